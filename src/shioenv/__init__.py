@@ -1,0 +1,1 @@
+"""ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded and scored."""

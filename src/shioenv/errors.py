@@ -1,0 +1,56 @@
+"""Every exception this package raises on purpose, under one base class.
+
+A message says what is wrong, where, and with which value; the hint says what to do next. Each class
+has a stable code that leads to `docs/errors.md` and the exit status the command line ends with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class ShioenvError(Exception):
+    """Base of all errors: a message for people, a hint, a code and an exit status for programs.
+
+    Exit statuses: 1 the work failed, 2 the request was wrong, 3 this host lacks something.
+    """
+
+    code: ClassVar[str] = "SHIO-000"
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f"\n  {self.hint}" if self.hint else ""
+        return f"{self.message} ({self.code}){hint}"
+
+
+class UsageError(ShioenvError):
+    """A request that cannot be meant: an option or value that does not exist."""
+
+    code = "SHIO-U01"
+    exit_status = 2
+
+
+class HostError(ShioenvError):
+    """This host lacks something the work needs; the hint is the exact fix."""
+
+    code = "SHIO-H01"
+    exit_status = 3
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like `word`, or None where nothing is close enough to suggest."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint naming the closest known word, or all of them (sorted) where none is close."""
+    names = sorted(known)
+    match = nearest(word, names)
+    return f"did you mean {match}?" if match else f"known: {', '.join(names)}"
