@@ -54,3 +54,71 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     match = nearest(word, names)
     return f"did you mean {match}?" if match else f"known: {', '.join(names)}"
+
+
+# system
+
+
+class SystemDeclarationError(ShioenvError):
+    """A system's TOML file says something that cannot be meant; `problems` holds every fault found."""
+
+    code = "SHIO-S01"
+    exit_status = 2
+
+    def __init__(self, source: str, problems: Iterable[str], *, hint: str | None = None) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        listed = "\n".join(f"{source}: {problem}" for problem in self.problems)
+        super().__init__(listed or f"{source}: not a system declaration", hint=hint)
+
+
+class UnknownSystemError(ShioenvError):
+    """No system of this name is declared."""
+
+    code = "SHIO-S02"
+    exit_status = 2
+
+
+class SystemNotBuiltError(ShioenvError):
+    """The system is declared but its root filesystem has not been built here; the hint builds it."""
+
+    code = "SHIO-S03"
+    exit_status = 3
+
+
+class SystemBuildError(ShioenvError):
+    """Building the root filesystem failed; nothing half-built stays behind."""
+
+    code = "SHIO-S04"
+
+
+class BuildToolError(HostError):
+    """A program that builds or unpacks root filesystems is not installed, or too old."""
+
+    code = "SHIO-S05"
+
+
+class RootfsTarError(ShioenvError):
+    """A root filesystem given as a tarball cannot be read, or lacks what a session needs."""
+
+    code = "SHIO-S06"
+    exit_status = 2
+
+
+class SystemStorageError(ShioenvError):
+    """The cache directory cannot be written: the disk is full, or its permissions forbid it."""
+
+    code = "SHIO-S07"
+
+
+class SystemCorruptError(ShioenvError):
+    """A built system in the cache is incomplete or was changed; building again repairs it."""
+
+    code = "SHIO-S08"
+
+
+class StartDirectoryError(ShioenvError):
+    """A start directory that does not exist in the system, or is no directory."""
+
+    code = "SHIO-S09"
+    exit_status = 2
