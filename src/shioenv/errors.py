@@ -44,6 +44,38 @@ class HostError(ShioenvError):
     exit_status = 3
 
 
+class InputError(ShioenvError):
+    """Shell input that cannot be represented: an argument without text, an index that is none."""
+
+    code = "SHIO-U11"
+    exit_status = 2
+
+
+class LimitsError(ShioenvError):
+    """A limit that leaves nothing to run with."""
+
+    code = "SHIO-U12"
+    exit_status = 2
+
+
+class ContextError(ShioenvError):
+    """A document that is not a context."""
+
+    code = "SHIO-D11"
+
+
+class PatchError(ShioenvError):
+    """A context patch that is malformed, or does not fit the document it is applied to."""
+
+    code = "SHIO-D12"
+
+
+class RecordError(ShioenvError):
+    """A line that is not a record of this schema."""
+
+    code = "SHIO-D13"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like `word`, or None where nothing is close enough to suggest."""
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)

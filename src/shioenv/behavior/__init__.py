@@ -1,0 +1,1 @@
+"""What happened: executions turned into behaviors, behaviors compared."""

@@ -1,0 +1,1 @@
+"""Frozen value types: inputs, contexts, patches, behaviors, records. Standard library, no I/O."""

@@ -1,0 +1,126 @@
+"""The observable state of a system as one JSON document (Appendix B's names and types).
+
+| key | value |
+|---|---|
+| `arch kernel disk cpus mem hostname os_family user` | what the machine profile declares, strings |
+| `groups` | the session's group names |
+| `cwd` | the shell's working directory |
+| `env` | exported variables by name |
+| `fs` | one `Entry` per file: by its path relative to the start directory inside it (`.` for
+  itself), by its absolute path outside |
+| `shell_options` | `shopt`, by name, true or false |
+| `settings` | unexported variables and `set -o`, by name (true or false for the latter) |
+| `functions aliases` | definitions by name |
+| `umask` | four octal digits |
+| `limits` | `ulimit`, by bash's own description |
+| `firewall` | rules, as one list of lines |
+| `network` | `links`, `addresses` and `routes`, by name |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shioenv.errors import ContextError
+
+FIELDS = (
+    "arch", "kernel", "disk", "cpus", "mem", "hostname", "os_family", "user", "groups", "cwd",
+    "env", "fs", "shell_options", "settings", "functions", "aliases", "umask", "limits",
+    "firewall", "network",
+)  # fmt: skip
+"""The document's keys in the order they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file as `ls -l` describes it: the attributes of Appendix B, and a link's target.
+
+    `perms` is ten characters (`drwxrwxr-x`), `size` bytes, `month` `Jan` to `Dec`, `time` `HH:MM`
+    (UTC). A device's size is 0.
+    """
+
+    perms: str
+    links: int
+    owner: str
+    group: str
+    size: int
+    month: str
+    day: int
+    year: int
+    time: str
+    target: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as it stands in `fs`; `target` only where there is one."""
+        document: dict[str, Any] = {
+            "perms": self.perms,
+            "links": self.links,
+            "owner": self.owner,
+            "group": self.group,
+            "size": self.size,
+            "month": self.month,
+            "day": self.day,
+            "year": self.year,
+            "time": self.time,
+        }
+        if self.target is not None:
+            document["target"] = self.target
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Entry:
+        """The entry that `to_json` gave; ContextError for missing or unknown attributes."""
+        try:
+            return cls(**document)
+        except TypeError as error:
+            raise ContextError(f"not a file entry: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context document. Equal where the documents are; never changed in place."""
+
+    document: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.document) - set(FIELDS))
+        if unknown:
+            raise ContextError(
+                f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
+            )
+
+    def entry(self, name: str) -> Entry | None:
+        """The file listed as `name` in `fs`, or None."""
+        found = self.document.get("fs", {}).get(name)
+        return None if found is None else Entry.from_json(found)
+
+    def to_json(self) -> str:
+        """The document as minified JSON: fields in their fixed order, inner keys sorted."""
+        ordered = {
+            key: _ordered(self.document[key], keep_attributes=key == "fs")
+            for key in FIELDS
+            if key in self.document
+        }
+        return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Context:
+        """The context that `to_json` gave; ContextError where the text is not one."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise ContextError(f"not a context: {error}") from None
+        if not isinstance(document, dict):
+            raise ContextError(f"not a context: expected an object, got {text[:40]!r}")
+        return cls(document)
+
+
+def _ordered(value: Any, *, keep_attributes: bool) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if keep_attributes:
+        return {key: value[key] for key in sorted(value)}
+    return {key: _ordered(value[key], keep_attributes=False) for key in sorted(value)}

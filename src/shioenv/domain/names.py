@@ -1,0 +1,34 @@
+r"""File names and shell values are bytes; how they are written as text.
+
+Names are reversible: undecodable bytes become `\xHH`, so a backslash becomes two. Values of
+variables are read by people far more often than reversed, so their backslashes stay single.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
+
+
+def name_text(name: bytes) -> str:
+    r"""A file name as text: UTF-8, undecodable bytes as `\xHH`, a backslash as two. Reversible."""
+    if name.isascii() and b"\\" not in name:
+        return name.decode("ascii")
+    return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def name_bytes(text: str) -> bytes:
+    """The file name that `name_text` wrote as `text`."""
+    parts, end = [], 0
+    for match in _ESCAPE.finditer(text):
+        parts.append(text[end : match.start()].encode())
+        parts.append(bytes([int(match[1], 16)]) if match[1] else b"\\")
+        end = match.end()
+    parts.append(text[end:].encode())
+    return b"".join(parts)
+
+
+def value_text(value: bytes) -> str:
+    r"""A shell value as text: UTF-8, undecodable bytes as `\xHH`, backslashes as they are."""
+    return value.decode("utf-8", "backslashreplace")

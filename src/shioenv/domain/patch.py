@@ -1,0 +1,266 @@
+"""A context patch: what an input changed, as compact RFC 6902 operations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from shioenv.domain.pointer import keys
+from shioenv.errors import PatchError
+
+Operation: TypeAlias = tuple[Any, ...]
+"""`("a", path, value)`, `("=", path, value)`, `("r", path)` or `("m", from, to)`."""
+
+_NAMES = {"a": "add", "=": "replace", "r": "remove", "m": "move"}
+_CODES = {name: code for code, name in _NAMES.items()}
+_LENGTHS = {"a": 3, "=": 3, "r": 2, "m": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPatch:
+    """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
+
+    A move sorts by where it moves from. Where operations depend on each other (the path of one is
+    the path of another, or inside it) their order is meaning and stays as given. Two patches are
+    equal where their operations are. True where there is at least one operation.
+    Errors: PatchError for an operation of another shape, a path that is no JSON Pointer.
+    """
+
+    operations: tuple[Operation, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operations:
+            for operation in self.operations:
+                _check(operation)
+            object.__setattr__(self, "operations", _canonical(self.operations))
+
+    def __bool__(self) -> bool:
+        return bool(self.operations)
+
+    def apply(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The document after the patch; the one given stays as it is.
+
+        Unchanged parts are shared between the two. PatchError where an operation does not fit, with
+        the operation in the message.
+        """
+        editor = _Editor(document)
+        for operation in self.operations:
+            editor.apply(operation)
+        root: dict[str, Any] = editor.root
+        return root
+
+    def compose(self, later: ContextPatch) -> ContextPatch:
+        """The patch that does this one, then `later`; it is not made minimal."""
+        return ContextPatch(self.operations + later.operations)
+
+    def to_json(self) -> str:
+        """The operations as a minified JSON list, `[]` for none; what records hold."""
+        if not self.operations:
+            return "[]"
+        return json.dumps(self.operations, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, source: str | Sequence[Any]) -> ContextPatch:
+        """The patch of a JSON list, or of its text. PatchError where it is none."""
+        if isinstance(source, str):
+            try:
+                source = json.loads(source)
+            except ValueError as error:
+                raise PatchError(f"not a context patch: {error}") from None
+        if not isinstance(source, list | tuple):
+            raise PatchError(f"not a context patch: expected a list, got {source!r:.60}")
+        for number, item in enumerate(source):
+            if not isinstance(item, list | tuple):
+                raise PatchError(f"operation {number} is not a list: {item!r:.60}")
+        return cls(tuple(tuple(item) for item in source))
+
+    def to_rfc6902(self) -> list[dict[str, Any]]:
+        """The same patch in RFC 6902's own words, for any JSON Patch library."""
+        return [_expand(operation) for operation in self.operations]
+
+    @classmethod
+    def from_rfc6902(cls, source: Iterable[Mapping[str, Any]]) -> ContextPatch:
+        """The patch of RFC 6902 operations; PatchError for `copy`, `test` and malformed ones."""
+        return cls(tuple(_compress(item) for item in source))
+
+
+def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> ContextPatch:
+    """The smallest patch of adds, replacements and removals that turns one document into another.
+
+    Objects are compared key by key down to the first difference; lists and other values as wholes,
+    with JSON's types kept apart (1, 1.0 and true are three values).
+    """
+    operations: list[Operation] = []
+    _collect(before, after, "", operations)
+    return ContextPatch(tuple(operations))
+
+
+def _collect(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str, found: list[Operation]
+) -> None:
+    for key in before:
+        here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+        if key not in after:
+            found.append(("r", here))
+            continue
+        old, new = before[key], after[key]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            _collect(old, new, here, found)
+        elif not _same(old, new):
+            found.append(("=", here, new))
+    for key in after:
+        if key not in before:
+            found.append(("a", f"{path}/{key.replace('~', '~0').replace('/', '~1')}", after[key]))
+
+
+def _same(old: Any, new: Any) -> bool:
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, list | tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(_same(old[key], new[key]) for key in old)
+    return bool(old == new)
+
+
+def _check(operation: Operation) -> None:
+    code = operation[0] if operation else None
+    length = _LENGTHS.get(code) if isinstance(code, str) else None
+    if length is None or len(operation) != length:
+        raise PatchError(
+            f"not an operation: {operation!r:.80}",
+            hint='["a",path,value], ["=",path,value], ["r",path] or ["m",from,to]',
+        )
+    for path in operation[1:] if code == "m" else operation[1:2]:
+        if not isinstance(path, str) or (path and not path.startswith("/")):
+            raise PatchError(
+                f"not a JSON Pointer in {operation!r:.80}: {path!r:.60}",
+                hint="it starts with / or is empty",
+            )
+
+
+def _canonical(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+    """The operations sorted, or as they are where one path lies in another."""
+    if len(operations) == 1:
+        return operations
+    touched = sorted(
+        path.split("/")
+        for operation in operations
+        for path in (operation[1:] if operation[0] == "m" else operation[1:2])
+    )
+    for outer, inner in pairwise(touched):
+        if inner[: len(outer)] == outer:
+            return operations
+    return tuple(sorted(operations, key=lambda operation: (operation[1].split("/"), operation[0])))
+
+
+def _expand(operation: Operation) -> dict[str, Any]:
+    name = _NAMES[operation[0]]
+    if name == "move":
+        return {"op": name, "from": operation[1], "path": operation[2]}
+    if name == "remove":
+        return {"op": name, "path": operation[1]}
+    return {"op": name, "path": operation[1], "value": operation[2]}
+
+
+def _compress(item: Mapping[str, Any]) -> Operation:
+    code = _CODES.get(item.get("op", ""))
+    try:
+        if code == "m":
+            return ("m", item["from"], item["path"])
+        if code == "r":
+            return ("r", item["path"])
+        if code is not None:
+            return (code, item["path"], item["value"])
+    except KeyError as error:
+        raise PatchError(f"an operation lacks {error}: {dict(item)!r:.80}") from None
+    raise PatchError(
+        f"not a known operation: {dict(item)!r:.80}", hint=f"known: {', '.join(sorted(_CODES))}"
+    )
+
+
+class _Editor:
+    """Applies operations to a copy that is made only where something changes."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.root: Any = document
+        self._owned: dict[int, Any] = {}
+
+    def apply(self, operation: Operation) -> None:
+        code, path = operation[0], operation[1]
+        if code == "m":
+            target = operation[2]
+            if target == path:
+                self._find(operation, path)
+                return
+            if target.startswith(f"{path}/"):
+                raise _misfit(operation, "cannot move a value into itself")
+            value = self._remove(operation, path)
+            self._set(operation, target, value, new=True)
+        elif code == "r":
+            self._remove(operation, path)
+        else:
+            self._set(operation, path, operation[2], new=code == "a")
+
+    def _own(self, node: Any) -> Any:
+        if id(node) in self._owned:
+            return node
+        copy: Any = dict(node) if isinstance(node, Mapping) else list(node)
+        self._owned[id(copy)] = copy
+        return copy
+
+    def _parent(self, operation: Operation, path: str) -> tuple[Any, str]:
+        """The container that holds the path's last key, ours to change."""
+        *outer, last = keys(path)
+        self.root = node = self._own(self.root)
+        for key in outer:
+            slot = _slot(operation, node, key)
+            inner = node[slot]
+            if not isinstance(inner, Mapping | list):
+                raise _misfit(operation, f"{key!r} holds no further values")
+            node[slot] = inner = self._own(inner)
+            node = inner
+        return node, last
+
+    def _find(self, operation: Operation, path: str) -> Any:
+        node = self.root
+        for key in keys(path):
+            if not isinstance(node, Mapping | list):
+                raise _misfit(operation, f"nothing is called {key!r}")
+            node = node[_slot(operation, node, key)]
+        return node
+
+    def _remove(self, operation: Operation, path: str) -> Any:
+        if not path:
+            raise _misfit(operation, "the whole document cannot be removed")
+        node, last = self._parent(operation, path)
+        return node.pop(_slot(operation, node, last))
+
+    def _set(self, operation: Operation, path: str, value: Any, *, new: bool) -> None:
+        if not path:
+            self.root = value
+            return
+        node, last = self._parent(operation, path)
+        if isinstance(node, list) and new:
+            node.insert(len(node) if last == "-" else _slot(operation, [*node, None], last), value)
+        else:
+            node[last if new else _slot(operation, node, last)] = value
+
+
+def _slot(operation: Operation, node: Any, key: str) -> Any:
+    """The key or list index under which `node` holds a value already."""
+    if isinstance(node, list):
+        if key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
+            index = int(key) if len(key) < 10 else len(node)
+            if index < len(node):
+                return index
+    elif key in node:
+        return key
+    raise _misfit(operation, f"nothing is called {key!r}")
+
+
+def _misfit(operation: Operation, why: str) -> PatchError:
+    return PatchError(f"{json.dumps(operation, ensure_ascii=False)[:120]} does not fit: {why}")

@@ -1,0 +1,1 @@
+"""Which arguments mattered: exact scores and estimates over any `behave` callable."""

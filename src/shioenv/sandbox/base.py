@@ -1,0 +1,144 @@
+"""The contract between a sandbox and its callers: limits in, executions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from shioenv.errors import LimitsError
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every bound on one run. Reaching one is part of the behavior, never an exception."""
+
+    wall_seconds: float = 10.0
+    """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
+    memory_bytes: int = 216 * MEBIBYTE
+    """Memory of all the run's processes together; past it the kernel ends one of them."""
+    processes: int = 256
+    """Processes and threads alive at once; past it `fork` fails."""
+    disk_bytes: int = 256 * MEBIBYTE
+    """Bytes of new or changed file content; past it writing fails with ENOSPC."""
+    disk_inodes: int = 32_768
+    """New or changed files; past it creating fails with ENOSPC."""
+    output_bytes: int = 1 * MEBIBYTE
+    """Output kept; what comes after is read and dropped: `output_truncated`."""
+    drain_bytes: int = 16 * MEBIBYTE
+    """Output read in all, so that the true exit code is seen; past it the run is ended."""
+    background_seconds: float = 0.1
+    """Seconds that background processes may run on after the shell ended."""
+    state_bytes: int = 4 * MEBIBYTE
+    """Shell state read after the run; a longer one is dropped and the state is unknown."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value < 0 or (value == 0 and name != "background_seconds"):
+                raise LimitsError(
+                    f"the limit {name} is {value!r}", hint="limits are above 0; leave it out"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What `lstat` says about one file, in the system's own ids, with what it holds."""
+
+    mode: int
+    """Type and permission bits."""
+    uid: int
+    """Owner, as the system numbers it (0 is its root)."""
+    gid: int
+    """Group, as the system numbers it."""
+    size: int
+    """Bytes."""
+    links: int
+    """Hard links as the file system counts them."""
+    mtime_ns: int
+    """Last change of the content, nanoseconds since 1970."""
+    inode: int
+    """Constant across a rename; compared between `before` and `after` only."""
+    rdev: int = 0
+    """Device number of a device node, else 0."""
+    target: bytes | None = None
+    """Where a symbolic link points, else None."""
+    digest: str | None = None
+    """SHA-256 (hex) of a regular file's content; None for others and where not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One path that a run touched. `before` is None where it is new, `after` where it is gone."""
+
+    path: bytes
+    """Absolute, in the system's own root, without `.`, `..` or a trailing slash."""
+    before: FileStat | None
+    after: FileStat | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Everything one run gave, not yet compared with anything."""
+
+    exit_code: int
+    """The shell's own; 124 where the wall time ran out, 128 + signal where one ended it."""
+    output: bytes
+    """Standard output and error in arrival order, at most `Limits.output_bytes`."""
+    stdout: bytes | None = None
+    """Standard output where the run had two pipes, else None."""
+    stderr: bytes | None = None
+    """Standard error where the run had two pipes, else None."""
+    changes: tuple[FileChange, ...] = ()
+    """Every path the run touched, in any order. A removed or renamed directory gives one change for
+    each entry in it."""
+    shell: bytes | None = None
+    """The shell's own state at its end, as it dumped it: untrusted. None where it is unknown."""
+    cwd: bytes | None = None
+    """The shell's working directory at its end, None where it is unknown."""
+    started: float = 0.0
+    """When the run started, seconds since 1970 on the clock that stamps files."""
+    ended: float = 0.0
+    """When its last process was gone, on the same clock."""
+    timed_out: bool = False
+    """The wall time ran out."""
+    output_truncated: bool = False
+    """More was written than `output` holds."""
+    signal: int | None = None
+    """The signal that ended the shell, else None."""
+    network: bytes | None = None
+    """The network after the run as JSON, where it changed: an object of `links`, `addresses`,
+    `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (lines). None
+    where nothing changed."""
+
+
+class Sandbox(Protocol):
+    """Runs inputs on a pristine system: each starts from the same state, and what it does is gone
+    when the next one starts. Used by one caller at a time.
+    """
+
+    def run(
+        self, shell_input: str | bytes, *, cwd: str | None = None, separate: bool = False
+    ) -> Execution:
+        """What a fresh `bash --norc --noprofile -c` of this input did in `cwd`.
+
+        `cwd` is a start directory (None: the system's first), `separate` gives the two output
+        channels a pipe each. Standard input is empty and there is no terminal. A sandbox that fails
+        raises SandboxError; its text never becomes output.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends every process and returns every resource; calling it again does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
