@@ -154,3 +154,44 @@ class StartDirectoryError(ShioenvError):
 
     code = "SHIO-S09"
     exit_status = 2
+
+
+# grammar
+
+
+class GrammarError(ShioenvError):
+    """A grammar file has faults; the message lists all of them with file, line and column."""
+
+    code = "SHIO-G01"
+
+
+class UnknownGrammarError(ShioenvError):
+    """No grammar has this name."""
+
+    code = "SHIO-G02"
+    exit_status = 2
+
+
+class UnboundTokenError(ShioenvError):
+    """The system has no value for a token that a command cannot do without."""
+
+    code = "SHIO-G03"
+
+
+class UnknownSamplerError(ShioenvError):
+    """No sampler, policy or composite setting has this name or value."""
+
+    code = "SHIO-G04"
+    exit_status = 2
+
+
+class SamplesExhaustedError(ShioenvError):
+    """Every command left the draw before the wanted number of unique inputs was reached."""
+
+    code = "SHIO-G05"
+
+
+class TraceError(ShioenvError):
+    """A trace does not fit the grammars it is replayed on."""
+
+    code = "SHIO-G06"
