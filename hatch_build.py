@@ -1,0 +1,57 @@
+"""Compiles the two small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NATIVE = Path("src/shioenv/native")
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
+PROGRAMS = {
+    "shioenv-sandbox": (["supervisor.c", "server.c", "scan.c", "sha256.c"], ["-pie", "-fPIE"]),
+    "preload.so": (["preload.c", "server.c"], ["-shared", "-fPIC", "-ldl"]),
+}
+
+
+def compile_native(root: Path) -> list[Path]:
+    """Compiles every program into `native/bin` and returns their paths; needs a C compiler."""
+    compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    if compiler is None:
+        raise SystemExit("shioenv needs a C compiler to build: apt-get install gcc libc6-dev")
+    target = root / NATIVE / "bin"
+    target.mkdir(exist_ok=True)
+    built = []
+    for name, (sources, flags) in PROGRAMS.items():
+        output = target / name
+        # Written aside and renamed: a sandbox may be running the old one.
+        partial = output.with_suffix(".partial")
+        command = [*compiler.split(), *FLAGS, "-o", str(partial)]
+        command += [str(root / NATIVE / source) for source in sources]
+        subprocess.run([*command, *flags], check=True)
+        partial.replace(output)
+        built.append(output)
+    return built
+
+
+class NativeBuildHook(BuildHookInterface[Any]):
+    """Runs the compiler for wheels and editable installs; a source distribution stays source."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
+        root = Path(self.root)
+        build_data["artifacts"] += [str(path.relative_to(root)) for path in compile_native(root)]
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{platform}"
+        build_data["pure_python"] = False
+
+
+if __name__ == "__main__":
+    for path in compile_native(Path(__file__).parent):
+        print(path)

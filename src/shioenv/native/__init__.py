@@ -1,0 +1,33 @@
+"""The two small C programs and where they are.
+
+`shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own bash
+into a fork server. Both are compiled when the package is built.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shioenv.errors import HostError
+
+_BINARIES = Path(__file__).parent / "bin"
+
+
+def _built(name: str) -> Path:
+    path = _BINARIES / name
+    if not path.exists():
+        raise HostError(
+            f"the compiled helper {path} is missing",
+            hint="install the package again (pip install shioenv); from a clone: make setup",
+        )
+    return path
+
+
+def sandbox_program() -> Path:
+    """The executable that supervises a sandbox (`run`) or enters a user namespace (`exec`)."""
+    return _built("shioenv-sandbox")
+
+
+def preload_library() -> Path:
+    """The library that is loaded into a system's bash."""
+    return _built("preload.so")

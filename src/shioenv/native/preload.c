@@ -1,0 +1,296 @@
+/* Loaded into the system's own bash: stops it on its way to its first command and, from there, forks one
+ * child per input that goes on exactly as `bash --norc --noprofile -c INPUT` does.
+ *
+ * Two places to stop, named by SHIOENV_SERVER: "main", before main() runs, true by construction; and
+ * "late", after bash's own initialisation (it opens BASH_ENV then), which is faster and whose child has
+ * to be told what a fresh shell would have found out for itself. Which one a bash bears is decided by
+ * the probe suite, not here.
+ *
+ * When the shell ends (exit, execve, a fatal signal it sends itself) its state is dumped by bash's own
+ * builtin functions, called as C functions: nothing an input redefines, disables or closes matters.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/prctl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server.h"
+
+#define LATE_FILE "/.shioenv-late"
+#define STATE_GROUPS 256
+
+typedef int (*main_function)(int, char **, char **);
+
+static main_function bash_main;
+static int serving, late, armed;
+static pid_t shell_pid;
+static int saved_argc;
+static char **saved_argv, **saved_environment;
+static struct prctl_mm_map memory_map;
+
+/* bash's own data structures, as far as a builtin's argument list goes (command.h, stable since 2.0). */
+typedef struct { char *word; int flags; } word_desc;
+typedef struct word_list { struct word_list *next; word_desc *word; } word_list;
+typedef int (*builtin)(word_list *);
+typedef struct { char *name, *value; } shell_variable;
+
+/* ---- the state dump ---------------------------------------------------------------------------- */
+
+static const struct { const char *section, *symbol, *argument; } sections[] = {
+    {"declare -p", "declare_builtin", "-p"}, {"declare -f", "declare_builtin", "-f"},
+    {"shopt -p", "shopt_builtin", "-p"},     {"set +o", "set_builtin", "+o"},
+    {"ulimit -a", "ulimit_builtin", "-a"},   {"alias -p", "alias_builtin", "-p"},
+    {"umask", "umask_builtin", NULL},        {"trap -p", "trap_builtin", "-p"},
+};
+enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
+static builtin builtins[N_SECTIONS];
+
+static void dump_sections(FILE *out)
+{
+    for (unsigned i = 0; i < N_SECTIONS; i++) {
+        word_desc word = {(char *)sections[i].argument, 0};
+        word_list list = {NULL, &word};
+        fputc(0, out);
+        fprintf(out, "%s\n", sections[i].section);
+        if (builtins[i]) builtins[i](sections[i].argument ? &list : NULL);
+    }
+    static gid_t groups[STATE_GROUPS];
+    int n = getgroups(STATE_GROUPS, groups);
+    fputc(0, out);
+    fprintf(out, "groups\n%u", (unsigned)getegid());
+    for (int i = 0; i < n; i++) fprintf(out, " %u", (unsigned)groups[i]);
+    fputc(0, out);
+    fprintf(out, "cwd\n");
+    static char cwd[CWD_MAX];
+    if (getcwd(cwd, sizeof cwd)) fputs(cwd, out);
+}
+
+static void dump_state(void)
+{
+    if (!armed || syscall(SYS_getpid) != shell_pid) return;
+    int error = errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    fflush(stdout);
+    FILE *standard = stdout, *out = fmemopen(shared->state, STATE_MAX, "w");
+    if (out) {
+        stdout = out;
+        dump_sections(out);
+        fflush(out);
+        long length = ftell(out);
+        stdout = standard;
+        shared->state_length = length < 0 ? 0 : (uint32_t)length;
+        shared->stage = STAGE_DUMPED;
+        fclose(out);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+}
+
+int execve(const char *path, char *const arguments[], char *const environment[])
+{
+    dump_state();
+    return (int)syscall(SYS_execve, path, arguments, environment);
+}
+
+int kill(pid_t pid, int signal_number)
+{
+    if (signal_number && (pid == shell_pid || pid <= 0)) dump_state();
+    return (int)syscall(SYS_kill, pid, signal_number);
+}
+
+/* ---- becoming `bash -c INPUT` ------------------------------------------------------------------ */
+
+/* What /proc/PID/cmdline and environ show: a fresh memory area holding exactly what execve would
+ * have put on the stack. */
+static void show_arguments(const char *input)
+{
+    size_t room = strlen(input) + 1;
+    for (int i = 0; i < saved_argc - 1; i++) room += strlen(saved_argv[i]) + 1;
+    for (char **e = saved_environment; *e; e++) room += strlen(*e) + 1;
+    char *area = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED) return;
+    struct prctl_mm_map map = memory_map;
+    char *at = area;
+    map.arg_start = (uintptr_t)at;
+    for (int i = 0; i < saved_argc; i++) at = stpcpy(at, i == saved_argc - 1 ? input : saved_argv[i]) + 1;
+    map.arg_end = map.env_start = (uintptr_t)at;
+    for (char **e = saved_environment; *e; e++) at = stpcpy(at, *e) + 1;
+    map.env_end = (uintptr_t)at;
+    map.brk = (uintptr_t)sbrk(0);
+    if (map.brk < map.start_brk) map.brk = map.start_brk;
+    map.auxv = NULL;
+    map.auxv_size = 0;
+    map.exe_fd = (uint32_t)-1;
+    prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
+}
+
+/* The memory layout numbers PR_SET_MM_MAP wants back, from the host's /proc/self/stat: this process is
+ * not in the pid namespace whose /proc is mounted. */
+static void read_memory_map(void)
+{
+    char text[4096];
+    int fd = openat(FD_PROC, "self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    close(FD_PROC);
+    if (length <= 0) return;
+    text[length] = 0;
+    char *at = strrchr(text, ')');
+    unsigned long fields[53] = {0};
+    for (int i = 3; at && i < 53; i++) {
+        at = strchr(at, ' ');
+        if (!at) break;
+        at++;
+        for (const char *digit = at; *digit >= '0' && *digit <= '9'; digit++)
+            fields[i] = fields[i] * 10 + (unsigned long)(*digit - '0');
+    }
+    memory_map.start_code = fields[26];
+    memory_map.end_code = fields[27];
+    memory_map.start_stack = fields[28];
+    memory_map.start_data = fields[45];
+    memory_map.end_data = fields[46];
+    memory_map.start_brk = fields[47];
+    memory_map.brk = fields[47];
+}
+
+static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+/* The variables bash set from its own process while starting, set again for this process. */
+static void repair_late_state(char *input)
+{
+    shell_variable *(*find)(const char *) = symbol("find_variable");
+    shell_variable *(*bind)(const char *, char *, int) = symbol("bind_variable");
+    int (*unbind)(const char *) = symbol("unbind_variable");
+    int *dollar_dollar = symbol("dollar_dollar_pid");
+    char **execution_string = symbol("command_execution_string");
+    pid_t *group = symbol("shell_pgrp"), *original_group = symbol("original_pgrp");
+    time_t *start = symbol("shell_start_time");
+    int *argv_ready = symbol("bash_argv_initialized");
+    void (*flush)(void *) = symbol("array_flush");
+    void (*set_directory)(char *) = symbol("set_working_directory");
+    void (*reseed[])(void) = {symbol("seedrand"), symbol("seedrand32")};
+
+    if (dollar_dollar) *dollar_dollar = shell_pid;
+    if (execution_string) *execution_string = input;
+    if (group) *group = getpgrp();
+    if (original_group && *original_group > 0) *original_group = getpgrp();
+    if (start) *start = time(NULL);
+    for (int i = 0; i < 2; i++) if (reseed[i]) reseed[i]();
+    if (!find || !bind || !unbind) return;
+    shell_variable *parent = find("PPID");
+    if (parent) {
+        char digits[16];
+        snprintf(digits, sizeof digits, "%d", (int)getppid());
+        parent->value = strdup(digits);
+    }
+    bind("BASH_EXECUTION_STRING", input, 0);
+    unbind("BASH_ENV");
+    static const char *const argument_stacks[] = {"BASH_ARGC", "BASH_ARGV"};
+    for (int i = 0; i < 2; i++) {
+        shell_variable *stack = find(argument_stacks[i]);
+        if (stack && stack->value && flush) flush(stack->value);
+    }
+    if (argv_ready) *argv_ready = 0;
+    static char cwd[CWD_MAX];
+    shell_variable *directory = find("PWD");
+    if (directory && getcwd(cwd, sizeof cwd) && strcmp(cwd, directory->value)) {
+        bind("PWD", cwd, 0);
+        if (set_directory) set_directory(cwd);
+    }
+}
+
+/* In the child: from here on this process is the input's shell. */
+static void become_shell(void)
+{
+    size_t length = shared->input_length < INPUT_MAX ? shared->input_length : INPUT_MAX - 1;
+    char *input = malloc(length + 1);
+    memcpy(input, shared->input, length);
+    input[length] = 0;
+    if (shared->flags & RUN_FRESH) exec_fresh(saved_environment);
+    shell_pid = (pid_t)syscall(SYS_getpid);
+    show_arguments(input);
+    saved_argv[saved_argc - 1] = input;
+    if (late) repair_late_state(input);
+    else signal(SIGCHLD, SIG_DFL);
+    atexit(dump_state);
+    shared->state_length = 0;
+    shared->stage = STAGE_RUNNING;
+    armed = 1;
+}
+
+/* Removes this library's own variables, so that neither bash nor the input ever sees them. */
+static void read_environment(char **environment)
+{
+    char **kept = environment;
+    for (char **e = environment; *e; e++) {
+        if (!strncmp(*e, "LD_PRELOAD=", 11)) continue;
+        if (!strncmp(*e, "SHIOENV_SERVER=", 15)) {
+            serving = 1;
+            late = !strcmp(*e + 15, "late");
+            continue;
+        }
+        *kept++ = *e;
+    }
+    *kept = NULL;
+}
+
+static int preloaded_main(int argc, char **argv, char **environment)
+{
+    read_environment(environment);
+    if (!serving) return bash_main(argc, argv, environment);
+    saved_argc = argc;
+    saved_argv = argv;
+    saved_environment = calloc(4096, sizeof *saved_environment);
+    for (int i = 0, n = 0; environment[i] && n < 4095; i++)
+        if (strncmp(environment[i], "BASH_ENV=", 9)) saved_environment[n++] = environment[i];
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, FD_SHARED, 0);
+    if (shared == MAP_FAILED) _exit(125);
+    close(FD_SHARED);
+    for (unsigned i = 0; i < N_SECTIONS; i++) builtins[i] = (builtin)symbol(sections[i].symbol);
+    read_memory_map();
+    prctl(PR_SET_DUMPABLE, 0);
+    if (!late) {
+        serve();
+        become_shell();
+    }
+    return bash_main(argc, argv, environment);
+}
+
+int __libc_start_main(main_function program, int argc, char **argv, void (*init)(void), void (*fini)(void),
+                      void (*loader_fini)(void), void *stack_end)
+{
+    int (*real)(main_function, int, char **, void (*)(void), void (*)(void), void (*)(void), void *) =
+        dlsym(RTLD_NEXT, "__libc_start_main");
+    bash_main = program;
+    return real(preloaded_main, argc, argv, init, fini, loader_fini, stack_end);
+}
+
+/* bash opens the file BASH_ENV names once it is initialised: the late stop. */
+int open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    unsigned mode = va_arg(more, unsigned);
+    va_end(more);
+    if (late && !armed && !strcmp(path, LATE_FILE)) {
+        serve();
+        become_shell();
+        errno = ENOENT;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}

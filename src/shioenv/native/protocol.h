@@ -1,0 +1,78 @@
+/* What the supervisor, the fork server inside bash and the Python side agree on. */
+#ifndef SHIOENV_PROTOCOL_H
+#define SHIOENV_PROTOCOL_H
+
+#include <stdint.h>
+
+#define INPUT_MAX (2u << 20)  /* longest input, bytes (execve's own bound is near) */
+#define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
+#define CWD_MAX 4096u
+
+/* Descriptors the fork server finds open. */
+enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
+
+/* Memory shared by the supervisor, the server and the one running shell. Once an input runs, all of it
+ * is hostile: the supervisor copies from it with bounds and believes none of it. */
+struct shared {
+    uint32_t input_length;
+    uint32_t flags;           /* RUN_* */
+    volatile uint32_t stage;  /* STAGE_* reached by the child, then by the dump */
+    volatile int32_t error;   /* errno where `stage` stopped */
+    volatile uint32_t state_length;
+    uint32_t n_rlimits;
+    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
+    char cwd[CWD_MAX];
+    char input[INPUT_MAX];
+    char state[STATE_MAX];
+};
+
+enum { RUN_FRESH = 1 };  /* exec a fresh bash instead of returning into the preloaded one */
+
+/* How far a child came before its input took over. */
+enum {
+    STAGE_NONE,
+    STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
+    STAGE_DIRECTORY,   /* the start directory could not be entered */
+    STAGE_RUNNING,     /* the input has control */
+    STAGE_DUMPED,      /* the shell state was written */
+};
+
+/* supervisor -> server, with descriptors as ancillary data */
+enum { SERVER_RUN = 1, SERVER_MOUNTS, SERVER_PIDS };
+struct server_request { uint32_t op; uint32_t pid; };
+struct server_reply { int32_t error; int32_t status; uint64_t user_us, system_us; };
+
+/* Python -> supervisor: configuration records, then requests. */
+struct record { uint32_t kind; uint32_t length; };
+enum {
+    CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
+    CONFIG_NETLINK, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
+};
+
+struct request {
+    uint32_t flags;           /* REQUEST_* */
+    uint32_t wall_ms;         /* the shell and everything it started end after this long */
+    uint32_t background_ms;   /* what outlives the shell may run on this long */
+    uint32_t output_max;      /* bytes kept of each channel */
+    uint64_t drain_max;       /* bytes read in all before everything is killed */
+    uint64_t memory_max;      /* bytes resident in all */
+    uint32_t cwd_length, input_length;
+};
+enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4 };
+
+struct reply {
+    int32_t error;            /* 0, or an errno: the run did not happen */
+    uint32_t stage;
+    int32_t status;           /* as wait(2) reports it */
+    uint32_t flags;           /* REPLY_* */
+    int64_t started_ns, ended_ns;  /* real time */
+    uint64_t user_us, system_us;
+    uint32_t output_length, errors_length, state_length, changes_length;
+};
+enum {
+    REPLY_TIMED_OUT = 1, REPLY_OUTPUT_TRUNCATED = 2, REPLY_OUTPUT_KILLED = 4, REPLY_MEMORY = 8,
+    REPLY_BACKGROUND = 16, REPLY_FILES = 32, REPLY_NETWORK = 64, REPLY_IPC = 128, REPLY_HOSTNAME = 256,
+    REPLY_CHANGES_TRUNCATED = 512,
+};
+
+#endif

@@ -1,0 +1,200 @@
+#define _GNU_SOURCE
+#include "scan.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "sha256.h"
+
+enum { DEPTH_MAX = 128 };            /* three descriptors per level */
+#define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
+#define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
+
+struct scan {
+    struct buffer *out;
+    char path[DEPTH_MAX * 256 + 256];
+    size_t length;
+    int depth;
+    bool truncated;
+};
+
+void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
+{
+    if (buffer->length + length > buffer->room) {
+        buffer->room = (buffer->length + length) * 2;
+        buffer->bytes = realloc(buffer->bytes, buffer->room);
+        if (!buffer->bytes) abort();
+    }
+    memcpy(buffer->bytes + buffer->length, bytes, length);
+    buffer->length += length;
+}
+
+static bool digest_file(int directory, const char *name, uint64_t size, uint8_t digest[32])
+{
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    static uint8_t block[1 << 16];
+    struct sha256 hash;
+    sha256_start(&hash);
+    ssize_t n;
+    if (size <= WHOLE_FILE_MAX) {
+        while ((n = read(fd, block, sizeof block)) > 0) sha256_add(&hash, block, (size_t)n);
+    } else {
+        sha256_add(&hash, &size, sizeof size);
+        off_t at = 0, end;
+        while ((at = lseek(fd, at, SEEK_DATA)) >= 0 && (end = lseek(fd, at, SEEK_HOLE)) >= 0) {
+            sha256_add(&hash, &at, sizeof at);
+            for (; at < end; at += n) {
+                size_t want = end - at < (off_t)sizeof block ? (size_t)(end - at) : sizeof block;
+                if ((n = pread(fd, block, want, at)) <= 0) break;
+                sha256_add(&hash, block, (size_t)n);
+            }
+            if (at < end) break;
+        }
+    }
+    close(fd);
+    sha256_end(&hash, digest);
+    return true;
+}
+
+static void add_u32(struct buffer *out, uint32_t value) { buffer_add(out, &value, sizeof value); }
+static void add_u64(struct buffer *out, uint64_t value) { buffer_add(out, &value, sizeof value); }
+
+static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry)
+{
+    struct buffer *out = scan->out;
+    buffer_add(out, &kind, 1);
+    add_u32(out, (uint32_t)scan->length);
+    buffer_add(out, scan->path, scan->length);
+    add_u32(out, entry->st_mode);
+    add_u32(out, entry->st_uid);
+    add_u32(out, entry->st_gid);
+    add_u32(out, (uint32_t)entry->st_nlink);
+    add_u64(out, (uint64_t)entry->st_size);
+    add_u64(out, (uint64_t)(entry->st_mtim.tv_sec * 1000000000ll + entry->st_mtim.tv_nsec));
+    add_u64(out, entry->st_ino & INODE_MASK);
+    add_u32(out, major(entry->st_rdev));
+    add_u32(out, minor(entry->st_rdev));
+    char target[4096];
+    ssize_t target_length = S_ISLNK(entry->st_mode) ? readlinkat(directory, name, target, sizeof target) : 0;
+    if (target_length < 0) target_length = 0;
+    add_u32(out, (uint32_t)target_length);
+    buffer_add(out, target, (size_t)target_length);
+    uint8_t digest[32], has_digest = 0;
+    if (kind == 'A' && S_ISREG(entry->st_mode))
+        has_digest = digest_file(directory, name, (uint64_t)entry->st_size, digest);
+    buffer_add(out, &has_digest, 1);
+    if (has_digest) buffer_add(out, digest, sizeof digest);
+}
+
+static int enter(int directory, const char *name)
+{
+    return openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Appends "/name" to the current path; false (and marked truncated) where it would be too long. */
+static bool push(struct scan *scan, const char *name)
+{
+    size_t length = strlen(name);
+    if (scan->depth >= DEPTH_MAX || scan->length + length + 1 > sizeof scan->path) {
+        scan->truncated = true;
+        return false;
+    }
+    scan->path[scan->length] = '/';
+    memcpy(scan->path + scan->length + 1, name, length);
+    scan->length += length + 1;
+    scan->depth++;
+    return true;
+}
+
+static void pop(struct scan *scan, size_t length)
+{
+    scan->length = length;
+    scan->depth--;
+}
+
+static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
+
+/* A whole tree that exists on one side only. */
+static void emit_tree(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry)
+{
+    size_t length = scan->length;
+    if (!push(scan, name)) return;
+    emit(scan, kind, directory, name, entry);
+    int fd = S_ISDIR(entry->st_mode) ? enter(directory, name) : -1;
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *child;
+    struct stat status;
+    while (list && (child = readdir(list)))
+        if (!dot(child->d_name) && !fstatat(fd, child->d_name, &status, AT_SYMLINK_NOFOLLOW))
+            emit_tree(scan, kind, fd, child->d_name, &status);
+    if (list) closedir(list);
+    pop(scan, length);
+}
+
+static bool is_opaque(int directory)
+{
+    char value;
+    return fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
+}
+
+static void compare(struct scan *scan, int lower, int upper, int merged);
+
+static void compare_entry(struct scan *scan, int lower, int upper, int merged, const char *name)
+{
+    struct stat in_upper, before, after;
+    if (fstatat(upper, name, &in_upper, AT_SYMLINK_NOFOLLOW)) return;
+    bool was = !fstatat(lower, name, &before, AT_SYMLINK_NOFOLLOW);
+    bool is = !fstatat(merged, name, &after, AT_SYMLINK_NOFOLLOW);
+    bool both_directories = was && is && S_ISDIR(before.st_mode) && S_ISDIR(after.st_mode);
+    int inside = both_directories ? enter(upper, name) : -1;
+    if (inside < 0 || is_opaque(inside)) {
+        if (was) emit_tree(scan, 'B', lower, name, &before);
+        if (is) emit_tree(scan, 'A', merged, name, &after);
+        if (inside >= 0) close(inside);
+        return;
+    }
+    size_t length = scan->length;
+    if (push(scan, name)) {
+        emit(scan, 'B', lower, name, &before);
+        emit(scan, 'A', merged, name, &after);
+        int inside_lower = enter(lower, name), inside_merged = enter(merged, name);
+        compare(scan, inside_lower, inside, inside_merged);
+        if (inside_lower >= 0) close(inside_lower);
+        if (inside_merged >= 0) close(inside_merged);
+        pop(scan, length);
+    }
+    close(inside);
+}
+
+/* Only names that exist in the upper layer can differ: it holds everything a run touched. */
+static void compare(struct scan *scan, int lower, int upper, int merged)
+{
+    int fd = enter(upper, ".");
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *child;
+    while (list && (child = readdir(list)))
+        if (!dot(child->d_name)) compare_entry(scan, lower, upper, merged, child->d_name);
+    if (list) closedir(list);
+}
+
+bool scan_changes(int lower, int upper, int merged, struct buffer *out)
+{
+    static struct scan scan;
+    scan = (struct scan){.out = out};
+    struct stat before, after;
+    if (!fstat(lower, &before) && !fstat(merged, &after)) {
+        scan.path[scan.length++] = '/';
+        emit(&scan, 'B', lower, ".", &before);
+        emit(&scan, 'A', merged, ".", &after);
+        scan.length = 0;
+    }
+    compare(&scan, lower, upper, merged);
+    return scan.truncated;
+}

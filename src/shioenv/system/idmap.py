@@ -1,0 +1,153 @@
+"""Which of the host's user and group ids stand for a system's ids 0 to 65535, and how to map them.
+
+A system's files are owned, and its inputs run, as ids of this range: to the host they are nobody. An
+ordinary user owns a range through /etc/subuid and /etc/subgid and maps it with newuidmap and newgidmap
+(package uidmap); root needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from shioenv import native
+from shioenv.errors import HostError
+
+COUNT = 65536
+_ROOT_BASE = 1_000_000_000
+"""Where root's range starts unless /etc/subuid says otherwise: far above anything assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdMap:
+    """The host ids that a system's ids 0 to 65535 map to."""
+
+    first_uid: int
+    first_gid: int
+
+    def write(self, process: int) -> None:
+        """Maps the user namespace of `process`, which must have just been made.
+
+        Raises HostError where the host forbids it.
+        """
+        try:
+            if os.geteuid() == 0:
+                for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
+                    Path(f"/proc/{process}/{kind}_map").write_text(f"0 {first} {COUNT}\n")
+                return
+            for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
+                command = [f"new{kind}map", str(process), "0", str(first), str(COUNT)]
+                subprocess.run(command, check=True, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise HostError(
+                f"{error.filename} is missing: an ordinary user needs it to map subordinate ids",
+                hint="apt-get install uidmap",
+            ) from error
+        except subprocess.CalledProcessError as error:
+            raise HostError(f"mapping ids failed: {error.stderr.strip()}", hint=_FIX) from error
+        except OSError as error:
+            raise HostError(f"mapping ids failed: {error}", hint=_FIX) from error
+
+
+_FIX = "run as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+
+
+def _subordinate(path: str, user: str, uid: int) -> int | None:
+    """The start of the first range of at least 65,536 ids that `path` gives to `user`."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        owner, _, rest = line.partition(":")
+        first, _, count = rest.partition(":")
+        if owner in (user, str(uid)) and first.isdigit() and count.isdigit() and int(count) >= COUNT:
+            return int(first)
+    return None
+
+
+def find_idmap() -> IdMap:
+    """The range this user may map; root always has one. Raises HostError with the fix otherwise."""
+    uid = os.geteuid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    first_uid = _subordinate("/etc/subuid", user, uid)
+    first_gid = _subordinate("/etc/subgid", user, uid)
+    if first_uid is not None and first_gid is not None:
+        if uid != 0 and not (shutil.which("newuidmap") and shutil.which("newgidmap")):
+            raise HostError(
+                "newuidmap and newgidmap are missing: an ordinary user needs them to map ids",
+                hint="apt-get install uidmap",
+            )
+        return IdMap(first_uid, first_gid)
+    if uid == 0:
+        return IdMap(_ROOT_BASE, _ROOT_BASE)
+    raise HostError(
+        f"user {user} has no 65,536 subordinate ids in /etc/subuid and /etc/subgid",
+        hint=_FIX.replace("USER", user),
+    )
+
+
+def spawn_mapped(
+    arguments: Sequence[str], idmap: IdMap, **options: Any
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts the sandbox program in a user namespace of its own and maps it.
+
+    `arguments` are the program's command and what follows its descriptor: `["run"]`, or
+    `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError where
+    the host forbids user namespaces.
+    """
+    ours, theirs = socket.socketpair()
+    command = [str(native.sandbox_program()), arguments[0], str(theirs.fileno()), *arguments[1:]]
+    with theirs:
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **options)
+    try:
+        line = _line(ours)
+        if line != "U":
+            raise HostError(
+                f"this host does not allow user namespaces: {line or 'the helper died'}",
+                hint="run as root: sysctl -w kernel.unprivileged_userns_clone=1 "
+                "user.max_user_namespaces=65536 kernel.apparmor_restrict_unprivileged_userns=0",
+            )
+        idmap.write(process.pid)
+        ours.sendall(b"M")
+    except BaseException:
+        ours.close()
+        process.kill()
+        process.wait()
+        raise
+    return process, ours
+
+
+def _line(connection: socket.socket) -> str:
+    text = bytearray()
+    while not text.endswith(b"\n"):
+        byte = connection.recv(1)
+        if not byte:
+            break
+        text += byte
+    return text.decode("utf-8", "replace").rstrip("\n")
+
+
+def run_mapped(
+    command: Sequence[str], *, idmap: IdMap, stdin: int | IO[bytes] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program as id 0 of a user namespace with the mapped ids; output is captured.
+
+    The program sees the host's files; only those owned by the mapped range are its own.
+    """
+    process, connection = spawn_mapped(
+        ["exec", *command], idmap, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with connection:
+        output, errors = process.communicate()
+    return subprocess.CompletedProcess(list(command), process.returncode, output, errors)
