@@ -1,0 +1,3 @@
+#!/bin/bash
+# Remove temporary files older than a week.
+find /tmp -type f -mtime +7 -print -delete

@@ -1,0 +1,3 @@
+// Refresh the status page.
+const period = 30 * 1000;
+setInterval(() => location.reload(), period);
