@@ -87,45 +87,6 @@ class ContextPatch:
         return cls(tuple(_compress(item) for item in source))
 
 
-def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> ContextPatch:
-    """The smallest patch of adds, replacements and removals that turns one document into another.
-
-    Objects are compared key by key down to the first difference; lists and other values as wholes,
-    with JSON's types kept apart (1, 1.0 and true are three values).
-    """
-    operations: list[Operation] = []
-    _collect(before, after, "", operations)
-    return ContextPatch(tuple(operations))
-
-
-def _collect(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: str, found: list[Operation]
-) -> None:
-    for key in before:
-        here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-        if key not in after:
-            found.append(("r", here))
-            continue
-        old, new = before[key], after[key]
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            _collect(old, new, here, found)
-        elif not _same(old, new):
-            found.append(("=", here, new))
-    for key in after:
-        if key not in before:
-            found.append(("a", f"{path}/{key.replace('~', '~0').replace('/', '~1')}", after[key]))
-
-
-def _same(old: Any, new: Any) -> bool:
-    if type(old) is not type(new):
-        return False
-    if isinstance(old, list | tuple):
-        return len(old) == len(new) and all(map(_same, old, new))
-    if isinstance(old, dict):
-        return old.keys() == new.keys() and all(_same(old[key], new[key]) for key in old)
-    return bool(old == new)
-
-
 def _check(operation: Operation) -> None:
     code = operation[0] if operation else None
     length = _LENGTHS.get(code) if isinstance(code, str) else None

@@ -1,0 +1,55 @@
+"""Two contexts compared: the patch that turns one into the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shioenv.domain.context import Context
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import escape
+
+
+def diff(before: Context, after: Context) -> ContextPatch:
+    """The patch that `apply` turns the first context into the second with; empty for equal ones."""
+    return diff_documents(before.document, after.document)
+
+
+def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> ContextPatch:
+    """The smallest patch of adds, replacements and removals that turns one document into another.
+
+    Objects are compared key by key down to the first difference; lists and other values as wholes,
+    with JSON's types kept apart (1, 1.0 and true are three values).
+    """
+    operations: list[Operation] = []
+    collect(before, after, "", operations)
+    return ContextPatch(tuple(operations))
+
+
+def collect(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str, found: list[Operation]
+) -> None:
+    """Appends to `found` what differs between two objects that stand at `path`."""
+    for key in before:
+        here = f"{path}/{escape(key)}"
+        if key not in after:
+            found.append(("r", here))
+            continue
+        old, new = before[key], after[key]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            collect(old, new, here, found)
+        elif not _same(old, new):
+            found.append(("=", here, new))
+    for key in after:
+        if key not in before:
+            found.append(("a", f"{path}/{escape(key)}", after[key]))
+
+
+def _same(old: Any, new: Any) -> bool:
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, list | tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(_same(old[key], new[key]) for key in old)
+    return bool(old == new)

@@ -1,0 +1,83 @@
+"""Which sub-inputs a score looks at: every kept-index set, or a sample of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shioenv.errors import UsageError
+
+Kept: TypeAlias = tuple[int, ...]
+"""O: the indices of the arguments that stay, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A kept-index set and how much its contrast counts in the mean."""
+
+    kept: Kept
+    weight: float
+
+
+Drawer: TypeAlias = Callable[[int, int, random.Random], Sequence[Weighted]]
+"""An estimator: given n, the budget and a generator, the sets whose weighted mean of Delta it is.
+At least one weight is above 0."""
+
+
+def proper_subsets(n: int) -> Iterator[Kept]:
+    """Every proper subset of n indices, the empty one first: 2^n - 1 of them, by size."""
+    masks = sorted(range((1 << n) - 1), key=int.bit_count) if n else []
+    return (_kept(mask) for mask in masks)
+
+
+def total_weight(n: int) -> int:
+    """The number of arguments kept, summed over all proper subsets: n 2^(n-1) - n."""
+    return n * (1 << (n - 1)) - n if n else 0
+
+
+def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
+    """`budget` proper subsets drawn uniformly with replacement, each weighing its size (Section
+    3.3).
+
+    Drawn again as a whole where all are empty: the estimate would be 0/0. `n` is at least 2.
+    Deterministic for a generator's state. Errors: UsageError for a budget below 1.
+    """
+    if budget < 1 or n < 2:
+        raise UsageError(f"cannot draw {budget} proper subsets of {n} arguments to weigh")
+    while True:
+        masks = [rng.randrange((1 << n) - 1) for _ in range(budget)]
+        if any(masks):
+            return [Weighted(_kept(mask), float(mask.bit_count())) for mask in masks]
+
+
+def exhaustive(n: int) -> list[Weighted]:
+    """Every proper subset that weighs anything, weighing its size; a lone argument's empty set.
+
+    With one argument the only proper sub-input is the command alone; it weighs 0 and the score
+    would be 0/0. It is the one contrast that says whether the argument matters, so it counts 1 here
+    (ours: the paper is silent).
+    """
+    if n == 1:
+        return [Weighted((), 1.0)]
+    return [Weighted(kept, float(len(kept))) for kept in proper_subsets(n) if kept]
+
+
+def water_fill(caps: Sequence[int], budget: int) -> list[int]:
+    """The budget spread evenly, no share above its cap; what one cannot use goes to the others.
+
+    A remainder goes to the earlier shares. Everything that has a cap above 0 gets at least 1, even
+    where the budget does not reach.
+    """
+    shares = [0] * len(caps)
+    left = budget
+    order = sorted(range(len(caps)), key=lambda index: (caps[index], -index))
+    for position, index in enumerate(order):
+        shares[index] = min(caps[index], max(left // (len(order) - position), 1))
+        left = max(left - shares[index], 0)
+    return shares
+
+
+def _kept(mask: int) -> Kept:
+    return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
