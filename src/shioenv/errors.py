@@ -76,6 +76,15 @@ class RecordError(ShioenvError):
     code = "SHIO-D13"
 
 
+# sandbox
+
+
+class SandboxError(ShioenvError):
+    """A sandbox broke: not what an input did, so never recorded; the run may be repeated."""
+
+    code = "SHIO-X01"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like `word`, or None where nothing is close enough to suggest."""
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)

@@ -4,9 +4,13 @@
 
 #include <stdint.h>
 
-#define INPUT_MAX (2u << 20)  /* longest input, bytes (execve's own bound is near) */
+#define INPUT_MAX (128u << 10) /* one argument of execve, its final NUL included (MAX_ARG_STRLEN) */
 #define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
 #define CWD_MAX 4096u
+
+/* The network namespace at the other end of the cable, while the network is being made: what
+ * IFLA_NET_NS_FD of the prepared messages says. */
+enum { FD_GATEWAY = 100 };
 
 /* Descriptors the fork server finds open. */
 enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
@@ -46,7 +50,8 @@ struct server_reply { int32_t error; int32_t status; uint64_t user_us, system_us
 struct record { uint32_t kind; uint32_t length; };
 enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
-    CONFIG_NETLINK, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
+    CONFIG_NETLINK, CONFIG_GATEWAY, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
+    CONFIG_DEVICE,
 };
 
 struct request {

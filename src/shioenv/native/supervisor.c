@@ -127,8 +127,8 @@ static struct {
     char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
     long long uptime;
     char disk[128];  /* tmpfs options */
-    uint8_t *netlink;
-    uint32_t netlink_length;
+    char device[64];   /* what `df` calls the file system of / */
+    struct { uint8_t *bytes; uint32_t length; } netlink, gateway;  /* rtnetlink messages */
     struct sock_fprog seccomp;
 } config;
 
@@ -159,10 +159,15 @@ static void read_configuration(void)
         case CONFIG_UPTIME: config.uptime = atoll(value); break;
         case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
+        case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
         case CONFIG_DIRECTORY: copy_text(config.directory, sizeof config.directory, value, record.length); break;
         case CONFIG_NETLINK:
-            config.netlink = (uint8_t *)value;
-            config.netlink_length = record.length;
+            config.netlink.bytes = (uint8_t *)value;
+            config.netlink.length = record.length;
+            continue;
+        case CONFIG_GATEWAY:
+            config.gateway.bytes = (uint8_t *)value;
+            config.gateway.length = record.length;
             continue;
         case CONFIG_PRELOAD:
             preload_bytes = (uint8_t *)value;
@@ -187,6 +192,12 @@ static void read_configuration(void)
     }
 }
 
+static void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
+{
+    CHECK(mount(source, target, type, flags, data), "mount %s on %s (%s)", type ? type : source ? source : "again", target,
+          data ? data : "");
+}
+
 /* ---- namespaces --------------------------------------------------------------------------------- */
 
 static int host_proc = -1;  /* the host's /proc, reachable by descriptor alone */
@@ -206,13 +217,84 @@ static int open_ns(pid_t pid, const char *name)
 
 static void join(int fd, int kind, const char *name) { CHECK(setns(fd, kind), "join %s namespace", name); }
 
+/* Sends prepared rtnetlink messages one by one and insists on each acknowledgement. */
+static void send_netlink(const uint8_t *bytes, uint32_t length)
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    CHECK(fd, "netlink socket");
+    for (uint32_t at = 0; at + sizeof(struct nlmsghdr) <= length;) {
+        struct nlmsghdr header;
+        memcpy(&header, bytes + at, sizeof header);
+        if (header.nlmsg_len < sizeof header || at + header.nlmsg_len > length) break;
+        CHECK(send(fd, bytes + at, header.nlmsg_len, 0), "netlink send");
+        union { struct nlmsghdr header; char bytes[8192]; } answer;
+        CHECK(recv(fd, &answer, sizeof answer, 0), "netlink receive");
+        if (answer.header.nlmsg_type == NLMSG_ERROR) {
+            int error = ((struct nlmsgerr *)NLMSG_DATA(&answer.header))->error;
+            if (error) { errno = -error; die("configure the network (message at byte %u)", at); }
+        }
+        at += NLMSG_ALIGN(header.nlmsg_len);
+    }
+    close(fd);
+}
+
+/* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
+ * that answers for the gateway's addresses and says of every other that it cannot be reached. */
+static void configure_network(int inside, int gateway)
+{
+    CHECK(dup2(gateway, FD_GATEWAY), "dup2");
+    send_netlink(config.netlink.bytes, config.netlink.length);
+    join(gateway, CLONE_NEWNET, "gateway network");
+    write_file(host_proc, "sys/net/ipv4/ip_forward", "1");
+    send_netlink(config.gateway.bytes, config.gateway.length);
+    join(inside, CLONE_NEWNET, "network");
+    close(FD_GATEWAY);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
+ * gone. The first byte says that the mounts are ready. Ends, and with it everything inside, when the
+ * supervisor does. */
+static void __attribute__((noreturn)) run_init(int from, int to)
+{
+    char byte = 0;
+    dup2(from, 0);
+    dup2(to, 1);
+    syscall(SYS_close_range, 2u, ~0u, 0u);
+    prctl(PR_SET_NAME, "init");
+    prctl(PR_SET_DUMPABLE, 0);
+    setsid();
+    signal(SIGCHLD, SIG_IGN);
+    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(1, &byte, 1) != 1) _exit(0);
+    for (;;) {
+        if (read(0, &byte, 1) != 1) _exit(0);
+        kill(-1, SIGKILL);
+        while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
+        if (write(1, &byte, 1) != 1) _exit(0);
+    }
+}
+
+static bool init_alive = true;
+
+/* One turn of init's loop. */
+static void ask_init(void)
+{
+    char byte = 0;
+    if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
+}
+
 /* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
  * the user and pid namespaces. */
 static void make_inner_namespaces(void)
 {
-    int up[2], down[2];
-    CHECK(pipe2(up, O_CLOEXEC), "pipe");
-    CHECK(pipe2(down, O_CLOEXEC), "pipe");
+    int up[2], down[2], to_init[2], from_init[2];
+    if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
+        die("pipe");
     pid_t child = fork();
     CHECK(child, "fork");
     char byte = 0;
@@ -220,6 +302,8 @@ static void make_inner_namespaces(void)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
+        CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
+        if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(125);
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWCGROUP | CLONE_NEWTIME),
               "unshare inner namespaces");
         /* Link-local addresses at once and by the hardware address alone, no solicitations: what the
@@ -234,7 +318,17 @@ static void make_inner_namespaces(void)
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
-        if (write(up[1], &byte, 1) != 1) _exit(125);
+        struct timespec since_boot;
+        clock_gettime(CLOCK_BOOTTIME, &since_boot);
+        long long offset = config.uptime - (long long)since_boot.tv_sec;
+        char offsets[96];
+        snprintf(offsets, sizeof offsets, "boottime %lld 0\nmonotonic %lld 0\n", offset, offset);
+        write_file(host_proc, "self/timens_offsets", offsets);
+        /* The pid and time namespaces exist for others once a process is in them. */
+        pid_t init = fork();
+        CHECK(init, "fork init");
+        if (init == 0) run_init(to_init[0], from_init[1]);
+        if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
         for (;;) pause();
     }
     char path[64];
@@ -244,15 +338,11 @@ static void make_inner_namespaces(void)
     snprintf(path, sizeof path, "%d/gid_map", (int)child);
     write_file(host_proc, path, "0 0 65536\n");
     if (write(down[1], &byte, 1) != 1 || read(up[0], &byte, 1) != 1) _exit(125);
-    close(up[0]); close(up[1]); close(down[0]); close(down[1]);
-
-    struct timespec since_boot;
-    clock_gettime(CLOCK_BOOTTIME, &since_boot);
-    char offsets[96];
-    snprintf(offsets, sizeof offsets, "boottime %lld 0\nmonotonic %lld 0\n",
-             config.uptime - (long long)since_boot.tv_sec, config.uptime - (long long)since_boot.tv_sec);
-    snprintf(path, sizeof path, "%d/timens_offsets", (int)child);
-    write_file(host_proc, path, offsets);
+    int gateway = open_ns(child, "net");
+    if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
+    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(to_init[0]); close(from_init[1]);
+    init_to = to_init[1];
+    init_from = from_init[0];
 
     ns_user = open_ns(child, "user");
     ns_pid = open_ns(child, "pid_for_children");
@@ -263,42 +353,16 @@ static void make_inner_namespaces(void)
     join(ipc, CLONE_NEWIPC, "IPC");
     join(uts, CLONE_NEWUTS, "UTS");
     join(cgroup, CLONE_NEWCGROUP, "cgroup");
-    close(net); close(ipc); close(uts); close(cgroup);
+    configure_network(net, gateway);
+    close(net); close(ipc); close(uts); close(cgroup); close(gateway);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-}
-
-/* Sends the prepared rtnetlink messages one by one and insists on each acknowledgement. */
-static void configure_network(void)
-{
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    CHECK(fd, "netlink socket");
-    for (uint32_t at = 0; at + sizeof(struct nlmsghdr) <= config.netlink_length;) {
-        struct nlmsghdr header;
-        memcpy(&header, config.netlink + at, sizeof header);
-        if (header.nlmsg_len < sizeof header || at + header.nlmsg_len > config.netlink_length) break;
-        CHECK(send(fd, config.netlink + at, header.nlmsg_len, 0), "netlink send");
-        union { struct nlmsghdr header; char bytes[8192]; } answer;
-        CHECK(recv(fd, &answer, sizeof answer, 0), "netlink receive");
-        if (answer.header.nlmsg_type == NLMSG_ERROR) {
-            int error = ((struct nlmsgerr *)NLMSG_DATA(&answer.header))->error;
-            if (error) { errno = -error; die("configure network (message at byte %u)", at); }
-        }
-        at += NLMSG_ALIGN(header.nlmsg_len);
-    }
-    close(fd);
 }
 
 /* ---- mounts ------------------------------------------------------------------------------------- */
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
-
-static void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
-{
-    CHECK(mount(source, target, type, flags, data), "mount %s on %s (%s)", type ? type : source ? source : "again", target,
-          data ? data : "");
-}
 
 /* A bind mount made read-only; flags inherited from the host are locked and must be repeated. */
 static void make_read_only(const char *target)
@@ -373,46 +437,31 @@ static void mask_proc(const char *proc, const char *empty_directory)
     make_read_only(path);
 }
 
-static void run_init(int from, int to) __attribute__((noreturn));
-
-/* Starts process 1 of the input's pid namespace, which mounts that namespace's /proc first. It is no
- * child of a process inside, so a short-lived process of ours makes it. */
-static void start_init(const char *proc)
+/* Mounts the /proc of the input's pid namespace, which takes a process in it that owns the mounts. */
+static void mount_proc(const char *target)
 {
-    int down[2], up[2], born[2];
-    CHECK(pipe2(down, O_CLOEXEC), "pipe");
-    CHECK(pipe2(up, O_CLOEXEC), "pipe");
-    CHECK(pipe2(born, O_CLOEXEC), "pipe");
     pid_t middle = fork();
     CHECK(middle, "fork");
+    int status = 0;
     if (middle == 0) {
-        CHECK(setns(ns_time, CLONE_NEWTIME), "join time namespace");
         CHECK(setns(ns_pid, CLONE_NEWPID), "join pid namespace");
-        pid_t init = fork();
-        CHECK(init, "fork init");
-        if (init == 0) {
-            if (mount("proc", proc, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("mount proc");
-            run_init(down[0], up[1]);
+        pid_t inside = fork();
+        CHECK(inside, "fork");
+        if (inside == 0) {
+            if (mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("mount proc");
+            _exit(0);
         }
-        write_all(born[1], &init, sizeof init);
-        _exit(0);
+        waitpid(inside, &status, 0);
+        _exit(status ? 125 : 0);
     }
-    close(down[0]); close(up[1]); close(born[1]);
-    init_to = down[1];
-    init_from = up[0];
-    char ready = 0;
-    waitpid(middle, NULL, 0);
-    bool started = read_all(born[0], &init_pid, sizeof init_pid) && read_all(init_from, &ready, 1);
-    close(born[0]);
-    if (!started) { errno = ECHILD; die("start init"); }
+    waitpid(middle, &status, 0);
+    if (status) _exit(125);
 }
 
 /* The first mount tree: everything the later ones are made of. Layout of its root: lower (the system),
  * proc, devices, empty. Nothing of the host is left in it. */
 static void make_outer_mounts(void)
 {
-    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
-    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     static const char *const root = "/tmp";
     do_mount("none", root, "tmpfs", MS_NOSUID, "size=4m,mode=755");
     static const char *const names[] = {"lower", "proc", "devices", "empty", "mount", "layer", "old", "queues"};
@@ -431,7 +480,7 @@ static void make_outer_mounts(void)
         do_mount(device, path, NULL, MS_BIND, NULL);
     }
     do_mount("mqueue", "/tmp/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    start_init("/tmp/proc");
+    mount_proc("/tmp/proc");
     cover_proc("proc", "/tmp/proc");
     mask_proc("/tmp/proc", "/tmp/empty");
     CHECK(chdir(root), "chdir to the new root");
@@ -440,6 +489,7 @@ static void make_outer_mounts(void)
     CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
     ns_outer_mounts = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(ns_outer_mounts, "open own mount namespace");
+    ask_init();
     queues = open("/queues", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -456,12 +506,6 @@ static struct disk_state disk_state(void)
     if (!fstatfs(upper_root, &space)) state.files = space.f_ffree, state.blocks = space.f_bfree;
     if (!fstat(upper_root, &root)) state.changed = root.st_ctim;
     return state;
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
 }
 
 static void send_fds(int fd, const void *body, size_t length, const int *fds, int n)
@@ -516,7 +560,7 @@ static int make_layer(bool with_library)
     }
     struct timespec times[2] = {root.st_atim, root.st_mtim};
     futimens(upper_root, times);
-    do_mount("/dev/vda1", "/mount", "overlay", 0,
+    do_mount(config.device, "/mount", "overlay", 0,
              "lowerdir=/lower,upperdir=/layer/upper,workdir=/layer/work,userxattr,xino=on,index=on");
     do_mount("/proc", "/mount/proc", NULL, MS_BIND | MS_REC, NULL);
     for (unsigned i = 0; i < N_DEVICES; i++) {
@@ -536,40 +580,6 @@ static int make_layer(bool with_library)
     join(ns_outer_mounts, CLONE_NEWNS, "outer mount");
     pristine_disk = disk_state();
     return fd;
-}
-
-/* ---- init --------------------------------------------------------------------------------------- */
-
-extern char **environ;
-
-/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
- * gone. Ends, and with it everything inside, when the supervisor does. */
-static void run_init(int from, int to)
-{
-    char byte = 0;
-    dup2(from, 0);
-    dup2(to, 1);
-    if (chroot("/tmp/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
-    syscall(SYS_close_range, 2u, ~0u, 0u);
-    prctl(PR_SET_NAME, "init");
-    prctl(PR_SET_DUMPABLE, 0);
-    setsid();
-    signal(SIGCHLD, SIG_IGN);
-    if (write(1, &byte, 1) != 1) _exit(0);
-    for (;;) {
-        if (read(0, &byte, 1) != 1) _exit(0);
-        kill(-1, SIGKILL);
-        while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
-        if (write(1, &byte, 1) != 1) _exit(0);
-    }
-}
-
-static bool init_alive = true;
-
-static void kill_everything(void)
-{
-    char byte = 0;
-    if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
 }
 
 static bool has_survivors(void)
@@ -782,7 +792,7 @@ static void watch(const struct request *request, struct channel *channels, struc
         }
         if (why) {
             reply->flags |= why;
-            kill_everything();
+            ask_init();  /* kills everything */
             killed = true;
         }
     }
@@ -835,7 +845,7 @@ static void run(const struct request *request, struct channel *channels)
     close_fd(&channels[1].fd);
     if (has_survivors()) {
         reply.flags |= REPLY_BACKGROUND;
-        kill_everything();
+        ask_init();
     }
     reply.ended_ns = now_ns(CLOCK_REALTIME);
 
@@ -905,10 +915,11 @@ int main(int argc, char **argv)
     CHECK(host_proc, "open /proc");
     /* What `ps` shows of process 1, which keeps this memory. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-    make_inner_namespaces();
-    configure_network();
+    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
+    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     memset(argv[0], 0, room);
     strncpy(argv[0], "/sbin/init", room);
+    make_inner_namespaces();
     make_outer_mounts();
     char path[64];
     snprintf(path, sizeof path, "%d/task/%d/children", (int)init_pid, (int)init_pid);

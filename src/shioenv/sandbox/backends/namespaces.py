@@ -1,0 +1,396 @@
+"""The default backend: Linux namespaces over an overlay of the system, no daemon, no privileges needed.
+
+One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces, has a fork server inside
+the system's own bash run one input at a time, and makes everything pristine again afterwards. This
+module configures it, sends it inputs and reads what they did. `docs/design/sandbox.md` says how and why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+from enum import IntEnum, IntFlag, StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from shioenv import native
+from shioenv.errors import (
+    HostError,
+    InputError,
+    SandboxError,
+    StartDirectoryError,
+)
+from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
+from shioenv.sandbox.netlink import network_messages
+from shioenv.sandbox.seccomp import filter_program
+from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.idmap import find_idmap, spawn_mapped
+
+
+class ShellMode(StrEnum):
+    """Where the fork server inside bash stops and waits for inputs; see `native/preload.c`."""
+
+    LATE = "late"
+    """After bash's own initialisation: fastest."""
+    MAIN = "main"
+    """Before bash's main()."""
+    FRESH = "fresh"
+    """Nowhere: every input starts a bash of its own, and its shell state stays unknown."""
+
+
+class Machine(Protocol):
+    """What a sandbox needs to know of a built system."""
+
+    @property
+    def rootfs(self) -> Path:
+        """The root filesystem; beside it lies `proc/`, the files that cover /proc."""
+        ...
+
+    @property
+    def declaration(self) -> SystemDeclaration:
+        """What the system was built from."""
+        ...
+
+
+LONGEST_INPUT: Final = 128 * 1024 - 1
+"""Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
+
+
+class _Config(IntEnum):  # CONFIG_* of protocol.h
+    END = 0
+    ENVIRONMENT = 1
+    HOSTNAME = 2
+    DOMAINNAME = 3
+    UPTIME = 4
+    DISK = 5
+    NETLINK = 6
+    GATEWAY = 7
+    SECCOMP = 8
+    RLIMITS = 9
+    SHELL = 10
+    PRELOAD = 11
+    DIRECTORY = 12
+    DEVICE = 13
+
+
+class _Flag(IntFlag):  # REPLY_*
+    TIMED_OUT = 1
+    OUTPUT_TRUNCATED = 2
+    OUTPUT_KILLED = 4
+    MEMORY = 8
+    BACKGROUND = 16
+    FILES = 32
+    NETWORK = 64
+    IPC = 128
+    HOSTNAME = 256
+    CHANGES_TRUNCATED = 512
+
+
+_FRESH, _SEPARATE, _KEEP = 1, 2, 4  # REQUEST_*
+_STAGE_DIRECTORY = 2
+_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME
+
+_REQUEST = struct.Struct("=4I2Q2I")
+_REPLY = struct.Struct("=iIiIqqQQ4I")
+_RECORD = struct.Struct("=II")
+_STAT = struct.Struct("=4IQqQ2I")
+_LENGTH = struct.Struct("=I")
+_GRACE_SECONDS = 30.0
+"""How long past a run's own limits the supervisor may stay silent before it counts as broken."""
+
+_NETWORK_PROBE = (
+    "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
+    "printf ',\"routes\":'; ip -json route show; printf ',\"firewall\":\"'; "
+    "nft list ruleset 2>/dev/null | od -An -v -tx1 | tr -d ' \\n'; printf '\"}'"
+)
+"""Prints the state of the network as JSON, the firewall as hexadecimal text within it."""
+
+
+class NamespaceSandbox:
+    """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
+
+    Opening costs some milliseconds, a run about as much as `bash -c` alone. Not for use by two threads
+    at once. Raises HostError (exit status 3, with the fix) where the host forbids what is needed.
+    """
+
+    def __init__(
+        self, machine: Machine, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
+    ) -> None:
+        self.machine = machine
+        self.limits = limits or Limits()
+        self.mode = mode
+        self._process: subprocess.Popen[bytes] | None = None
+        self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every process of the sandbox; closing twice does nothing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._socket.close()  # its end of file ends the supervisor, and that everything else
+        try:
+            process.wait(timeout=_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def run(
+        self, shell_input: str | bytes, *, cwd: str | None = None, separate: bool = False
+    ) -> Execution:
+        """What a fresh `bash --norc --noprofile -c` of this input did; see `Sandbox.run`.
+
+        Raises InputError where no shell could be given this input (a NUL byte, too long),
+        StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke (it is
+        open anew then; the run may be repeated).
+        """
+        return self._run(shell_input, cwd, _SEPARATE if separate else 0)
+
+    def run_fresh(self, shell_input: str | bytes, *, cwd: str | None = None) -> Execution:
+        """The same from a newly executed bash: the oracle that `run` is compared with.
+
+        Slower, and the shell's state stays unknown.
+        """
+        return self._run(shell_input, cwd, _FRESH)
+
+    def network(self) -> bytes:
+        """The pristine network, in the form of `Execution.network`."""
+        return self._run(_NETWORK_PROBE, "/", _KEEP).output
+
+    # ---- the supervisor ----
+
+    def _open(self) -> None:
+        directory = self.machine.rootfs.parent
+        process, connection = spawn_mapped(
+            ["run"],
+            find_idmap(),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={},
+        )
+        self._process, self._socket = process, connection
+        try:
+            connection.sendall(self._configuration())
+            line = b""
+            while not line.endswith(b"\n"):
+                byte = connection.recv(1)
+                if not byte:
+                    break
+                line += byte
+        except OSError as error:
+            line = f"E{error.errno} talk to the supervisor".encode()
+        if line != b"R\n":
+            self.close()
+            raise _opening_failed(line.decode("utf-8", "replace").strip())
+
+    def _configuration(self) -> bytes:
+        declaration = self.machine.declaration
+        machine, session = declaration.machine, declaration.session
+        inside, gateway = network_messages(machine.interfaces)
+        root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
+        limits = b"".join(
+            struct.pack("=3Q", *triple) for triple in _resource_limits(session.limits, self.limits)
+        )
+        size = min(self.limits.disk_bytes, machine.disk)
+        disk = f"size={size},nr_inodes={self.limits.disk_inodes},mode=755"
+        records: list[tuple[_Config, bytes]] = [
+            *(
+                (_Config.ENVIRONMENT, f"{name}={value}".encode())
+                for name, value in session.environment.items()
+            ),
+            (_Config.HOSTNAME, machine.hostname.encode()),
+            (_Config.DOMAINNAME, (machine.domain or "(none)").encode()),
+            (_Config.UPTIME, str(machine.uptime).encode()),
+            (_Config.DISK, disk.encode()),
+            (_Config.DEVICE, f"/dev/{root_disk}".encode()),
+            (_Config.NETLINK, inside),
+            (_Config.GATEWAY, gateway),
+            (_Config.SECCOMP, filter_program()),
+            (_Config.RLIMITS, limits),
+            (_Config.SHELL, self.mode.encode()),
+            (_Config.PRELOAD, native.preload_library().read_bytes()),
+            (_Config.DIRECTORY, session.start_directories[0].encode()),
+            (_Config.END, b""),
+        ]
+        return b"".join(_RECORD.pack(kind, len(value)) + value for kind, value in records)
+
+    def _run(self, shell_input: str | bytes, cwd: str | None, flags: int) -> Execution:
+        text = os.fsencode(shell_input) if isinstance(shell_input, str) else shell_input
+        if b"\0" in text:
+            raise InputError("the input holds a NUL byte, which no shell argument can")
+        if len(text) > LONGEST_INPUT:
+            raise InputError(f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most")
+        directory = cwd or self.machine.declaration.session.start_directories[0]
+        if self._process is None:
+            raise SandboxError("the sandbox is closed", hint="open a new one")
+        limits = self.limits
+        where = os.fsencode(directory)
+        request = _REQUEST.pack(
+            flags,
+            round(limits.wall_seconds * 1000),
+            round(limits.background_seconds * 1000),
+            limits.output_bytes,
+            limits.drain_bytes,
+            limits.memory_bytes,
+            len(where),
+            len(text),
+        )
+        self._socket.settimeout(limits.wall_seconds + limits.background_seconds + _GRACE_SECONDS)
+        try:
+            self._socket.sendall(request + where + text)
+            head = self._receive(_REPLY.size)
+            error, stage, status, raw_flags, started, ended, _, _, *lengths = _REPLY.unpack(head)
+            body = memoryview(self._receive(sum(lengths)))
+        except OSError as failure:
+            self._reopen()
+            raise SandboxError(f"the supervisor is gone: {failure}") from failure
+        reply = _Flag(raw_flags)
+        if error:
+            if stage == _STAGE_DIRECTORY:
+                raise StartDirectoryError(
+                    f"cannot start in {directory}: {os.strerror(error)}",
+                    hint="a start directory is an absolute path of a directory in the system",
+                )
+            self._reopen()
+            raise SandboxError(f"the input could not be started: {os.strerror(error)} (stage {stage})")
+        output_end = lengths[0]
+        errors_end = output_end + lengths[1]
+        state_end = errors_end + lengths[2]
+        output, errors = bytes(body[:output_end]), bytes(body[output_end:errors_end])
+        state = bytes(body[errors_end:state_end]) if lengths[2] else None
+        network = None
+        if reply & _Flag.NETWORK and not flags & _KEEP:
+            network = self.network()
+        if reply & _NEEDS_NEW_NAMESPACES:
+            self._reopen()
+        timed_out = bool(reply & _Flag.TIMED_OUT)
+        died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        if timed_out:
+            exit_code = 124
+        elif died_of is not None:
+            exit_code = 128 + died_of
+        else:
+            exit_code = os.WEXITSTATUS(status)
+        separate = bool(flags & _SEPARATE)
+        return Execution(
+            exit_code=exit_code,
+            output=output + errors if separate else output,
+            stdout=output if separate else None,
+            stderr=errors if separate else None,
+            changes=_parse_changes(body[state_end:]) if lengths[3] else (),
+            shell=state if state is not None and len(state) <= limits.state_bytes else None,
+            cwd=_working_directory(state),
+            started=started / 1e9,
+            ended=ended / 1e9,
+            timed_out=timed_out,
+            output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
+            signal=died_of,
+            network=network,
+        )
+
+    def _receive(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view, at = memoryview(data), 0
+        while at < length:
+            n = self._socket.recv_into(view[at:])
+            if n == 0:
+                raise ConnectionResetError("end of file")
+            at += n
+        return data
+
+    def _reopen(self) -> None:
+        self.close()
+        self._open()
+
+
+def _opening_failed(line: str) -> HostError | SandboxError:
+    """What the supervisor's last line ("E<errno> <step>") means to the user."""
+    number, _, step = line.removeprefix("E").partition(" ")
+    reason = os.strerror(int(number)) if number.isdigit() else "it ended without a word"
+    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
+    if "overlay" in step or "opaque" in step:
+        return HostError(
+            message, hint="Linux 6.6 or newer is needed (Debian 12: apt-get install -t bookworm-backports linux-image-amd64)"
+        )
+    if "proc" in step:
+        return HostError(
+            message,
+            hint="this looks like a container with a masked /proc: run it with "
+            "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
+        )
+    if number in ("1", "13", "28"):
+        return HostError(message, hint="shioenv doctor names what this host forbids")
+    return SandboxError(message, hint="shioenv doctor checks each step")
+
+
+def _resource_limits(
+    declared: object, limits: Limits
+) -> list[tuple[int, int, int]]:
+    """(resource, soft, hard) for setrlimit(2), never above what this process itself may have."""
+    assert isinstance(declared, dict) or hasattr(declared, "items")
+    triples = []
+    for name, (soft, hard) in declared.items():  # type: ignore[union-attr]
+        number = getattr(resource, f"RLIMIT_{name.upper()}")
+        if name == "nproc":
+            soft, hard = min(soft, limits.processes), min(hard, limits.processes)
+        ceiling = resource.getrlimit(number)[1]
+        soft, hard = (_at_most(value, ceiling) for value in (soft, hard))
+        triples.append((number, soft, hard))
+    return triples
+
+
+def _at_most(value: int, ceiling: int) -> int:
+    infinite = 2**64 - 1
+    value = infinite if value == UNLIMITED else value
+    return min(value, infinite if ceiling == resource.RLIM_INFINITY else ceiling)
+
+
+def _working_directory(state: bytes | None) -> bytes | None:
+    if state is None:
+        return None
+    _, found, cwd = state.rpartition(b"\0cwd\n")
+    return cwd if found and cwd else None
+
+
+def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
+    """The supervisor's change records (`scan.c`), the two sides of each path put together."""
+    sides: dict[bytes, list[FileStat | None]] = {}
+    at, end = 0, len(data)
+    while at < end:
+        kind = data[at]
+        (length,) = _LENGTH.unpack_from(data, at + 1)
+        at += 5
+        path = bytes(data[at : at + length])
+        at += length
+        mode, uid, gid, links, size, mtime_ns, inode, major, minor = _STAT.unpack_from(data, at)
+        at += _STAT.size
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        target = bytes(data[at : at + length]) if length else None
+        at += length
+        has_digest = data[at]
+        at += 1
+        digest = bytes(data[at : at + 32]).hex() if has_digest else None
+        at += 32 if has_digest else 0
+        entry = FileStat(
+            mode, uid, gid, size, links, mtime_ns, inode, os.makedev(major, minor), target, digest
+        )
+        sides.setdefault(path, [None, None])[0 if kind == 0x42 else 1] = entry
+    return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

@@ -1,0 +1,75 @@
+"""The declared network as rtnetlink messages (rtnetlink(7)), made once and sent by the supervisor."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+
+from shioenv.system.declare import Interface
+
+_NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24
+_REQUEST = 0x1 | 0x4 | 0x400 | 0x200  # request, acknowledge, create, exclusive
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_UP = 1
+_GATEWAY_DESCRIPTOR = 100  # FD_GATEWAY of protocol.h
+_FIRST_INDEX = 2  # 1 is lo
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    length = 4 + len(value)
+    return struct.pack("HH", length, kind) + value + b"\0" * (-length % 4)
+
+
+def _message(kind: int, body: bytes, flags: int = _REQUEST) -> bytes:
+    return struct.pack("IHHII", 16 + len(body), kind, flags, 0, 0) + body
+
+
+def _link(index: int, up: bool) -> bytes:
+    flags = _UP if up else 0
+    return struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
+
+
+def _name(name: str) -> bytes:
+    return _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+
+
+def _set_up(index: int) -> bytes:
+    return _message(_NEWLINK, _link(index, up=True), flags=0x5)
+
+
+def _address(index: int, address: str, prefix: int) -> bytes:
+    packed = socket.inet_aton(address)
+    network = struct.unpack("!I", packed)[0]
+    broadcast = struct.pack("!I", network | (0xFFFFFFFF >> prefix))
+    body = struct.pack("BBBBi", socket.AF_INET, prefix, 0, 0, index)
+    body += _attribute(1, packed) + _attribute(2, packed) + _attribute(4, broadcast)
+    return _message(_NEWADDR, body)
+
+
+def _default_route(index: int, gateway: str) -> bytes:
+    # main table, boot protocol, universe scope, unicast
+    body = struct.pack("BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
+    body += _attribute(5, socket.inet_aton(gateway)) + _attribute(4, struct.pack("i", index))
+    return _message(_NEWROUTE, body)
+
+
+def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
+    """What makes the network inside, and what configures the other end of its cables."""
+    inside, outside = [_set_up(1)], [_set_up(1)]
+    for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
+        mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
+        peer = _link(index, up=False) + _name(f"cable{index}") + mtu
+        peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", _GATEWAY_DESCRIPTOR))
+        kind = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, peer))
+        mac = _attribute(_IFLA_ADDRESS, bytes.fromhex(interface.mac.replace(":", "")))
+        link = _link(index, up=False) + _name(interface.name) + mtu + mac
+        inside.append(_message(_NEWLINK, link + _attribute(_IFLA_LINKINFO, kind)))
+        inside.append(_address(index, interface.address, interface.prefix))
+        outside.append(_set_up(index))
+        inside.append(_set_up(index))
+        if interface.gateway:
+            outside.append(_address(index, interface.gateway, interface.prefix))
+            inside.append(_default_route(index, interface.gateway))
+    return b"".join(inside), b"".join(outside)
