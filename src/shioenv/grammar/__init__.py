@@ -1,0 +1,1 @@
+"""What may be written: symbols, grammar files, their check, and their binding to a system."""

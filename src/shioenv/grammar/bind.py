@@ -1,0 +1,79 @@
+"""Grammars filled in for one system: every system token gets the values that exist there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
+
+from shioenv.errors import UnboundTokenError
+from shioenv.grammar.check import without_endless
+from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, Production, Terminal
+from shioenv.grammar.tokens import ALWAYS_QUOTED, FALLBACK, STAND_IN, VOCABULARY
+
+_SAFE_INSIDE_QUOTES = re.compile(r"[\w@%+=:,./ ^\[\]*?~-]+\Z")
+
+
+def stand_in_catalogue() -> Mapping[str, tuple[str, ...]]:
+    """A small catalogue for when no system has been built (checks, documentation, tests)."""
+    return {**FALLBACK, **VOCABULARY, **STAND_IN}
+
+
+def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What a system token becomes: shell text, quoted where the value needs it.
+
+    Inside quotes (`'File`) only values that need no quoting of their own are used. Over-long values
+    and those with a newline or NUL are left out.
+    """
+    name = token.token
+    values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()
+    texts = []
+    for value in values:
+        if not value or "\n" in value or "\0" in value:
+            continue
+        if token.name.startswith("'"):
+            if not _SAFE_INSIDE_QUOTES.match(value):
+                continue
+            text = value
+        elif name in ALWAYS_QUOTED:
+            text = "'" + value.replace("'", "'\\''") + "'"
+        else:
+            text = quote(value)
+        if len(text) <= MAX_ARGUMENT_LENGTH:
+            texts.append(text)
+    return tuple(dict.fromkeys(texts))
+
+
+def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
+    """The grammar with productions for its system tokens, in the catalogue's order.
+
+    Alternatives that need a token of which the system has no value (no socket, no zip archive) are
+    left out. Errors: UnboundTokenError where then no input of the command is left.
+    """
+    productions = dict(grammar.productions)
+    missing = []
+    for symbol in sorted(grammar.nonterminals, key=lambda one: one.name):
+        if symbol.is_system_token and symbol not in productions:
+            values = values_of(symbol, catalogue)
+            productions[symbol] = tuple(
+                Production(symbol, ((Terminal(value),),)) for value in values
+            )
+            if not values:
+                missing.append(symbol.token)
+    kept = without_endless(productions)
+    if grammar.start not in kept:
+        names = ", ".join(f"<{name}>" for name in dict.fromkeys(missing))
+        raise UnboundTokenError(
+            f"no input of {grammar.name} can be written: the system has no value for {names}",
+            hint="give the catalogue values for these tokens, or the command an alternative",
+        )
+    pipe = grammar.pipe if grammar.pipe in kept else None
+    return replace(grammar, productions=kept, pipe=pipe)
+
+
+def bind_all(
+    grammars: Iterable[Grammar], catalogue: Mapping[str, Sequence[str]]
+) -> tuple[Grammar, ...]:
+    """All grammars bound to one system."""
+    return tuple(bind(grammar, catalogue) for grammar in grammars)

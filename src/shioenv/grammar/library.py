@@ -1,0 +1,66 @@
+"""The shipped grammars, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from shioenv.errors import UnknownGrammarError, did_you_mean
+from shioenv.grammar.check import check
+from shioenv.grammar.faults import GrammarFaults
+from shioenv.grammar.load import Loaded, read_grammar
+from shioenv.grammar.symbols import Grammar
+
+COMMANDS = Path(__file__).parent / "commands"
+
+
+def names_of_grammars(directory: Path = COMMANDS) -> tuple[str, ...]:
+    """The names of all grammar files, sorted."""
+    return tuple(sorted(path.stem for path in directory.glob("*.grammar")))
+
+
+def load_grammar(
+    name: str, *, versions: Mapping[str, str] | None = None, directory: Path = COMMANDS
+) -> Grammar:
+    """The grammar called `name`, checked.
+
+    `versions` maps package names to the versions on the target system; a package it lacks has the
+    version of the manual line. Errors: UnknownGrammarError (with the nearest name), GrammarFaults.
+    """
+    path = directory / f"{name}.grammar"
+    if not path.is_file():
+        hint = did_you_mean(name, names_of_grammars(directory))
+        raise UnknownGrammarError(f"no grammar is called {name!r}", hint=hint)
+    loaded = _read(path, versions)
+    faults = (*loaded.faults, *check(loaded))
+    if faults:
+        raise GrammarFaults(faults)
+    return loaded.grammar
+
+
+def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
+    loaded = read_grammar(path.read_text(), path.name)
+    version = (versions or {}).get(loaded.grammar.header.package)
+    return loaded if version is None else read_grammar(path.read_text(), path.name, version)
+
+
+def load_grammars(
+    names: Iterable[str] | None = None,
+    *,
+    versions: Mapping[str, str] | None = None,
+    directory: Path = COMMANDS,
+) -> tuple[Grammar, ...]:
+    """These grammars (default: all), checked, in the order given (default: by name).
+
+    Errors: UnknownGrammarError; GrammarFaults with the faults of *all* the files.
+    """
+    grammars, faults = [], []
+    for name in names if names is not None else names_of_grammars(directory):
+        try:
+            grammars.append(load_grammar(name, versions=versions, directory=directory))
+        except GrammarFaults as error:
+            faults.extend(error.faults)
+    if faults:
+        raise GrammarFaults(faults)
+    return tuple(grammars)
+

@@ -1,0 +1,360 @@
+"""The notation of items: what stands right of `=` and `start`, read into a small tree.
+
+A blank separates arguments, `{…}` with a blank in it is one argument, `<name>` a nonterminal, `( | )`
+a group, `* + ?` right after one of these repetition, `%word` an attribute, and shell quoting means
+what it means in a shell. docs/reference/grammar-format.md is the description for authors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from shioenv.grammar.faults import FaultKind, suggestion
+
+NO_SPACE = "<ns>"
+_REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
+_ATTRIBUTE = re.compile(r"%([a-z-]+)(?=\s|$)")
+_GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
+ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters")
+
+Report: TypeAlias = Callable[[FaultKind, str, int], None]
+"""Notes a fault: its kind, what it is, and the column it is at (from 1)."""
+
+
+@dataclass(slots=True)
+class Text:
+    """Literal text of an argument."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Reference:
+    """`<name>`, with the repetition sign after it ("" if none)."""
+
+    name: str
+    column: int
+    quoted: bool = False
+    repeat: str = ""
+
+
+@dataclass(slots=True)
+class Group:
+    """`( … | … )`, with the repetition sign after it."""
+
+    alternatives: list[Alternative]
+    column: int
+    repeat: str = ""
+
+
+Piece: TypeAlias = Text | Reference | Group
+
+
+@dataclass(slots=True)
+class Word:
+    """One argument: pieces without a blank between them, or a brace group."""
+
+    pieces: list[Piece]
+    column: int
+
+
+@dataclass(slots=True)
+class Guard:
+    """`%if version OPERATOR VERSION`."""
+
+    operator: str
+    version: str
+
+    def holds(self, actual: str) -> bool:
+        """Whether the actual version satisfies the guard; numbers compare as numbers."""
+        left, right = _version_key(actual), _version_key(self.version)
+        return {
+            "<": left < right,
+            "<=": left <= right,
+            "==": left == right,
+            ">=": left >= right,
+            ">": left > right,
+        }[self.operator]
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    """The numbers of a version, epoch and distribution suffix cut off: `1:9.1-1+b1` -> (9, 1)."""
+    upstream = version.rsplit(":", 1)[-1].split("-", 1)[0]
+    return tuple(int(number) for number in re.findall(r"\d+", upstream))
+
+
+@dataclass(slots=True)
+class Attributes:
+    """What `%` words at the end of an alternative or option line say."""
+
+    weight: float = 1.0
+    guard: Guard | None = None
+    flags: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Alternative:
+    """One right-hand side: words with blanks between them."""
+
+    words: list[Word]
+    attributes: Attributes
+    column: int
+
+
+class Reader:
+    """Reads items from one line of text, from `position` to the end."""
+
+    def __init__(self, text: str, position: int, report: Report) -> None:
+        self.text = text
+        self.position = position
+        self.report = report
+
+    # Characters ----------------------------------------------------------------------------
+
+    @property
+    def rest(self) -> str:
+        """What has not been read yet."""
+        return self.text[self.position :]
+
+    @property
+    def column(self) -> int:
+        """Where the reader stands, counted from 1."""
+        return self.position + 1
+
+    def peek(self, offset: int = 0) -> str:
+        """The character at the reader's place, "" at the end."""
+        index = self.position + offset
+        return self.text[index] if index < len(self.text) else ""
+
+    def skip_blanks(self) -> None:
+        """Go on to the next character that is no blank; a comment ends the line."""
+        while self.peek() and self.peek() in " \t":
+            self.position += 1
+        before = self.text[self.position - 1] if self.position else " "
+        if self.peek() == "#" and before in " \t":
+            self.position = len(self.text)
+
+    # Structure -----------------------------------------------------------------------------
+
+    def alternatives(self, depth: int = 0) -> list[Alternative]:
+        """Alternatives separated by bars, up to the end of the line or of the group."""
+        found: list[Alternative] = []
+        while True:
+            self.skip_blanks()
+            start = self.column
+            words, attributes = self.sequence(depth)
+            edge = not found or not self.peek()
+            if words or depth:
+                found.append(Alternative(words, attributes, start))
+            elif not edge:
+                self.report(FaultKind.SYNTAX, "empty alternative; write () for nothing", start)
+            if self.peek() != "|":
+                return found
+            self.position += 1
+
+    def sequence(self, depth: int = 0) -> tuple[list[Word], Attributes]:
+        """Words up to a bar, a closing parenthesis or the end, and the attributes at the end."""
+        words: list[Word] = []
+        attributes = Attributes()
+        while True:
+            self.skip_blanks()
+            character = self.peek()
+            if not character or character == "|" or (character == ")" and depth):
+                return words, attributes
+            if character == ")":
+                self.report(FaultKind.SYNTAX, "`)` closes nothing", self.column)
+                self.position += 1
+            elif character == "%" and _ATTRIBUTE.match(self.text, self.position):
+                self.attribute(attributes)
+            else:
+                words.append(self.word(depth))
+
+    def attribute(self, attributes: Attributes) -> None:
+        """Read one `%word` with its value into `attributes`."""
+        match = _ATTRIBUTE.match(self.text, self.position)
+        assert match is not None
+        column, name = self.column, match[1]
+        self.position = match.end()
+        self.skip_blanks()
+        if name == "weight":
+            number = _NUMBER.match(self.text, self.position)
+            if number and float(number[0]) > 0:
+                attributes.weight = float(number[0])
+                self.position = number.end()
+            else:
+                message = "%weight needs a positive number: %weight 0.5"
+                self.report(FaultKind.SYNTAX, message, column)
+        elif name == "if":
+            guard = _GUARD.match(self.text, self.position)
+            if guard:
+                attributes.guard = Guard(guard[1], guard[2])
+                self.position = guard.end()
+            else:
+                message = "%if needs a version guard: %if version >= 9.2"
+                self.report(FaultKind.SYNTAX, message, column)
+        elif name in ATTRIBUTES:
+            attributes.flags.add(name)
+        else:
+            hint = suggestion(name, ATTRIBUTES, "%{}")
+            message = f"%{name} is no attribute{hint}; quote it if it is text"
+            self.report(FaultKind.SYNTAX, message, column)
+
+    def word(self, depth: int = 0, stop: str = "") -> Word:
+        """One argument; `stop` holds characters that end it besides a blank."""
+        column = self.column
+        end = self.brace_group_end() if not stop else None
+        if end is None:
+            return Word(self.pieces(depth, len(self.text), stop=stop, braces=False), column)
+        self.position += 1
+        pieces = self.pieces(depth, end, stop="", braces=True)
+        self.position = end + 1
+        if self.peek() in {"*", "+", "?"}:
+            message = f"`{self.peek()}` cannot repeat braces; put them into parentheses"
+            self.report(FaultKind.SYNTAX, message, self.column)
+            self.position += 1
+        return Word(pieces, column)
+
+    def brace_group_end(self) -> int | None:
+        """Where a brace group that starts here ends; None where these braces are literal."""
+        if self.peek() != "{":
+            return None
+        has_blank, nesting = False, 0
+        for index, character in self.unquoted():
+            if character == "{":
+                nesting += 1
+            elif character == "}":
+                nesting -= 1
+                if not nesting:
+                    after = self.text[index + 1 : index + 2]
+                    ends = after == "" or after in " \t|)*+?"
+                    return index if has_blank and ends else None
+            elif character in " \t":
+                has_blank = True
+        return None
+
+    def unquoted(self) -> Iterator[tuple[int, str]]:
+        """Every character from here that no quote protects, with its index."""
+        index = self.position
+        while index < len(self.text):
+            end = self.quoted_end(index)
+            if end == index:
+                yield index, self.text[index]
+                index += 1
+            else:
+                index = end
+
+    def quoted_end(self, index: int) -> int:
+        """Where the shell-quoted text that starts at `index` ends; `index` where none starts."""
+        text = self.text
+        character = text[index]
+        if character == "\\":
+            return min(index + 2, len(text))
+        if character in "'`":
+            end = text.find(character, index + 1)
+            return len(text) if end < 0 else end + 1
+        if character == '"':
+            end = index + 1
+            while end < len(text) and text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            return min(end + 1, len(text))
+        if text.startswith(("$(", "${"), index):
+            opening, closing = text[index + 1], {"(": ")", "{": "}"}[text[index + 1]]
+            nesting, end = 0, index + 1
+            while end < len(text):
+                if text[end] == opening:
+                    nesting += 1
+                elif text[end] == closing:
+                    nesting -= 1
+                    if not nesting:
+                        return end + 1
+                end += 1
+            return len(text)
+        return index
+
+    def pieces(self, depth: int, limit: int, *, stop: str, braces: bool) -> list[Piece]:
+        """The pieces of one argument, up to a blank (in braces: up to `limit`)."""
+        found: list[Piece] = []
+        while self.position < limit:
+            character = self.peek()
+            if not braces and (character in " \t|" or (character == ")" and depth)):
+                break
+            if character in stop:
+                break
+            if character == "(":
+                found.append(self.group(depth))
+            elif character in "|)":
+                self.report(FaultKind.SYNTAX, f"`{character}` inside braces", self.column)
+                self.position += 1
+            elif match := _REFERENCE.match(self.text, self.position):
+                found.append(self.reference(match))
+            else:
+                found.extend(self.literal())
+        return _merged(found)
+
+    def reference(self, match: re.Match[str]) -> Piece:
+        """A nonterminal with its repetition sign, or the no-space mark."""
+        column = self.column
+        self.position = match.end()
+        if match[0] == NO_SPACE:
+            return Text(NO_SPACE)
+        return Reference(match[1], column, repeat=self.repetition())
+
+    def repetition(self) -> str:
+        """The repetition sign at the reader's place, "" if there is none."""
+        sign = self.peek()
+        if sign and sign in "*+?":
+            self.position += 1
+            return sign
+        return ""
+
+    def group(self, depth: int) -> Group:
+        """A parenthesised choice with its repetition sign."""
+        column = self.column
+        self.position += 1
+        alternatives = self.alternatives(depth + 1)
+        if self.peek() == ")":
+            self.position += 1
+        else:
+            self.report(FaultKind.SYNTAX, "`(` is never closed", column)
+        return Group(alternatives, column, repeat=self.repetition())
+
+    def literal(self) -> list[Piece]:
+        """One literal character, or a stretch of quoted text with the nonterminals inside it."""
+        start = self.position
+        end = self.quoted_end(start)
+        if end == start:
+            self.position += 1
+            return [Text(self.text[start])]
+        quoted = self.text[start:end]
+        closing = {"'": "'", '"': '"', "`": "`", "$": ")}"}.get(quoted[0])
+        if closing and (len(quoted) < 2 or quoted[-1] not in closing):
+            self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
+        self.position = end
+        if quoted[0] == "\\":
+            return [Text(quoted)]
+        found: list[Piece] = []
+        index = 0
+        for match in _REFERENCE.finditer(quoted):
+            if match[0] == NO_SPACE:
+                continue
+            found.append(Text(quoted[index : match.start()]))
+            found.append(Reference(match[1], start + match.start() + 1, quoted=True))
+            index = match.end()
+        found.append(Text(quoted[index:]))
+        return found
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """The pieces with neighbouring texts made one."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        last = merged[-1] if merged else None
+        if isinstance(piece, Text) and isinstance(last, Text):
+            merged[-1] = Text(last.text + piece.text)
+        elif not (isinstance(piece, Text) and not piece.text):
+            merged.append(piece)
+    return merged

@@ -1,0 +1,228 @@
+"""Terminals, nonterminals, productions, and the grammar of one command.
+
+A production's body is a tuple of *arguments*, each a tuple of symbols: Section 3.2 types a partly
+expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. Where a
+nonterminal is replaced by a body of several arguments, the first joins what stands to its left in
+the same argument and the last what stands to its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shioenv.domain.argument import Argument
+
+MAX_ARGUMENT_LENGTH = 64
+"""Characters of a finished argument at most (Section C.1.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Finished text: part of an argument, no-space marks included, never expanded."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Nonterminal:
+    """A name that productions expand.
+
+    Names are unique over all grammars: `df:option` is df's own, `size` is shared, `File` (it starts
+    with a capital letter) is a system token, and `'File` the same token where it stands inside
+    quotes, so that its values need none of their own.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"<{self.name}>"
+
+    @property
+    def is_system_token(self) -> bool:
+        """Whether the system fills it in, and no grammar file."""
+        return self.name.lstrip("'")[:1].isupper()
+
+    @property
+    def token(self) -> str:
+        """The system token's name without its quoting mark."""
+        return self.name.lstrip("'")
+
+
+Symbol: TypeAlias = Terminal | Nonterminal
+Body: TypeAlias = tuple[tuple[Symbol, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Production:
+    """`head` becomes `body`; `weight` is relative to the head's other productions.
+
+    `stops` marks the empty production of a repetition: policies decide about it with a stop
+    probability of their own.
+    """
+
+    head: Nonterminal
+    body: Body
+    weight: float = 1.0
+    stops: bool = False
+
+    def __str__(self) -> str:
+        body = " ".join(show_argument(argument) for argument in self.body)
+        return f"{self.head} = {body or '()'}"
+
+    @property
+    def nonterminals(self) -> Iterator[Nonterminal]:
+        """The nonterminals of the body, from left to right."""
+        for argument in self.body:
+            for symbol in argument:
+                if isinstance(symbol, Nonterminal):
+                    yield symbol
+
+
+def show_argument(argument: Iterable[Symbol]) -> str:
+    """An argument as grammar files write it, in braces where it contains a blank."""
+    text = "".join(str(symbol) for symbol in argument)
+    return f"{{{text}}}" if " " in text else text
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One line of an option block: the spellings of one option, and how it takes a value.
+
+    `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
+    several letters after a single dash. `value` is "none", "required" or "optional".
+    """
+
+    shorts: tuple[str, ...]
+    longs: tuple[str, ...]
+    words: tuple[str, ...]
+    value: str
+    clusters: bool
+    joined: bool
+    separate: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All spellings as a help page shows them: `-a`, `--all`, `-name`."""
+        return (
+            *(f"-{letter}" for letter in self.shorts),
+            *(f"--{name}" for name in self.longs),
+            *(f"-{word}" for word in self.words),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Options of the help page that the grammar leaves out on purpose."""
+
+    options: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An input inside a grammar file, its arguments told apart, and what it must do."""
+
+    command: str
+    arguments: tuple[Argument, ...]
+    line: int
+    exit_code: int = 0
+    prints: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a grammar file says about its command.
+
+    `permutes` is False for programs that take everything after their first operand as operands
+    (`xargs`, `env`). `version` is the last word of the manual line.
+    """
+
+    command: str
+    manual: str
+    version: str
+    package: str
+    volatile: bool
+    volatile_reason: str = ""
+    permutes: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grammar:
+    """The grammar of one command: a start symbol and the productions reachable from it.
+
+    `pipe` is the start symbol of inputs that stand to the right of a `|`, None where the command
+    has no business there. Every production's head is in `productions`; system tokens are
+    heads only once bound. Compared and hashed by identity.
+    """
+
+    header: Header
+    start: Nonterminal
+    pipe: Nonterminal | None
+    productions: Mapping[Nonterminal, tuple[Production, ...]]
+    options: tuple[OptionSpec, ...]
+    option_slots: frozenset[Nonterminal]
+    omissions: tuple[Omission, ...]
+    examples: tuple[Example, ...]
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The grammar's name, which is the file's: `df`, `ip-addr`."""
+        return self.header.command
+
+    @property
+    def command_tokens(self) -> tuple[str, ...]:
+        """The command tokens an input can start with, mostly one: `df`."""
+        found = []
+        for start in (self.start, self.pipe):
+            for production in self.productions.get(start, ()) if start else ():
+                if production.body:
+                    found.append("".join(str(symbol) for symbol in production.body[0]))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def starts(self) -> tuple[Nonterminal, ...]:
+        """The start symbols: of an input, and to the right of a pipe where there is one."""
+        return (self.start,) if self.pipe is None else (self.start, self.pipe)
+
+    @property
+    def nonterminals(self) -> frozenset[Nonterminal]:
+        """Every nonterminal that is a head or stands in a body, system tokens included."""
+        found = set(self.productions)
+        for productions in self.productions.values():
+            for production in productions:
+                found.update(production.nonterminals)
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How big grammars are (our counting rule; shared definitions count once).
+
+    `nonterminals` includes system tokens, each once; `productions` are the distinct pairs of head
+    and body before binding; `grounded` are those that binding to a system adds.
+    """
+
+    nonterminals: int
+    productions: int
+    grounded: int
+
+
+def count(grammars: Iterable[Grammar]) -> Counts:
+    """The size of several grammars together."""
+    nonterminals: set[str] = set()
+    productions: set[tuple[Nonterminal, Body]] = set()
+    grounded: set[tuple[Nonterminal, Body]] = set()
+    for grammar in grammars:
+        nonterminals.update(symbol.token for symbol in grammar.nonterminals)
+        for head, bodies in grammar.productions.items():
+            target = grounded if head.is_system_token else productions
+            target.update((head, production.body) for production in bodies)
+    return Counts(len(nonterminals), len(productions), len(grounded))

@@ -1,0 +1,102 @@
+"""System tokens: the capitalised nonterminals that a system fills in, and our own vocabularies.
+
+A catalogue (built from a system) maps most of them to what exists there. Some name what must *not*
+exist, or words to look for: those have small fixed vocabularies, so that inputs stay comparable
+between systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+VOCABULARY: Mapping[str, tuple[str, ...]] = {
+    "NewFile": ("new.txt", "out.txt", "result.log", "copy.csv", "scratch.dat", "documents/new.md"),
+    "NewDirectory": ("newdir", "build", "output", "backup.d", "documents/drafts", "tmp_work"),
+    "MissingFile": ("missing.txt", "nofile", "documents/missing.md", "old/data.csv"),
+    "MissingDirectory": ("missing_dir", "nodir", "documents/none", "/opt/absent"),
+    "MissingUser": ("nobody2", "guest1", "oracle"),
+}
+"""Tokens with a fixed vocabulary; a catalogue that names one of them takes precedence."""
+
+FALLBACK: Mapping[str, tuple[str, ...]] = {
+    "Word": ("error", "the", "user", "ubuntu", "data", "failed", "backup", "10"),
+    "Pattern": (
+        "^[0-9]",
+        "error",
+        "[A-Z]",
+        "^#",
+        "user",
+        "o.*r",
+        "[aeiou]$",
+        "\\.",
+        "ERROR",
+        "^$",
+        "[0-9][0-9]*",
+        "a",
+    ),
+    "Glob": ("*.txt", "*.log", "*.csv", "*.sh", "d*", "*a*", "[a-m]*", "?????"),
+}
+"""Tokens that a catalogue may leave out: values that suit the shipped systems."""
+
+SYSTEM_TOKENS: Mapping[str, str] = {
+    "File": "a regular file under the start directory",
+    "TextFile": "a text file",
+    "CsvFile": "a file of comma-separated values",
+    "LogFile": "a log",
+    "ScriptFile": "a script",
+    "TarFile": "a tar archive, compressed or not",
+    "GzipFile": "a file compressed by gzip",
+    "ZipFile": "a zip archive",
+    "EmptyFile": "an empty file",
+    "Symlink": "a symbolic link",
+    "Executable": "a program under the start directory",
+    "Directory": "a directory under the start directory, or itself",
+    "GlobalFile": "an absolute path of a regular file",
+    "GlobalDirectory": "an absolute path of a directory",
+    "GlobalExecutable": "an absolute path of a program",
+    "NewFile": "a name that does not exist and may be created",
+    "NewDirectory": "a directory's name that does not exist and may be created",
+    "MissingFile": "a name that does not exist, for inputs that should fail",
+    "MissingDirectory": "a directory's name that does not exist, for inputs that should fail",
+    "MissingUser": "a user who does not exist",
+    "Username": "a user who can log in",
+    "Groupname": "a group",
+    "Interface": "a network interface",
+    "MountPoint": "where a file system is mounted",
+    "BlockDevice": "a block device of the machine profile",
+    "EnvVar": "the name of an environment variable",
+    "Pid": "a process number",
+    "Word": "a word that occurs in text files",
+    "Pattern": "a basic regular expression that matches something",
+    "Glob": "a shell pattern, always quoted",
+}
+"""Every system token and what it stands for."""
+
+ALWAYS_QUOTED = frozenset({"Glob"})
+"""Tokens whose values the shell must not expand even where it could."""
+
+STAND_IN: Mapping[str, tuple[str, ...]] = {
+    "File": ("documents/notes.txt", "data/users.csv", "logs/app.log"),
+    "TextFile": ("documents/notes.txt", "documents/report.txt"),
+    "CsvFile": ("data/data.csv", "data/users.csv"),
+    "LogFile": ("logs/app.log", "logs/syslog.log"),
+    "ScriptFile": ("scripts/backup.sh", "scripts/deploy.sh"),
+    "TarFile": ("archives/archive.tar", "archives/backup.tar.gz"),
+    "GzipFile": ("archives/backup.tar.gz",),
+    "ZipFile": ("archives/site.zip",),
+    "EmptyFile": ("documents/empty.txt",),
+    "Symlink": ("documents/latest",),
+    "Executable": ("scripts/backup.sh",),
+    "Directory": (".", "documents", "data", "logs", "scripts"),
+    "GlobalFile": ("/etc/passwd", "/etc/hosts", "/etc/group"),
+    "GlobalDirectory": ("/etc", "/var/log", "/tmp"),
+    "GlobalExecutable": ("/usr/bin/env", "/bin/sh"),
+    "Username": ("root", "ubuntu"),
+    "Groupname": ("root", "users"),
+    "Interface": ("lo", "eth0"),
+    "MountPoint": ("/", "/proc"),
+    "BlockDevice": ("vda",),
+    "EnvVar": ("HOME", "PATH", "LANG"),
+    "Pid": ("1",),
+}
+"""Values for when no system has been built: enough for checking, sampling and documentation."""
