@@ -1,0 +1,331 @@
+"""An execution turned into a behavior: what changed, as a context patch.
+
+A pristine system's context is constant, so it is never read again: what a run touched says it all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from shioenv.behavior.diff import collect
+from shioenv.behavior.network import network_fields
+from shioenv.behavior.shell_state import DECLARE, Declarations, Malformed, sections, state
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context, Entry
+from shioenv.domain.names import name_text
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import escape
+from shioenv.errors import ContextError
+from shioenv.sandbox.base import Execution, FileChange, FileStat, Sandbox
+
+MAX_OPERATIONS = 4096
+"""Of a patch; what is past it is represented by a digest."""
+
+CLOCK_SLACK = 0.05
+"""Seconds around a run within which a file time counts as the run's own: files are stamped by a
+clock that ticks some milliseconds behind."""
+
+DIRECTORY_SIZE = 4096
+"""Bytes a new directory has, whatever the layer it lies on says."""
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LAST_SECOND = 67_768_036_191_676_799  # year 2147485547: the C library ends here
+_OF_CONTENT = ("size", "links", "month", "day", "year", "time")
+_NO_CHANGES = ContextPatch()
+_NO_DIGESTS: Mapping[str, str] = {}
+
+_perms = lru_cache(maxsize=4096)(stat.filemode)
+
+
+class Recorder:
+    """Turns executions into behaviors: one for a system and a start directory, used for all runs.
+
+    `baseline` is the shell state's dump after an empty input in `start`, `users` and `groups` are
+    the system's names by number, `instant` is its clock in seconds since 1970: a file time that
+    falls into the run itself is recorded as that (D-4). `network` is the untouched network, as
+    `Execution.network` describes it. Errors: ContextError for a baseline that is not a dump.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: str,
+        baseline: bytes,
+        users: Mapping[int, str],
+        groups: Mapping[int, str],
+        instant: float,
+        network: bytes | None = None,
+    ) -> None:
+        self._start = start.encode("utf-8", "surrogateescape")
+        self._inside = self._start.rstrip(b"/") + b"/"
+        self._baseline = baseline
+        self._users, self._groups = users, groups
+        self._instant = int(instant)
+        self._network = network
+        try:
+            self._sections = sections(baseline)
+            self._state = state(self._sections, groups)
+            self._declarations = Declarations(self._sections[DECLARE])
+        except Malformed:
+            raise ContextError(
+                f"the shell state before a run in {start} is unreadable: {baseline[:60]!r}",
+                hint="the sandbox's helper does not fit the system's bash; build the system again",
+            ) from None
+
+    def behavior(self, execution: Execution) -> Behavior:
+        """What the execution did. A shell state that cannot be read is a flag, never an error."""
+        operations: list[Operation] = []
+        digests = _NO_DIGESTS
+        if execution.changes:
+            digests = self._files(execution, operations)
+        known = self._shell(execution.shell, operations)
+        if execution.cwd is not None and execution.cwd != self._start:
+            operations.append(("=", "/cwd", name_text(execution.cwd)))
+        if execution.network is not None and execution.network != self._network:
+            before, after = network_fields(self._network), network_fields(execution.network)
+            collect(before, after, "", operations)
+        patch, digest = _NO_CHANGES, None
+        if operations or digests:
+            patch, digests, digest = _cut(ContextPatch(tuple(operations)), digests)
+        return Behavior(
+            exit_code=execution.exit_code,
+            output=execution.output,
+            patch=patch,
+            content_digests=digests,
+            stdout=execution.stdout,
+            stderr=execution.stderr,
+            timed_out=execution.timed_out,
+            output_truncated=execution.output_truncated,
+            patch_truncated=digest is not None,
+            patch_digest=digest,
+            volatile=execution.timed_out,
+            shell_state_known=known,
+            died_by_signal=execution.signal,
+        )
+
+    def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
+        """The context before every run: the profile's fields, these files by absolute path, and the
+        shell's state. What patches of this recorder apply to, where the files are all.
+        """
+        fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
+        document = {**profile, **self._state, **network_fields(self._network)}
+        document.update(cwd=name_text(self._start), fs=fs)
+        return Context(document)
+
+    def name(self, path: bytes) -> str:
+        """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
+        if path.startswith(self._inside):
+            return name_text(path[len(self._inside) :]) or "."
+        return "." if path == self._start else name_text(path)
+
+    def entry(self, found: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
+        """The file as a context lists it; times within `own` (seconds) are the system's instant."""
+        seconds, rest = divmod(found.mtime_ns, 1_000_000_000)
+        if own is not None and own[0] <= seconds + rest / 1e9 <= own[1]:
+            seconds = self._instant
+        year, month, day, clock = _date(seconds // 60)
+        return Entry(
+            perms=_perms(found.mode),
+            links=found.links,
+            owner=self._users.get(found.uid) or str(found.uid),
+            group=self._groups.get(found.gid) or str(found.gid),
+            size=found.size,
+            month=month,
+            day=day,
+            year=year,
+            time=clock,
+            target=None if found.target is None else name_text(found.target),
+        )
+
+    def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
+        """Appends what the shell changed of itself; whether that is known."""
+        if dump is None:
+            return False
+        if dump == self._baseline:
+            return True
+        try:
+            after = sections(dump)
+            changed = [
+                name
+                for name, content in after.items()
+                if content != self._sections[name]
+                and not (name == DECLARE and self._declarations.unchanged(content))
+            ]
+            if not changed:
+                return True
+            # env and settings have several sections each: compare what the changed ones say
+            old = state({name: self._sections[name] for name in changed}, self._groups)
+            new = state({name: after[name] for name in changed}, self._groups)
+        except Malformed:
+            return False
+        _settle_level(old, new)
+        collect(old, new, "", operations)
+        return True
+
+    def _files(self, execution: Execution, operations: list[Operation]) -> dict[str, str]:
+        """Appends what happened to files; gives the digests of what was added or modified."""
+        own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
+        changes = [change for change in execution.changes if change.before != change.after]
+        directories = _Directories(changes)
+        removed: dict[int, list[tuple[bytes, FileStat]]] = {}
+        added: list[tuple[bytes, FileStat]] = []
+        digests: dict[str, str] = {}
+        for change in sorted(changes, key=lambda change: change.path):
+            path, before, after = change.path, change.before, change.after
+            if after is None:
+                if before is not None:
+                    removed.setdefault(before.inode, []).append((path, before))
+            elif before is None:
+                added.append((path, after))
+            else:
+                after = directories.settled(path, before, after)
+                name = self.name(path)
+                here = f"/fs/{escape(name)}"
+                old, new = self.entry(before).to_json(), self.entry(after, own=own).to_json()
+                if directories.entries_changed(path) and stat.S_ISDIR(after.mode):
+                    new.update({key: old[key] for key in _OF_CONTENT})
+                collect(old, new, here, operations)
+                if _content_changed(before, after):
+                    digests[name] = str(after.digest)
+        for path, after in added:
+            name = self.name(path)
+            source = _renamed_from(removed.get(after.inode, ()), after)
+            if source is not None:
+                origin, before = source
+                settled = directories.moved(path, before, after)
+                if self.entry(before) == self.entry(settled, own=own):
+                    removed[after.inode].remove(source)
+                    target = f"/fs/{escape(name)}"
+                    operations.append(("m", f"/fs/{escape(self.name(origin))}", target))
+                    continue
+            entry = self.entry(directories.new(path, after), own=own).to_json()
+            operations.append(("a", f"/fs/{escape(name)}", entry))
+            if after.digest is not None:
+                digests[name] = after.digest
+        for group in removed.values():
+            operations.extend(("r", f"/fs/{escape(self.name(path))}") for path, _ in group)
+        return digests
+
+
+def behave(
+    sandbox: Sandbox,
+    recorder: Recorder,
+    shell_input: str,
+    *,
+    cwd: str | None = None,
+    separate: bool = False,
+) -> Behavior:
+    """What the input does in the sandbox; `cwd` is the directory the recorder was made for."""
+    return recorder.behavior(sandbox.run(shell_input, cwd=cwd, separate=separate))
+
+
+class _Directories:
+    """What an overlay cannot say truly about directories, told from the entries that changed."""
+
+    def __init__(self, changes: Iterable[FileChange]) -> None:
+        self._changed: set[bytes] = set()
+        self._subdirectories: dict[bytes, int] = {}
+        for change in changes:
+            was = change.before is not None and stat.S_ISDIR(change.before.mode)
+            is_now = change.after is not None and stat.S_ISDIR(change.after.mode)
+            renamed = (change.before is None) != (change.after is None)
+            if renamed or was != is_now:
+                parent = change.path.rpartition(b"/")[0] or b"/"
+                if renamed:
+                    self._changed.add(parent)
+                more = self._subdirectories.get(parent, 0) + is_now - was
+                self._subdirectories[parent] = more
+
+    def entries_changed(self, path: bytes) -> bool:
+        """Whether an entry was added to the directory or removed from it."""
+        return path in self._changed
+
+    def settled(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
+        """A file that was there before: of a directory, size and links as it would truly have."""
+        if not stat.S_ISDIR(after.mode):
+            return after
+        if not stat.S_ISDIR(before.mode):
+            return self.new(path, after)
+        links = before.links + self._subdirectories.get(path, 0)
+        return _replace(after, size=before.size, links=links)
+
+    def new(self, path: bytes, after: FileStat) -> FileStat:
+        """A file that was not there before: a directory links to itself, from its parent, and from
+        each directory in it.
+        """
+        if not stat.S_ISDIR(after.mode):
+            return after
+        links = 2 + self._subdirectories.get(path, 0)
+        return _replace(after, size=DIRECTORY_SIZE, links=links)
+
+    def moved(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
+        """A renamed file: a directory keeps its size, and its links where it kept its entries."""
+        if not stat.S_ISDIR(after.mode):
+            return after
+        links = 2 + self._subdirectories.get(path, 0)
+        return _replace(after, size=before.size, links=links)
+
+
+def _replace(found: FileStat, *, size: int, links: int) -> FileStat:
+    return FileStat(
+        found.mode, found.uid, found.gid, size, links, found.mtime_ns, found.inode, found.rdev,
+        found.target, found.digest,
+    )  # fmt: skip
+
+
+def _renamed_from(
+    candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
+) -> tuple[bytes, FileStat] | None:
+    """The removed file that this added one is, or None: inode, kind, times and content alike."""
+    for path, before in candidates:
+        if (
+            before.mode == after.mode
+            and before.rdev == after.rdev
+            and (before.mtime_ns == after.mtime_ns)
+            and (before.digest is None or before.digest == after.digest)
+        ):
+            return path, before
+    return None
+
+
+def _content_changed(before: FileStat, after: FileStat) -> bool:
+    """Whether a regular file's content is another; told by time and size where it was not read."""
+    if after.digest is None or before.digest == after.digest:
+        return False
+    if before.digest is not None:
+        return True
+    return (before.size, before.mtime_ns) != (after.size, after.mtime_ns)
+
+
+def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Forgets that `exec` counts the shell's level down: only a level that was set is a change."""
+    before, after = old.get("env", {}).get("SHLVL"), new.get("env", {}).get("SHLVL")
+    if before and after and before.isdecimal() and after == str(int(before) - 1):
+        new["env"]["SHLVL"] = before
+
+
+def _cut(
+    patch: ContextPatch, digests: Mapping[str, str]
+) -> tuple[ContextPatch, Mapping[str, str], str | None]:
+    """The patch and the digests within bounds, and a digest of all of it where that cut them."""
+    if len(patch.operations) <= MAX_OPERATIONS and len(digests) <= MAX_OPERATIONS:
+        return patch, digests, None
+    names = sorted(digests)
+    whole = json.dumps([patch.operations, [[name, digests[name]] for name in names]])
+    kept = {name: digests[name] for name in names[:MAX_OPERATIONS]}
+    cut = ContextPatch(patch.operations[:MAX_OPERATIONS])
+    return cut, kept, hashlib.sha256(whole.encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _date(minutes: int) -> tuple[int, str, int, str]:
+    seconds = max(-_LAST_SECOND, min(minutes * 60, _LAST_SECOND))
+    moment = time.gmtime(seconds)
+    clock = f"{moment.tm_hour:02}:{moment.tm_min:02}"
+    return moment.tm_year, _MONTHS[moment.tm_mon - 1], moment.tm_mday, clock

@@ -1,0 +1,65 @@
+"""The network and firewall parts of a context, from what the system's own tools print as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_LINK = ("mtu", "operstate", "link_type", "address", "qdisc", "master")
+_ROUTE = ("type", "dst", "gateway", "dev", "protocol", "scope", "prefsrc", "metric")
+
+
+def network_fields(document: bytes | None) -> dict[str, Any]:
+    """`network` and `firewall` of a context; both empty for None or what is not such a document.
+
+    The document holds the lists that `ip -json` prints for links, addresses and routes, and the
+    firewall's rules as lines. Counters, indices and lifetimes are left out: they change by
+    themselves.
+    """
+    found = _load(document)
+    links = {_name(link): _link(link) for link in _objects(found.get("links"))}
+    addresses = {
+        _name(link): sorted(
+            f"{address.get('local')}/{address.get('prefixlen')}"
+            for address in _objects(link.get("addr_info"))
+        )
+        for link in _objects(found.get("addresses"))
+    }
+    routes = sorted(
+        " ".join(f"{key} {route[key]}" for key in _ROUTE if route.get(key) is not None)
+        for route in _objects(found.get("routes"))
+    )
+    rules = found.get("firewall")
+    return {
+        "network": {
+            "links": links,
+            "addresses": {name: found for name, found in addresses.items() if found},
+            "routes": routes,
+        },
+        "firewall": [str(rule) for rule in rules] if isinstance(rules, list) else [],
+    }
+
+
+def _load(document: bytes | None) -> dict[str, Any]:
+    try:
+        found = json.loads(document or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _name(link: dict[str, Any]) -> str:
+    return str(link.get("ifname", ""))
+
+
+def _link(link: dict[str, Any]) -> dict[str, Any]:
+    flags = link.get("flags")
+    described: dict[str, Any] = {
+        "flags": sorted(str(flag) for flag in flags) if isinstance(flags, list) else []
+    }
+    described.update({key: link[key] for key in _LINK if key in link})
+    return described

@@ -1,0 +1,305 @@
+"""The shell's own state, read from the dump it leaves at its end.
+
+The dump is sections, each a NUL byte, a name, a newline and what bash's own builtin of that name
+prints. It comes out of a process that may have done anything to itself, so it is read as
+untrusted: bounded by its own length, in linear time, and what is not exactly as bash writes it
+makes the whole unknown, never an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from shioenv.domain.names import value_text
+
+Sections: TypeAlias = dict[str, bytes]
+State: TypeAlias = dict[str, Any]
+"""Context fields by name: `env`, `settings`, `shell_options`, ..."""
+
+DECLARE, FUNCTIONS, SHOPT, SET = "declare -p", "declare -f", "shopt -p", "set +o"
+LIMITS, ALIASES, UMASK, TRAPS, GROUPS = "ulimit -a", "alias -p", "umask", "trap -p", "groups"
+SECTIONS = (DECLARE, FUNCTIONS, SHOPT, SET, LIMITS, ALIASES, UMASK, TRAPS, GROUPS)
+"""Every section of a dump, in any order."""
+
+LEFT_OUT = frozenset(
+    {
+        *("_", "OLDPWD", "PPID", "BASHPID", "COPROC_PID"),
+        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"),
+        *("PIPESTATUS", "FUNCNAME", "DIRSTACK", "GROUPS", "SHELLOPTS", "BASHOPTS"),
+    }
+)
+"""Variables that are not recorded, with every `BASH_*` and `EPOCH*` (D-3): they count, they say how
+the shell was started, or they repeat `cwd`, `groups`, `settings` or `shell_options`."""
+
+_LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
+
+# Possessive quantifiers throughout: a hostile value can make none of these try twice.
+_DOUBLE = rb'"(?:[^"\\]++|\\.)*+"'
+_ANSI = rb"\$'(?:[^'\\]++|\\.)*+'"
+_ARRAY = rb"\((?:[^\"'\\()$]++|" + _DOUBLE + rb"|" + _ANSI + rb"|\\.|\$(?!'))*+\)"
+_DECLARATION = re.compile(
+    rb"declare -([-A-Za-z]{1,20}+) ([A-Za-z_][A-Za-z0-9_]*+)(?:=("
+    + rb"|".join((_DOUBLE, _ANSI, _ARRAY))
+    + rb"))?+\n",
+    re.DOTALL,
+)
+_QUOTED = rb"(?:'[^']*+'|\\')++"
+_ALIAS = re.compile(rb"alias (?:-- )?([^\s=]++)=(" + _QUOTED + rb")\n")
+_TRAP = re.compile(rb"trap -- (" + _QUOTED + rb") (\S++)\n")
+_SHOPT = re.compile(rb"shopt -([su]) (\w++)\n")
+_SET = re.compile(rb"set ([-+])o ([\w-]++)\n")
+_LIMIT = re.compile(rb"([^(\n]{1,80}+)\([^)\n]{1,40}+\) (\S++)\n")
+_UMASK = re.compile(rb"([0-7]{4})\n")
+_FUNCTION = re.compile(rb"^(?:function )?([^\s()]++) \(\) *+\n(?=[{(])", re.MULTILINE)
+_ATTRIBUTES = re.compile(rb"declare -f([a-z]{1,9}+) \S++")
+_ANSI_ESCAPE = re.compile(
+    rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
+    re.DOTALL,
+)
+_ANSI_LETTERS = {
+    b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r",
+    b"t": b"\t", b"v": b"\v",
+}  # fmt: skip
+
+
+class Malformed(Exception):  # noqa: N818 - it never leaves this package
+    """The dump is not what bash writes."""
+
+
+def sections(dump: bytes) -> Sections:
+    """The sections by name. Malformed for a missing, doubled or unknown one."""
+    before, *chunks = dump.split(b"\0", len(SECTIONS) + 1)
+    if before or len(chunks) != len(SECTIONS):
+        raise Malformed
+    found: Sections = {}
+    for chunk in chunks:
+        name, newline, content = chunk.partition(b"\n")
+        found[name.decode("ascii", "replace")] = content
+        if not newline:
+            raise Malformed
+    if found.keys() != set(SECTIONS):
+        raise Malformed
+    return found
+
+
+def state(found: Mapping[str, bytes], groups: Mapping[int, str]) -> State:
+    """The context fields that these sections (all, or some) say something about.
+
+    `env` and `settings` are both there where any of their sections is. Malformed where a section is
+    not what bash writes.
+    """
+    document: State = {}
+    for name, content in found.items():
+        for field, values in _READERS[name](content, groups).items():
+            if isinstance(values, dict):
+                document.setdefault(field, {}).update(values)
+            else:
+                document[field] = values
+    return document
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a variable is never recorded."""
+    return name in LEFT_OUT or name.startswith(_LEFT_OUT_PREFIXES)
+
+
+class Declarations:
+    """Compares `declare -p` with the one before a run, without parsing what did not change."""
+
+    def __init__(self, before: bytes) -> None:
+        self._lines = frozenset(before.splitlines(keepends=True))
+        self._kept = frozenset(line for line in self._lines if not _line_is_left_out(line))
+        parsed = _declarations(before, {})
+        names = len(parsed["env"]) + len(parsed["settings"])
+        self._comparable = names == len(self._kept)
+
+    def unchanged(self, after: bytes) -> bool:
+        """Whether only left-out variables differ; False also where that takes parsing to tell.
+
+        Lines are compared as a set. That is sound where every line of the first is a declaration of
+        its own: a value of several lines begins with one that is not among them.
+        """
+        lines = after.splitlines(keepends=True)
+        if not self._comparable or not self._kept.issubset(lines):
+            return False
+        return all(line in self._lines or _line_is_left_out(line) for line in lines)
+
+
+def _line_is_left_out(line: bytes) -> bool:
+    match = _DECLARATION.fullmatch(line)
+    return match is not None and is_left_out(match[2].decode())
+
+
+def _contiguous(
+    pattern: re.Pattern[bytes], content: bytes, take: Callable[[re.Match[bytes]], None]
+) -> None:
+    """Gives every match to `take`; together they must be the whole content."""
+    position = 0
+    while position < len(content):
+        match = pattern.match(content, position)
+        if match is None:
+            raise Malformed
+        take(match)
+        position = match.end()
+
+
+def _declarations(content: bytes, _: Mapping[int, str]) -> State:
+    """Exported variables as `env`, all others as `settings`.
+
+    A value is its text; an array's is bash's own `([0]="a" [1]="b")`. Where a variable has further
+    attributes, is declared without a value, or is an array under `env`'s flag, the whole
+    declaration stands in `settings`: none of that can be told from a value alone.
+    """
+    env: dict[str, str] = {}
+    settings: dict[str, str] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        flags, raw, value = match[1].decode(), match[2], match[3]
+        name = raw.decode()
+        if is_left_out(name):
+            return
+        if value is None or set(flags) - set("-xaA"):
+            text = value_text(match[0].rstrip(b"\n"))
+        elif value.startswith(b"("):
+            text = value_text(value if "x" not in flags else match[0].rstrip(b"\n"))
+        else:
+            text = value_text(_unquote(value))
+        plain = "x" in flags and value is not None and not value.startswith(b"(")
+        (env if plain else settings)[name] = text
+
+    _contiguous(_DECLARATION, content, take)
+    return {"env": env, "settings": settings}
+
+
+def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
+    """Definitions by name, without their headers; exported ones stand in `env` as well.
+
+    A here-document that looks like a header splits its function in two: bash writes nothing that
+    would tell them apart.
+    """
+    functions: dict[str, str] = {}
+    env: dict[str, str] = {}
+    parts = _FUNCTION.split(content)
+    if parts[0]:
+        raise Malformed
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        body = body.rstrip(b"\n")
+        rest, _, last = body.rpartition(b"\n")
+        attributes = _ATTRIBUTES.fullmatch(last)
+        text = value_text(rest if attributes else body)
+        functions[value_text(name)] = text
+        if attributes and b"x" in attributes[1]:
+            env[f"BASH_FUNC_{value_text(name)}%%"] = f"() {text}"
+    return {"functions": functions, "env": env}
+
+
+def _shopt(content: bytes, _: Mapping[int, str]) -> State:
+    found: dict[str, bool] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        found[match[2].decode()] = match[1] == b"s"
+
+    _contiguous(_SHOPT, content, take)
+    return {"shell_options": found}
+
+
+def _set(content: bytes, _: Mapping[int, str]) -> State:
+    """`set -o`'s options as `-o NAME`, which no variable can be called."""
+    found: dict[str, bool] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        found[f"-o {match[2].decode('ascii', 'replace')}"] = match[1] == b"-"
+
+    _contiguous(_SET, content, take)
+    return {"settings": found}
+
+
+def _limits(content: bytes, _: Mapping[int, str]) -> State:
+    found: dict[str, str] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        found[value_text(match[1].strip())] = value_text(match[2])
+
+    _contiguous(_LIMIT, content, take)
+    return {"limits": found}
+
+
+def _aliases(content: bytes, _: Mapping[int, str]) -> State:
+    found: dict[str, str] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        found[value_text(match[1])] = value_text(_unquote_single(match[2]))
+
+    _contiguous(_ALIAS, content, take)
+    return {"aliases": found}
+
+
+def _traps(content: bytes, _: Mapping[int, str]) -> State:
+    """Traps as `trap SIGNAL` among the settings: the context has no field of their own."""
+    found: dict[str, str] = {}
+
+    def take(match: re.Match[bytes]) -> None:
+        found[f"trap {value_text(match[2])}"] = value_text(_unquote_single(match[1]))
+
+    _contiguous(_TRAP, content, take)
+    return {"settings": found}
+
+
+def _umask(content: bytes, _: Mapping[int, str]) -> State:
+    match = _UMASK.fullmatch(content)
+    if match is None:
+        raise Malformed
+    return {"umask": match[1].decode()}
+
+
+def _groups(content: bytes, groups: Mapping[int, str]) -> State:
+    words = content.split()
+    if not all(word.isdigit() and len(word) <= 10 for word in words):
+        raise Malformed
+    numbers = [int(word) for word in words]
+    return {"groups": [groups.get(number, str(number)) for number in numbers]}
+
+
+_READERS: Mapping[str, Callable[[bytes, Mapping[int, str]], State]] = {
+    DECLARE: _declarations,
+    FUNCTIONS: _functions,
+    SHOPT: _shopt,
+    SET: _set,
+    LIMITS: _limits,
+    ALIASES: _aliases,
+    UMASK: _umask,
+    TRAPS: _traps,
+    GROUPS: _groups,
+}
+
+
+def _unquote(value: bytes) -> bytes:
+    """What `"..."` or `$'...'`, as `declare -p` quotes, stands for."""
+    if value.startswith(b'"'):
+        inner = value[1:-1]
+        return re.sub(rb'\\([$`"\\])', rb"\1", inner) if b"\\" in inner else inner
+    return _ANSI_ESCAPE.sub(_ansi, value[2:-1])
+
+
+def _ansi(match: re.Match[bytes]) -> bytes:
+    octal, two, four, eight, control, other = match.groups()
+    if octal:
+        return bytes([int(octal, 8) & 0xFF])
+    if two:
+        return bytes([int(two, 16)])
+    if four or eight:
+        point = int(four or eight, 16)
+        return chr(point).encode("utf-8", "replace") if point < 0x110000 else b"?"
+    if control:
+        return bytes([control[0] & 0x1F])
+    return _ANSI_LETTERS.get(other, other)
+
+
+def _unquote_single(value: bytes) -> bytes:
+    r"""What pieces of `'...'` and `\'` stand for."""
+    return b"".join(
+        b"'" if piece.startswith(b"\\") else piece[1:-1]
+        for piece in re.findall(rb"'[^']*+'|\\'", value)
+    )
