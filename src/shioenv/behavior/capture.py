@@ -15,7 +15,14 @@ from typing import Any
 
 from shioenv.behavior.diff import collect
 from shioenv.behavior.network import network_fields
-from shioenv.behavior.shell_state import DECLARE, Declarations, Malformed, sections, state
+from shioenv.behavior.shell_state import (
+    DECLARE,
+    Declarations,
+    Malformed,
+    merged,
+    section_state,
+    sections,
+)
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context, Entry
 from shioenv.domain.names import name_text
@@ -70,7 +77,10 @@ class Recorder:
         self._network = network
         try:
             self._sections = sections(baseline)
-            self._state = state(self._sections, groups)
+            self._states = {
+                name: section_state(name, content, groups)
+                for name, content in self._sections.items()
+            }
             self._declarations = Declarations(self._sections[DECLARE])
         except Malformed:
             raise ContextError(
@@ -114,7 +124,7 @@ class Recorder:
         shell's state. What patches of this recorder apply to, where the files are all.
         """
         fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
-        document = {**profile, **self._state, **network_fields(self._network)}
+        document = {**profile, **merged(self._states.values()), **network_fields(self._network)}
         document.update(cwd=name_text(self._start), fs=fs)
         return Context(document)
 
@@ -160,8 +170,8 @@ class Recorder:
             if not changed:
                 return True
             # env and settings have several sections each: compare what the changed ones say
-            old = state({name: self._sections[name] for name in changed}, self._groups)
-            new = state({name: after[name] for name in changed}, self._groups)
+            old = merged(self._states[name] for name in changed)
+            new = merged(section_state(name, after[name], self._groups) for name in changed)
         except Malformed:
             return False
         _settle_level(old, new)

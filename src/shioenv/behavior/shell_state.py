@@ -9,7 +9,7 @@ makes the whole unknown, never an exception.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from shioenv.domain.names import value_text
@@ -84,15 +84,18 @@ def sections(dump: bytes) -> Sections:
     return found
 
 
-def state(found: Mapping[str, bytes], groups: Mapping[int, str]) -> State:
-    """The context fields that these sections (all, or some) say something about.
-
-    `env` and `settings` are both there where any of their sections is. Malformed where a section is
-    not what bash writes.
+def section_state(name: str, content: bytes, groups: Mapping[int, str]) -> State:
+    """The context fields that one section says something about. Malformed where it is not what
+    bash writes.
     """
+    return _READERS[name](content, groups)
+
+
+def merged(states: Iterable[State]) -> State:
+    """What several sections say together: `env` and `settings` are filled by more than one."""
     document: State = {}
-    for name, content in found.items():
-        for field, values in _READERS[name](content, groups).items():
+    for part in states:
+        for field, values in part.items():
             if isinstance(values, dict):
                 document.setdefault(field, {}).update(values)
             else:
