@@ -1,4 +1,4 @@
-"""What is wrong with a grammar as a whole, and the shortest expansion of each of its nonterminals."""
+"""What is wrong with a grammar as a whole, and the shortest expansions of its nonterminals."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Fault:
         return f"{self.path}:{self.line}:{self.column}: {self.message} ({self.kind.value})"
 
 
-class GrammarFaults(GrammarError):
+class FaultyGrammarError(GrammarError):
     """All faults found in one or more grammar files, in the order of the files."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:

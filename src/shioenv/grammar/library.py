@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean
 from shioenv.grammar.check import check
-from shioenv.grammar.faults import GrammarFaults
+from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar
 from shioenv.grammar.symbols import Grammar
 
@@ -25,7 +25,7 @@ def load_grammar(
     """The grammar called `name`, checked.
 
     `versions` maps package names to the versions on the target system; a package it lacks has the
-    version of the manual line. Errors: UnknownGrammarError (with the nearest name), GrammarFaults.
+    version of the manual line. Errors: UnknownGrammarError (with the nearest name), FaultyGrammarError.
     """
     path = directory / f"{name}.grammar"
     if not path.is_file():
@@ -34,7 +34,7 @@ def load_grammar(
     loaded = _read(path, versions)
     faults = (*loaded.faults, *check(loaded))
     if faults:
-        raise GrammarFaults(faults)
+        raise FaultyGrammarError(faults)
     return loaded.grammar
 
 
@@ -52,15 +52,16 @@ def load_grammars(
 ) -> tuple[Grammar, ...]:
     """These grammars (default: all), checked, in the order given (default: by name).
 
-    Errors: UnknownGrammarError; GrammarFaults with the faults of *all* the files.
+    Errors: UnknownGrammarError; FaultyGrammarError with the faults of *all* the files.
     """
-    grammars, faults = [], []
+    grammars: list[Grammar] = []
+    faults: list[Fault] = []
     for name in names if names is not None else names_of_grammars(directory):
         try:
             grammars.append(load_grammar(name, versions=versions, directory=directory))
-        except GrammarFaults as error:
+        except FaultyGrammarError as error:
             faults.extend(error.faults)
     if faults:
-        raise GrammarFaults(faults)
+        raise FaultyGrammarError(faults)
     return tuple(grammars)
 

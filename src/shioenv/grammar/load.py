@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shioenv.domain.argument import Argument
 from shioenv.errors import InputError
-from shioenv.grammar.faults import Fault, FaultKind, GrammarFaults, suggestion
+from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
 from shioenv.grammar.notation import (
     Alternative,
     Attributes,
@@ -204,7 +204,8 @@ class _LineParser:
         names, colon, reason = rest.partition(": ")
         options = tuple(name.strip() for name in names.split(",") if name.strip())
         if not colon or not reason.strip() or not options:
-            self.fault(number, 1, "omit needs options and a reason: omit -i, --ask: waits for a terminal")
+            message = "omit needs options and a reason: omit -i, --ask: waits for a terminal"
+            self.fault(number, 1, message)
             return
         self.source.omissions.append(Omission(options, reason.strip()))
 
@@ -364,7 +365,7 @@ class _Scope:
             alternative = line.alternative
             guard = alternative.attributes.guard
             if guard is None or guard.holds(self.version):
-                body = self.words(alternative.words, line.number, head)
+                body = list(self.words(alternative.words, line.number, head))
                 self.produce(
                     head, body, alternative.attributes.weight, (line.number, alternative.column)
                 )
@@ -583,7 +584,7 @@ def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
 
 @cache
 def _shared() -> tuple[Mapping[str, Nonterminal], Mapping[Nonterminal, tuple[Production, ...]]]:
-    """The shared definitions, read once; GrammarFaults where their files have faults."""
+    """The shared definitions, read once; FaultyGrammarError where their files have faults."""
     sources = [
         _LineParser(f"shared/{path.name}", path.read_text()).source
         for path in sorted(SHARED.glob("*.grammar"))
@@ -595,7 +596,7 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Mapping[Nonterminal, tuple[Pro
         scope.compile()
     faults = [fault for source in sources for fault in source.faults]
     if faults:
-        raise GrammarFaults(faults)
+        raise FaultyGrammarError(faults)
     return names, {head: tuple(bodies) for head, bodies in productions.items()}
 
 

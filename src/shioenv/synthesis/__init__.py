@@ -1,0 +1,1 @@
+"""What gets written: partly expanded inputs, options, policies and samplers."""

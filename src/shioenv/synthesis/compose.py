@@ -1,0 +1,96 @@
+"""Composite inputs: commands joined by operators, output redirected (Appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from types import MappingProxyType
+
+from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Input, Role, Token
+from shioenv.errors import UsageError
+from shioenv.synthesis.samplers import Drawn
+
+PIPE = "|"
+REDIRECTIONS = (">", ">>")
+OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {"&&": 1.0, "||": 1.0, "|": 1.5, ";": 1.0, ">": 0.75, ">>": 0.75}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """How inputs are composed.
+
+    `share` is the probability that an input is composite at all (0.25: ours, the paper gives none),
+    and that a composite one goes on after each further command. `max_segments` bounds the commands,
+    `operators` weighs what follows a command; a redirection always ends the input.
+    """
+
+    share: float = 0.25
+    max_segments: int = 3
+    operators: Mapping[str, float] = field(default_factory=lambda: OPERATOR_WEIGHTS)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise UsageError(f"a composite share of {self.share} is no probability")
+        if self.max_segments < 1:
+            raise UsageError(f"{self.max_segments} segments: an input has at least one command")
+
+
+def compose(
+    random: Random,
+    composition: Composition,
+    first: Drawn,
+    draw: Callable[[bool], Drawn],
+    targets: Sequence[str],
+    *,
+    pipes: bool,
+) -> Input:
+    """A composite input that begins with `first`.
+
+    `draw(piped)` draws a further command, `targets` are what output may be redirected to; where
+    there are none, and where `pipes` is false, the operators that would need them are not used.
+    """
+    tokens = list(command_tokens(first))
+    operators = {
+        operator: weight
+        for operator, weight in composition.operators.items()
+        if (targets or operator not in REDIRECTIONS) and (pipes or operator != PIPE)
+    }
+    segments = 1
+    while True:
+        allowed = [
+            operator
+            for operator in operators
+            if operator in REDIRECTIONS or segments < composition.max_segments
+        ]
+        if not allowed:
+            break
+        weights = [operators[operator] for operator in allowed]
+        operator = random.choices(allowed, weights)[0]
+        tokens.append(_token(operator, Role.OPERATOR))
+        if operator in REDIRECTIONS:
+            tokens.append(_token(targets[int(random.random() * len(targets))], Role.TARGET))
+            break
+        tokens.extend(command_tokens(draw(operator == PIPE)))
+        segments += 1
+        if random.random() >= composition.share:
+            break
+    return Input(tuple(tokens))
+
+
+def command_tokens(drawn: Drawn) -> tuple[Token, ...]:
+    """A drawn command as tokens of an input."""
+    command, *arguments = drawn.words
+    return (
+        _token(command, Role.COMMAND),
+        *[_token(argument, Role.ARGUMENT) for argument in arguments],
+    )
+
+
+@lru_cache(maxsize=65536)
+def _token(marked: str, role: Role) -> Token:
+    return Token(Argument.parse(marked), role)

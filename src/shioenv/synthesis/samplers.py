@@ -1,0 +1,197 @@
+"""Samplers: which productions may be taken where, and inputs drawn by them.
+
+`gcs` permits the leftmost nonterminal's own productions (Section 4.3). The paper's unconstrained
+sampling has two readings, and both are here: `ucs` opens only the option slots to every command's
+options, as the released rows look; `ucs-universal` permits every production everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+from shioenv.errors import GrammarError, TraceError, UnknownSamplerError, did_you_mean
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, Production
+from shioenv.synthesis.derivation import BREAK, Derivation, Table
+from shioenv.synthesis.policy import Policy, WeightedPolicy
+
+HORIZON = 12
+"""Arguments of one command at most (Section 4.1), the command token not counted."""
+
+MAX_EXPANSIONS = 400
+"""Expansions after which an input is finished in the shortest way (never met by `gcs`)."""
+
+MAX_ATTEMPTS = 200
+"""How often an input with an over-long argument is drawn again before that is an error."""
+
+FINISHED_SHORTEST = -1
+"""In a trace: the production that ends the nonterminal soonest, not a choice."""
+
+Productions: TypeAlias = Mapping[Nonterminal, tuple[Production, ...]]
+Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One command as drawn: its words (command first, marks included) and the choices made.
+
+    A choice is the index of the production among those permitted where it was taken.
+    """
+
+    words: tuple[str, ...]
+    trace: tuple[int, ...]
+
+
+def united(grammars: Iterable[Grammar]) -> Productions:
+    """The productions of several bound grammars; shared ones are the same in all of them."""
+    productions: dict[Nonterminal, tuple[Production, ...]] = {}
+    for grammar in grammars:
+        productions.update(grammar.productions)
+    return productions
+
+
+def gcs(grammars: Sequence[Grammar]) -> Permitted:
+    """At each nonterminal its own productions."""
+    return united(grammars)
+
+
+def ucs(grammars: Sequence[Grammar]) -> Permitted:
+    """At each option slot every command's option productions, elsewhere the nonterminal's own."""
+    productions = united(grammars)
+    slots = dict.fromkeys(
+        slot
+        for grammar in grammars
+        for slot in grammar.productions
+        if slot in grammar.option_slots
+    )
+    options = tuple(production for slot in slots for production in productions[slot])
+    return {**productions, **dict.fromkeys(slots, options)}
+
+
+def ucs_universal(grammars: Sequence[Grammar]) -> Permitted:
+    """At each nonterminal every production of every nonterminal."""
+    productions = united(grammars)
+    everything = tuple(one for bodies in productions.values() for one in bodies)
+    return dict.fromkeys(productions, everything)
+
+
+SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
+    "gcs": gcs,
+    "ucs": ucs,
+    "ucs-universal": ucs_universal,
+}
+
+
+def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
+    """The action set of the sampler with this name. Errors: UnknownSamplerError."""
+    if sampler not in SAMPLERS:
+        message = f"no sampler is called {sampler!r}"
+        raise UnknownSamplerError(message, hint=did_you_mean(sampler, SAMPLERS))
+    return SAMPLERS[sampler](grammars)
+
+
+class Sampler:
+    """Draws inputs of one command each from bound grammars.
+
+    Never more than `horizon` arguments: a production that would make more, counting what the rest
+    of the input makes at least, is not taken; so repetitions end there and everything mandatory
+    still fits (where it cannot, the shortest is taken).
+    """
+
+    name: str
+    horizon: int
+    policy: Policy
+    table: Table
+
+    def __init__(
+        self,
+        sampler: str,
+        grammars: Sequence[Grammar],
+        *,
+        policy: Policy | None = None,
+        horizon: int = HORIZON,
+    ) -> None:
+        if horizon < 1:
+            raise UnknownSamplerError(f"a horizon of {horizon} arguments leaves no room for any")
+        self.name = sampler
+        self.horizon = horizon
+        self.policy = policy or WeightedPolicy()
+        self._grammatical = sampler == "gcs"
+        self.table = Table(united(grammars), permitted_by(sampler, grammars))
+
+    def draw(self, start: Nonterminal, random: Random) -> Drawn:
+        """One input derived from `start`.
+
+        Drawn again as a whole where an argument is over-long or nothing at all was written; a
+        GrammarError after 200 attempts names the start symbol (its grammar cannot be right).
+        """
+        for _ in range(MAX_ATTEMPTS):
+            drawn = self._derive(start, random)
+            if not self._grammatical:
+                drawn = Drawn(_tidied(drawn.words), drawn.trace)
+            if drawn.words and max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH:
+                return drawn
+        raise GrammarError(
+            f"no input from {start} within {MAX_ARGUMENT_LENGTH} characters an argument "
+            f"in {MAX_ATTEMPTS} attempts"
+        )
+
+    def _derive(self, start: Nonterminal, random: Random) -> Drawn:
+        table, choose = self.table, self.policy.choose
+        entries, least = table.entry, table.least
+        derivation = Derivation(table, start)
+        limit = self.horizon + 1
+        trace: list[int] = []
+        while (leftmost := derivation.leftmost) != BREAK:
+            if len(trace) >= MAX_EXPANSIONS:
+                entry = table.finishing(leftmost)
+                index = 0
+            else:
+                entry = entries(leftmost)
+                room = limit - derivation.least + least[leftmost]
+                if entry.most > room:
+                    entry = entry.within(room)
+                index = choose(derivation, entry, random)
+            trace.append(entry.origin[index])
+            derivation.expand(entry, index)
+        return Drawn(tuple(derivation.words), tuple(trace))
+
+    def replay(self, start: Nonterminal, trace: Sequence[int]) -> tuple[str, ...]:
+        """The words that these choices write: `replay(start, drawn.trace) == drawn.words`.
+
+        Errors: TraceError where the trace is too short, too long, or names no production.
+        """
+        derivation = Derivation(self.table, start)
+        for place, choice in enumerate(trace):
+            if derivation.leftmost == BREAK:
+                raise TraceError(f"the trace goes on after the input has ended, at choice {place}")
+            if choice == FINISHED_SHORTEST:
+                derivation.expand(self.table.finishing(derivation.leftmost), 0)
+                continue
+            entry = self.table.entry(derivation.leftmost)
+            if not 0 <= choice < len(entry.productions):
+                raise TraceError(f"choice {place} of the trace, {choice}, is not permitted there")
+            derivation.expand(entry, choice)
+        if derivation.leftmost != BREAK:
+            raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
+        words = tuple(derivation.words)
+        return words if self._grammatical else _tidied(words)
+
+
+def _tidied(words: Sequence[str]) -> tuple[str, ...]:
+    """The words with no-space marks only where they mean something.
+
+    Productions taken out of their place can leave marks inside a word, on the command, or alone.
+    """
+    tidied: list[str] = []
+    for word in words:
+        text = word.replace(NO_SPACE, "")
+        if not text:
+            continue
+        left = NO_SPACE if tidied and word.startswith(NO_SPACE) else ""
+        right = NO_SPACE if tidied and word.endswith(NO_SPACE) else ""
+        tidied.append(f"{left}{text}{right}")
+    return tuple(tidied)

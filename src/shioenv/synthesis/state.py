@@ -1,0 +1,81 @@
+"""A partly expanded input and its leftmost nonterminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shioenv.grammar.symbols import Nonterminal, Production, Symbol, Terminal, show_argument
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state s = (c, a1, …, an) some of whose arguments may still hold nonterminals.
+
+    Section 3.2 types an argument as one nonterminal or one text; ours is a tuple of symbols, since
+    `--block-size=<size>` is both. The first argument becomes the command.
+    """
+
+    arguments: tuple[tuple[Symbol, ...], ...]
+
+    @classmethod
+    def initial(cls, start: Nonterminal) -> State:
+        """The state that holds nothing but the start symbol."""
+        return cls(((start,),))
+
+    @property
+    def leftmost(self) -> Nonterminal | None:
+        """The leftmost nonterminal, lambda(s); None where the input is finished."""
+        place = self._leftmost_place()
+        if place is None:
+            return None
+        symbol = self.arguments[place[0]][place[1]]
+        assert isinstance(symbol, Nonterminal)
+        return symbol
+
+    @property
+    def n_arguments(self) -> int:
+        """Finished arguments left of the leftmost nonterminal, the command not counted."""
+        place = self._leftmost_place()
+        return max(0, (len(self.arguments) if place is None else place[0]) - 1)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The finished words, the command first, no-space marks included.
+
+        ValueError while there are nonterminals.
+        """
+        if self.leftmost is not None:
+            raise ValueError(f"{self} still holds {self.leftmost}")
+        return tuple("".join(map(str, argument)) for argument in self.arguments)
+
+    def expand(self, production: Production) -> State:
+        """The state with its leftmost nonterminal replaced by the production's body.
+
+        The head is not compared: an unconstrained sampler takes productions of other nonterminals.
+        An argument that becomes empty is dropped. ValueError in a finished state.
+        """
+        place = self._leftmost_place()
+        if place is None:
+            raise ValueError(f"{self} holds no nonterminal")
+        index, offset = place
+        argument = self.arguments[index]
+        left, right = argument[:offset], argument[offset + 1 :]
+        body = production.body
+        if not body:
+            replaced: tuple[tuple[Symbol, ...], ...] = (left + right,)
+        elif len(body) == 1:
+            replaced = (left + body[0] + right,)
+        else:
+            replaced = (left + body[0], *body[1:-1], body[-1] + right)
+        kept = tuple(one for one in replaced if one)
+        return State((*self.arguments[:index], *kept, *self.arguments[index + 1 :]))
+
+    def _leftmost_place(self) -> tuple[int, int] | None:
+        for index, argument in enumerate(self.arguments):
+            for offset, symbol in enumerate(argument):
+                if not isinstance(symbol, Terminal):
+                    return index, offset
+        return None
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(show_argument(argument) for argument in self.arguments) + ")"
