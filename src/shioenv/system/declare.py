@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -220,6 +220,9 @@ class Machine:
     interfaces: tuple[Interface, ...]
     nameservers: tuple[str, ...]
     logins: tuple[Login, ...]
+    """With the user `reboot`: an earlier time the machine was up."""
+    failed_logins: tuple[Login, ...]
+    """What /var/log/btmp holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +305,9 @@ class _Table:
     def path_in_system(self, key: str, default: str | _Missing = _MISSING) -> str:
         found = self.text(key, default)
         if found and (not found.startswith("/") or found != _normal(found)):
-            self.problem(key, f"expected an absolute path without '.', '..' or a last '/', got {found!r}")
+            self.problem(
+                key, f"expected an absolute path without '.', '..' or a last '/', got {found!r}"
+            )
         return found
 
     def integer(self, key: str, low: int, high: int, default: int | _Missing = _MISSING) -> int:
@@ -329,7 +334,9 @@ class _Table:
         bad = [item for item in found if not isinstance(item, str)]
         if bad:
             self.problem(key, f"expected a list of strings, got {bad[0]!r} in it")
-        repeated = sorted({item for item in found if isinstance(item, str) and found.count(item) > 1})
+        repeated = sorted(
+            {item for item in found if isinstance(item, str) and found.count(item) > 1}
+        )
         if repeated:
             self.problem(key, f"{repeated[0]!r} is listed twice")
         return tuple(item for item in found if isinstance(item, str))
@@ -342,7 +349,9 @@ class _Table:
                 self.problem(key, "is missing")
             return None
         if not isinstance(found, datetime):
-            self.problem(key, f"expected a date and time such as 2025-10-16T19:43:00Z, got {found!r}")
+            self.problem(
+                key, f"expected a date and time such as 2025-10-16T19:43:00Z, got {found!r}"
+            )
             return None
         if found.tzinfo is None:
             self.problem(key, f"expected a time with its zone (Z), got {found}")
@@ -372,7 +381,9 @@ class _Table:
         for key in self.data:
             if key not in self.known:
                 match = nearest(key, self.known)
-                hint = f"did you mean {match}?" if match else f"known: {', '.join(sorted(self.known))}"
+                hint = (
+                    f"did you mean {match}?" if match else f"known: {', '.join(sorted(self.known))}"
+                )
                 self.problem(key, f"unknown key; {hint}")
 
 
@@ -408,30 +419,37 @@ def declared_names() -> tuple[str, ...]:
     )
 
 
-@cache
-def load_declaration(name: str | None = None) -> SystemDeclaration:
-    """The shipped declaration of this name, by default `debian-12`.
+def read_text(name: str | None = None) -> str:
+    """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
-    `name` may also be the path of a TOML file of one's own (it ends in `.toml`).
-    Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file
-    that says something wrong.
+    Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file that
+    cannot be read.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):
-        path = Path(name)
         try:
-            text = path.read_text(encoding="utf-8")
+            return Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SystemDeclarationError(name, [f"cannot be read: {error}"]) from error
-        return parse_declaration(text, source=name)
     if name not in declared_names():
         raise UnknownSystemError(
             f"no system is called {name!r}", hint=did_you_mean(name, declared_names())
         )
-    text = systems_directory().joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return parse_declaration(text, source=f"{name}.toml")
+    return systems_directory().joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
+def load_declaration(name: str | None = None) -> SystemDeclaration:
+    """The declaration of this name, by default `debian-12`; see `read_text`.
+
+    Raises SystemDeclarationError, with every fault, for a file that says something wrong.
+    """
+    name = name or DEFAULT_SYSTEM
+    return parse_declaration(
+        read_text(name), source=name if name.endswith(".toml") else f"{name}.toml"
+    )
+
+
+@lru_cache(maxsize=8)
 def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclaration:
     """The declaration in `text`; SystemDeclarationError lists every fault in it."""
     try:
@@ -657,7 +675,9 @@ def _machine(table: _Table) -> Machine:
         load = [0.0, 0.0, 0.0]
     return Machine(
         hostname=table.text(
-            "hostname", check=re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"), what="a host name"
+            "hostname",
+            check=re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"),
+            what="a host name",
         ),
         domain=table.text("domain", ""),
         machine_id=table.text("machine_id", "", re.compile(r"[0-9a-f]{32}\Z"), "32 hex digits"),
@@ -672,6 +692,7 @@ def _machine(table: _Table) -> Machine:
         interfaces=tuple(_read(item, _interface) for item in table.tables("interfaces")),
         nameservers=table.texts("nameservers", ()),
         logins=tuple(_read(item, _login) for item in table.tables("logins")),
+        failed_logins=tuple(_read(item, _login) for item in table.tables("failed_logins")),
     )
 
 

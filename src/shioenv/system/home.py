@@ -202,7 +202,13 @@ def _app_log(request: Request) -> bytes:
     draws = _Draws(request.seed)
     levels = ["INFO"] * 8 + ["DEBUG"] * 3 + ["WARN"] * 3 + ["ERROR"] * 2
     texts = {
-        "INFO": ["request served", "cache refreshed", "user logged in", "report written", "job done"],
+        "INFO": [
+            "request served",
+            "cache refreshed",
+            "user logged in",
+            "report written",
+            "job done",
+        ],
         "DEBUG": ["query took", "retrying connection", "loaded settings"],
         "WARN": ["slow response", "disk almost full", "deprecated option used"],
         "ERROR": ["connection refused", "file not found: data/missing.csv", "timeout after 30s"],
@@ -235,8 +241,15 @@ def _syslog(request: Request) -> bytes:
             "Failed password for root from 198.51.100.77 port 55310 ssh2",
             "Connection closed by 203.0.113.9 port 40112 [preauth]",
         ],
-        "systemd[1]": ["Started Daily Cleanup.", "Finished Rotate log files.", "Reached target Timers."],
-        "cron[430]": ["(ubuntu) CMD (/home/ubuntu/scripts/count_errors.sh)", "(root) CMD (run-parts)"],
+        "systemd[1]": [
+            "Started Daily Cleanup.",
+            "Finished Rotate log files.",
+            "Reached target Timers.",
+        ],
+        "cron[430]": [
+            "(ubuntu) CMD (/home/ubuntu/scripts/count_errors.sh)",
+            "(root) CMD (run-parts)",
+        ],
         "dhclient[377]": ["DHCPACK of 10.20.30.40 from 10.20.30.1", "bound to 10.20.30.40"],
         "sudo": ["ubuntu : TTY=pts/0 ; PWD=/home/ubuntu ; USER=root ; COMMAND=/usr/bin/apt update"],
     }
@@ -265,7 +278,7 @@ def _access_log(request: Request) -> bytes:
         verb = "POST" if path == "/login" else "GET"
         lines.append(
             f'{draws.pick(hosts)} - - [{stamp}] "{verb} {path} HTTP/1.1" '
-            f'{draws.pick(codes.get(path, ["200", "304"]))} {draws.below(9000)} '
+            f"{draws.pick(codes.get(path, ['200', '304']))} {draws.below(9000)} "
             f'"-" "{draws.pick(agents)}"'
         )
     return ("\n".join(lines) + "\n").encode()
@@ -304,7 +317,9 @@ def _budget(request: Request) -> bytes:
     rows = ["month;planned;spent"]
     draws = _Draws(19 * request.seed)
     for month in range(1, 13):
-        rows.append(f"2025-{month:02d};{1000 + draws.below(40) * 25};{draws.below(1900)},{month:02d}")
+        rows.append(
+            f"2025-{month:02d};{1000 + draws.below(40) * 25};{draws.below(1900)},{month:02d}"
+        )
     return ("\r\n".join(rows) + "\r\n").encode()
 
 

@@ -1,0 +1,536 @@
+"""Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
+
+    systems/<digest>/   rootfs/  proc/<name>  index.json.gz  system.json  declaration.toml
+    names/<name>.json   which digest a name stands for, and from what it was built
+    bases/<key>.tar     what mmdebstrap made, so that a changed home tree does not need it again
+
+Everything is made in a directory beside its place and renamed into it: a build that fails or is
+interrupted leaves nothing behind. One build runs at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import IO, Any
+
+from shioenv.errors import (
+    BuildToolError,
+    HostError,
+    RootfsTarError,
+    SystemBuildError,
+    SystemStorageError,
+)
+from shioenv.system import home, image, profile
+from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
+from shioenv.system.idmap import find_idmap, spawn_mapped
+
+LAYOUT_VERSION = 1
+"""Of the cache directory; another one makes every system be built again."""
+
+Report = Callable[[str], None]
+
+
+def cache_directory() -> Path:
+    """`$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME`, else in `~/.cache`. May not exist."""
+    if chosen := os.environ.get("SHIOENV_CACHE"):
+        return Path(chosen).absolute()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "shioenv"
+    return Path.home() / ".cache" / "shioenv"
+
+
+def fingerprint(declaration: SystemDeclaration, text: str) -> str:
+    """Changes whenever building from the declaration's `text` could give another system.
+
+    Covers the declaration, the home tree's files and the modules that turn them into an image.
+    """
+    digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
+
+    def add(entry: Traversable) -> None:
+        if entry.is_dir():
+            for child in sorted(entry.iterdir(), key=lambda child: child.name):
+                if child.name != "__pycache__":
+                    add(child)
+        else:
+            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
+
+    add(systems_directory().joinpath(declaration.home.source))
+    for module in (home, image, profile):
+        digest.update(Path(module.__file__).read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def storage_errors(cache: Path) -> Iterator[None]:
+    """Say what a full disk or missing permission means here."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or cache
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SystemStorageError(
+                f"the disk is full: {where}",
+                hint=f"a system needs about 500 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise SystemStorageError(
+                f"{where} cannot be written: {error.strerror}",
+                hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",
+            ) from error
+        raise
+
+
+@contextmanager
+def build_lock(cache: Path, report: Report) -> Iterator[None]:
+    """Held by the one build that may run; the lock goes with its process."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another build to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(
+    declaration: SystemDeclaration,
+    text: str,
+    *,
+    cache: Path,
+    rootfs_tar: Path | None,
+    fresh: bool,
+    report: Report,
+) -> str:
+    """Build (or reuse) the system of a declaration read from `text`; gives its digest.
+
+    The caller holds the lock.
+    """
+    for name in ("systems", "names", "bases"):
+        (cache / name).mkdir(exist_ok=True)
+    _sweep(cache)
+    work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
+    try:
+        return _build(declaration, text, cache, work, rootfs_tar, fresh, report)
+    finally:
+        remove_tree(work)
+
+
+def _build(
+    declaration: SystemDeclaration,
+    text: str,
+    cache: Path,
+    work: Path,
+    rootfs_tar: Path | None,
+    fresh: bool,
+    report: Report,
+) -> str:
+    if rootfs_tar is None:
+        base_path, source = _bootstrap(declaration, cache, work, fresh, report)
+    else:
+        report(f"reading {rootfs_tar}")
+        base_path, source = _plain_tar(rootfs_tar, work)
+    report("adding the home tree and the machine profile")
+    final = work / "system"
+    final.mkdir()
+    with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
+        found = image.read_base(base_path, image.base_time(declaration))
+        packages = image.package_versions(found, base)
+        entries = image.compose(
+            declaration, found, base, home.load_home(declaration), profile.root_files(declaration)
+        )
+        rootfs_digest = image.write_tar(entries, base, out)
+        accounts = image.read_accounts(entries, base)
+    proc = profile.proc_files(declaration)
+    digest = _digest(declaration, rootfs_digest, proc)
+    where = cache / "systems" / digest
+    if not (where / "system.json").exists():
+        report("unpacking")
+        _unpack(work / "rootfs.tar", final)
+        (final / "proc").mkdir(mode=0o755)
+        for name, data in proc.items():
+            (final / "proc" / name).write_bytes(data)
+        # mtime=0: the file is the same for the same system
+        with (
+            (final / "index.json.gz").open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, 0) as index,
+        ):
+            rows = list(image.index_rows(entries))
+            index.write(json.dumps(rows, separators=(",", ":")).encode())
+        (final / "declaration.toml").write_text(text, encoding="utf-8")
+        facts = {
+            "layout": LAYOUT_VERSION,
+            "name": declaration.name,
+            "digest": digest,
+            "rootfs_sha256": rootfs_digest,
+            "source": source,
+            "bytes": sum(entry.size for entry in entries if not entry.same_as),
+            "entries": len(entries),
+            "users": {name: int(row[2]) for name, row in accounts.users.items()},
+            "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
+            "session_groups": accounts.groups_of(declaration.session.user),
+            "packages": packages,
+        }
+        write_json(final / "system.json", facts)
+        for path in (final, final / "proc"):
+            path.chmod(0o755)
+        if where.exists():  # what an interrupted removal left
+            remove_tree(where)
+        final.rename(where)
+    else:
+        report("the same system is already there")
+    named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
+    write_json(cache / "names" / f"{declaration.name}.json", named)
+    return digest
+
+
+def _digest(declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes]) -> str:
+    """sha256 over everything that decides what an input does: files, /proc, session, machine."""
+    session = {
+        "user": declaration.session.user,
+        "umask": declaration.session.umask,
+        "environment": dict(declaration.session.environment),
+        "limits": {name: list(pair) for name, pair in declaration.session.limits.items()},
+    }
+    machine = declaration.machine
+    document = {
+        "rootfs": rootfs,
+        "proc": {name: hashlib.sha256(data).hexdigest() for name, data in proc.items()},
+        "session": session,
+        "instant": declaration.instant.isoformat(),
+        "hostname": machine.hostname,
+        "domain": machine.domain,
+        "disk": machine.disk,
+        "uptime": machine.uptime,
+        "interfaces": [asdict(interface) for interface in machine.interfaces],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file that is either wholly there or not at all."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".", delete=False, encoding="utf-8"
+    ) as out:
+        try:
+            json.dump(value, out, indent=1, ensure_ascii=True)
+            out.write("\n")
+            out.flush()
+            os.fchmod(out.fileno(), 0o644)
+            os.replace(out.name, path)  # noqa: PTH105
+        except BaseException:
+            Path(out.name).unlink(missing_ok=True)
+            raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote. Raises OSError or ValueError."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds no object")
+    return value
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what builds that were killed left behind."""
+    for left in (cache / "systems").glob(".build-*"):
+        remove_tree(left)
+    for left in (cache / "bases").glob("*.part"):
+        left.unlink()
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours, the files of mapped ids in it included."""
+    if os.geteuid() != 0:
+        for rootfs in (path / "rootfs", path / "system" / "rootfs"):
+            if rootfs.is_dir():
+                rootfs.parent.chmod(0o777)
+                _mapped(["rm", "-rf", "--one-file-system", "rootfs"], rootfs.parent, None)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | None) -> tuple[int, str]:
+    """Run a program as the system's root in `cwd`; gives its status and what it complained of.
+
+    The directory is entered before the ids change, so those above it may be closed to the system.
+    """
+    process, connection = spawn_mapped(
+        ["exec", *command],
+        find_idmap(),
+        cwd=cwd,
+        stdin=stdin if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+    )
+    with connection:
+        try:
+            _, errors = process.communicate()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    return process.returncode, errors.decode("utf-8", "replace").strip()
+
+
+def _unpack(tar: Path, directory: Path) -> None:
+    """Unpack into `directory`/rootfs, owned by the mapped ids, with times of access set too."""
+    program = shutil.which("tar")
+    if program is None:
+        raise BuildToolError("tar is not installed", hint="apt-get install tar")
+    directory.chmod(0o777)  # the system's root makes rootfs in it; what lies above is closed
+    script = f'umask 022; mkdir rootfs && exec {program} "$@"'
+    arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"
+    arguments += (
+        " --same-permissions --incremental --delay-directory-restore --warning=no-timestamp"
+    )
+    with tar.open("rb") as stdin:
+        status, errors = _mapped(
+            ["/bin/sh", "-c", script, "sh", *arguments.split()], directory, stdin
+        )
+    if "No space left on device" in errors or "Disk quota exceeded" in errors:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+    if status != 0:
+        raise SystemBuildError(f"unpacking the root filesystem failed: {errors[-2000:]}")
+
+
+# ---------------------------------------------------------------------------------------------
+# Where the base comes from
+
+
+def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
+    """The tarball uncompressed, and what to call it: `tar:` and its sha256."""
+    import bz2
+    import lzma
+    import zlib
+
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(6)
+            raw.seek(0)
+            digest = hashlib.file_digest(raw, "sha256").hexdigest()
+    except OSError as error:
+        raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unzstd(path, work), f"tar:{digest}"
+    openers: dict[bytes, Callable[[Path], Any]] = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\x00": lzma.open,
+    }
+    opener = next((open_ for start, open_ in openers.items() if magic.startswith(start)), None)
+    if opener is None:
+        return path, f"tar:{digest}"
+    plain = work / "base.tar"
+    try:
+        with opener(path) as compressed, plain.open("wb") as out:
+            shutil.copyfileobj(compressed, out, 1 << 20)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
+    return plain, f"tar:{digest}"
+
+
+def _unzstd(path: Path, work: Path) -> Path:
+    plain = work / "base.tar"
+    try:
+        subprocess.run(
+            ["zstd", "-q", "-d", str(path), "-o", str(plain)],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise BuildToolError(
+            "zstd is not installed, and the tarball is compressed with it",
+            hint="apt-get install zstd",
+        ) from error
+    except subprocess.CalledProcessError as error:
+        raise RootfsTarError(f"{path} cannot be decompressed: {error.stderr.strip()}") from error
+    return plain
+
+
+def _bootstrap(
+    declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Report
+) -> tuple[Path, str]:
+    """The base made by mmdebstrap, or the one of an earlier build with the same packages."""
+    distribution = declaration.distribution
+    time = image.base_time(declaration)
+    key = hashlib.sha256(repr((LAYOUT_VERSION, distribution, time)).encode()).hexdigest()[:16]
+    base = cache / "bases" / f"{distribution.suite}-{key}.tar"
+    source = f"mmdebstrap:{key}"
+    if base.exists() and not fresh:
+        report(f"reusing the packages of {distribution.suite} from {base}")
+        return base, source
+    if shutil.which("mmdebstrap") is None:
+        raise BuildToolError(
+            "mmdebstrap is not installed; it builds root filesystems",
+            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a ready root "
+            "filesystem with --rootfs-tar FILE",
+        )
+    part = base.with_suffix(".part")
+    sources = apt_sources(distribution)
+    report(f"downloading and installing {distribution.suite} with mmdebstrap")
+    for line in sources:
+        report(f"  {line}")
+    command = mmdebstrap_command(distribution, part, sources)
+    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(time), LC_ALL="C.UTF-8")
+    log: list[str] = []
+    try:
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            try:
+                for line in process.stderr:
+                    log.append(line.rstrip())
+                    if line.startswith("I: ") and "tempdir" not in line:
+                        report(f"  {line[3:].rstrip()}")
+                status = process.wait()
+            except BaseException:  # mmdebstrap unmounts and removes what it made when asked to end
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+                raise
+        if status != 0:
+            _bootstrap_failed(status, log, sources)
+        part.rename(base)
+    finally:
+        part.unlink(missing_ok=True)
+    return base, source
+
+
+def _bootstrap_failed(status: int, log: list[str], sources: list[str]) -> None:
+    text = "\n".join(log[-25:])
+    if "No space left on device" in text:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
+    if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
+        raise HostError(
+            f"mmdebstrap cannot make a user namespace:\n{text}",
+            hint="run `shioenv doctor`; or build as root; or give --rootfs-tar FILE",
+        )
+    hint = "see the lines above"
+    if re.search(r"NO_PUBKEY|not signed|isn't signed", text):
+        hint = "the archive's keys are missing: apt-get install debian-archive-keyring " \
+               "(ubuntu-keyring for an Ubuntu system)"  # fmt: skip
+    elif re.search(
+        r"Could not (resolve|connect)|Temporary failure|Failed to fetch|timed out", text
+    ):
+        hint = f"no mirror answered; tried {sources[0]!r}; --rootfs-tar FILE needs none"
+    raise SystemBuildError(f"mmdebstrap failed with status {status}:\n{text}", hint=hint)
+
+
+def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
+    """The command that makes the base, as root or as an ordinary user."""
+    mode = "root" if os.geteuid() == 0 else "unshare"
+    command = [
+        "mmdebstrap", "--variant=essential", f"--mode={mode}", "--format=tar",
+        f"--architectures={distribution.architecture}",
+        f"--include={','.join(distribution.packages)}",
+    ]  # fmt: skip
+    command += [f"--aptopt={option}" for option in _apt_options()]
+    command += [f"--dpkgopt=path-exclude={pattern}" for pattern in distribution.leave_out]
+    command += [f"--dpkgopt=path-include={pattern}" for pattern in distribution.keep]
+    if distribution.keyring and Path(distribution.keyring).exists():
+        command.append(f"--keyring={distribution.keyring}")
+    return [*command, distribution.suite, str(target), *sources]
+
+
+def _apt_options() -> list[str]:
+    """Settings of the host's apt that decide whether a download works here."""
+    try:
+        dump = subprocess.run(
+            ["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    wanted = re.compile(
+        r"Acquire::(https?::(.*::)?Proxy|Check-Valid-Until|Check-Date|ForceIPv[46]|Retries"
+        r"|https?::Timeout|https::(CaInfo|Verify-Peer))\b",
+        re.IGNORECASE,
+    )
+    return [line.rstrip(";") for line in dump.splitlines() if wanted.match(line)]
+
+
+def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:
+    """One-line apt sources for the distribution: from the host's own, else the declared mirrors.
+
+    A host that runs another release of the same family lends its mirrors; their suites are
+    replaced by ours. `etc` is where the host's configuration lies.
+    """
+    host = _os_release(etc)
+    codename = host.get("VERSION_CODENAME", "")
+    ours = {distribution.suite: distribution.suite}
+    ours |= {pocket: pocket for pocket in distribution.pockets}
+    if host.get("ID") == distribution.family and codename:
+        for pocket in (distribution.suite, *distribution.pockets):
+            ours.setdefault(pocket.replace(distribution.suite, codename, 1), pocket)
+    lines: dict[str, None] = {}
+    for options, uri, suite, components in _host_sources(etc):
+        kept = [name for name in distribution.components if name in components]
+        if suite in ours and kept and uri.startswith(("http://", "https://", "file:")):
+            prefix = f"deb [{options}]" if options else "deb"
+            lines[f"{prefix} {uri} {ours[suite]} {' '.join(kept)}"] = None
+    main = [line for line in lines if f" {distribution.suite} " in line]
+    return list(lines) if main else list(distribution.mirrors)
+
+
+def _os_release(etc: Path) -> dict[str, str]:
+    try:
+        text = (etc / "os-release").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = re.findall(r"^([A-Z_]+)=\"?([^\"\n]*)\"?$", text, re.MULTILINE)
+    return dict(pairs)
+
+
+def _host_sources(etc: Path) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Options, address, suite and components of each binary source the host's apt uses."""
+    parts = etc / "apt" / "sources.list.d"
+    files = [etc / "apt" / "sources.list", *sorted(parts.glob("*.list"))]
+    for path in files:
+        for line in _lines(path):
+            match = re.match(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
+            if match:
+                options = [
+                    option
+                    for option in (match[1] or "").split()
+                    if option.startswith(("signed-by=/", "trusted="))
+                ]
+                yield " ".join(options), match[2], match[3], match[4].split("#")[0].split()
+    for path in sorted(parts.glob("*.sources")):
+        for stanza in re.split(r"\n\s*\n", "\n".join(_lines(path))):
+            fields = {
+                key.lower(): value.strip()
+                for key, value in re.findall(
+                    r"^([A-Za-z-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.M
+                )
+            }
+            if fields.get("enabled", "yes").lower() == "no" or "deb" not in fields.get("types", ""):
+                continue
+            key = fields.get("signed-by", "")
+            options_text = f"signed-by={key}" if re.fullmatch(r"/\S+", key) else ""
+            for uri in fields.get("uris", "").split():
+                for suite in fields.get("suites", "").split():
+                    yield options_text, uri, suite, fields.get("components", "").split()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if not line.startswith("#")]

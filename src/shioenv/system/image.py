@@ -1,0 +1,566 @@
+"""One canonical tar per system: base, home tree and machine profile, and the index of its entries.
+
+Canonical means that nothing but the inputs decides a byte: entries sorted by path, numeric owners,
+no device nodes, no caches or logs, no time after the system's own, access times equal to the times
+of change. The same inputs give the same sha256 on every host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Protocol
+
+from shioenv.errors import RootfsTarError
+from shioenv.system.declare import SystemDeclaration
+from shioenv.system.home import HomeEntry
+
+HOLE = 4096
+"""Runs of zero bytes of this length become holes of a sparse file."""
+
+_EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/log", "var/lib/apt/lists")
+"""Directories of the base whose content is not kept."""
+
+_DROPPED = re.compile(
+    r"(var/cache/apt/.*|var/cache/debconf/.*-old|var/cache/ldconfig/.*|var/lib/dpkg/.*-old"
+    r"|var/lib/systemd/(catalog/database|random-seed)|etc/apt/apt\.conf\.d/99mmdebstrap"
+    r"|etc/apt/sources\.list(\.d/.*)?|etc/(passwd|group|shadow|gshadow|subuid|subgid)-"
+    r"|etc/\.pwd\.lock|\.dockerenv|\.dockerinit|var/lib/dbus/machine-id)\Z"
+)
+"""Files of the base that differ between two builds of the same packages, or come from its builder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a root filesystem. Paths are relative, without a leading "./"; "" is the top."""
+
+    path: str
+    kind: int
+    """File type bits of `st_mode`."""
+    mode: int
+    """Permission bits."""
+    uid: int
+    gid: int
+    mtime: int
+    target: str = ""
+    """Text of a symbolic link."""
+    same_as: str = ""
+    """Path of the entry this one is a hard link to."""
+    size: int = 0
+    data: bytes | None = None
+    """Content, where it is not in the base tar."""
+    offset: int = 0
+    """Where the content starts in the base tar."""
+    holes: bool = False
+
+
+class Reading(Protocol):
+    """What a base tar is read through."""
+
+    def seek(self, offset: int, /) -> int: ...  # noqa: D102
+    def read(self, size: int, /) -> bytes: ...  # noqa: D102
+
+
+def base_time(declaration: SystemDeclaration) -> int:
+    """When the system was installed, in seconds since 1970: nothing in the base is younger.
+
+    177 days before the instant, so that the home tree is younger than the base.
+    """
+    return int((declaration.instant - timedelta(days=177)).timestamp())
+
+
+def read_base(base: Path, latest: int) -> dict[str, Entry]:
+    """The entries of a root filesystem's tarball that are kept, by path.
+
+    Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, holds names
+    that lead out of it, or holds no root filesystem.
+    """
+    entries: dict[str, Entry] = {}
+    try:
+        with tarfile.open(base, "r:") as archive:
+            for member in archive:
+                entry = _from_member(member, latest)
+                if entry is not None:
+                    entries[entry.path] = entry
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise RootfsTarError(f"{base} cannot be read as a tarball: {error}") from error
+    _repair_links(entries)
+    shells = [path for path in ("bin/bash", "usr/bin/bash") if path in entries]
+    if not shells:
+        raise RootfsTarError(
+            f"{base} holds no /bin/bash: it is not the root filesystem of a system with Bash",
+            hint="expected the vendor's base tarball, or the output of `docker export`",
+        )
+    return entries
+
+
+def _from_member(member: tarfile.TarInfo, latest: int) -> Entry | None:
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise RootfsTarError(f"the tarball holds {member.name!r}, which leads out of it")
+    path = "/".join(parts)
+    if member.isdev() or _DROPPED.match(path):
+        return None
+    for directory in _EMPTIED:
+        if path.startswith(directory + "/") and (directory != "var/log" or not member.isdir()):
+            return None
+    if member.isdir():
+        kind = stat.S_IFDIR
+    elif member.issym():
+        kind = stat.S_IFLNK
+    elif member.isfile() or member.islnk():
+        kind = stat.S_IFREG
+    else:
+        return None
+    return Entry(
+        path,
+        kind,
+        0o777 if member.issym() else member.mode & 0o7777,
+        member.uid if member.uid < 65536 else 65534,
+        member.gid if member.gid < 65536 else 65534,
+        min(int(member.mtime), latest),
+        target=member.linkname if member.issym() else "",
+        same_as="/".join(p for p in member.linkname.split("/") if p not in ("", "."))
+        if member.islnk()
+        else "",
+        size=member.size if member.isreg() else 0,
+        offset=member.offset_data,
+    )
+
+
+def _repair_links(entries: dict[str, Entry]) -> None:
+    """Make the first name in path order the one that holds the content of hard-linked files."""
+    families: dict[str, list[str]] = {}
+    for entry in list(entries.values()):
+        if entry.same_as:
+            origin = entry.same_as
+            while origin in entries and entries[origin].same_as:
+                origin = entries[origin].same_as
+            if origin not in entries:
+                raise RootfsTarError(
+                    f"{entry.path!r} is a hard link to {origin!r}, which is not there"
+                )
+            families.setdefault(origin, []).append(entry.path)
+    for origin, others in families.items():
+        names = sorted([origin, *others])
+        holder = replace(entries[origin], path=names[0])
+        for name in names[1:]:
+            entries[name] = replace(
+                holder, path=name, same_as=names[0], size=0, offset=0, data=None
+            )
+        entries[names[0]] = holder
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A file put into the root filesystem by the machine profile; its owner is root."""
+
+    path: str
+    mode: int = 0o644
+    data: bytes | None = None
+    """None for a directory or a link."""
+    target: str = ""
+    """Of a symbolic link."""
+    mtime: int | None = None
+    """Seconds since 1970; None for the base's time."""
+    gid: int = 0
+    holes: bool = False
+    """Runs of zero bytes are holes."""
+
+
+def compose(
+    declaration: SystemDeclaration,
+    entries: dict[str, Entry],
+    base: IO[bytes],
+    home: Iterable[HomeEntry],
+    placed: Iterable[Placed],
+) -> list[Entry]:
+    """All entries of the system, sorted by path: the base's, the accounts, the profile, the home.
+
+    `entries` is what `read_base` gave for `base`.
+    """
+    entries = dict(entries)
+    time = base_time(declaration)
+    put = _Putter(entries, time)
+    _mount_points(put)
+    accounts = _accounts(declaration, entries, base, put)
+    for file in placed:
+        if file.data is not None:
+            put.file(
+                file.path, file.data, file.mode, gid=file.gid, mtime=file.mtime, holes=file.holes
+            )
+        elif file.target:
+            put.link(file.path, file.target, mtime=file.mtime)
+        else:
+            put.directory(file.path, file.mode, gid=file.gid, mtime=file.mtime)
+    top = declaration.home.target.strip("/")
+    for item in home:
+        path = top if item.path == "." else f"{top}/{item.path}"
+        uid, gid = accounts.user(item.owner)[0], accounts.group(item.group)
+        kinds = {
+            "file": stat.S_IFREG,
+            "hardlink": stat.S_IFREG,
+            "directory": stat.S_IFDIR,
+            "symlink": stat.S_IFLNK,
+            "fifo": stat.S_IFIFO,
+        }
+        put.parents(path)
+        entries[path] = Entry(
+            path,
+            kinds[item.kind],
+            item.mode,
+            uid,
+            gid,
+            item.mtime,
+            target=item.target if item.kind == "symlink" else "",
+            same_as=f"{top}/{item.target}" if item.kind == "hardlink" else "",
+            size=len(item.data),
+            data=item.data,
+            holes=item.holes,
+        )
+    if "" not in entries:
+        put.directory("", 0o755)
+    _repair_links(entries)
+    return [entries[path] for path in sorted(entries, key=_order)]
+
+
+def _order(path: str) -> tuple[bytes, ...]:
+    """Sorts a directory before what is in it, by bytes."""
+    return tuple(part.encode("utf-8", "surrogateescape") for part in path.split("/"))
+
+
+class _Putter:
+    """Adds entries over those of the base, with the directories they need."""
+
+    def __init__(self, entries: dict[str, Entry], time: int) -> None:
+        self.entries = entries
+        self.time = time
+
+    def real(self, path: str) -> str:
+        """`path` with links among its directories followed, as /bin is one to usr/bin."""
+        done = ""
+        for part in path.strip("/").split("/")[:-1]:
+            step = f"{done}/{part}".strip("/")
+            entry = self.entries.get(step)
+            if entry is not None and entry.kind == stat.S_IFLNK:
+                step = (
+                    entry.target.strip("/")
+                    if entry.target.startswith("/")
+                    else (f"{done}/{entry.target}".strip("/"))
+                )
+            done = step
+        return f"{done}/{path.rpartition('/')[2]}".strip("/")
+
+    def parents(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent and parent not in self.entries:
+            self.parents(parent)
+            self.entries[parent] = Entry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time)
+
+    def _add(self, entry: Entry) -> None:
+        path = self.real(entry.path)
+        self.parents(path)
+        self.entries[path] = replace(entry, path=path)
+
+    def file(
+        self, path: str, data: bytes, mode: int = 0o644, *, uid: int = 0, gid: int = 0,
+        mtime: int | None = None, holes: bool = False,
+    ) -> None:  # fmt: skip
+        when = self.time if mtime is None else mtime
+        self._add(
+            Entry(path, stat.S_IFREG, mode, uid, gid, when, size=len(data), data=data, holes=holes)
+        )
+
+    def link(self, path: str, target: str, *, mtime: int | None = None) -> None:
+        when = self.time if mtime is None else mtime
+        self._add(Entry(path, stat.S_IFLNK, 0o777, 0, 0, when, target=target))
+
+    def directory(
+        self, path: str, mode: int = 0o755, *, uid: int = 0, gid: int = 0, mtime: int | None = None
+    ) -> None:
+        when = self.time if mtime is None else mtime
+        self._add(Entry(path, stat.S_IFDIR, mode, uid, gid, when))
+
+
+def _mount_points(put: _Putter) -> None:
+    """Where the sandbox mounts what it makes, and the empty files it binds devices over."""
+    for path in ("proc", "sys"):
+        put.directory(path, 0o555)
+    for path in ("dev", "dev/pts", "dev/mqueue", "run", "run/lock"):
+        put.directory(path)
+    for path in ("tmp", "var/tmp", "dev/shm", "run/lock"):
+        put.directory(path, 0o1777)
+    for name in ("null", "zero", "full", "random", "urandom", "tty"):
+        put.file(f"dev/{name}", b"", 0o666)
+    put.link("dev/fd", "/proc/self/fd")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        put.link(f"dev/{name}", f"/proc/self/fd/{number}")
+    put.link("etc/mtab", "/proc/self/mounts")
+
+
+class Accounts:
+    """The users and groups of a system by name, from its /etc/passwd and /etc/group."""
+
+    def __init__(self, passwd: str, group: str) -> None:
+        self.users = {line.split(":")[0]: line.split(":") for line in passwd.splitlines() if line}
+        self.groups = {line.split(":")[0]: line.split(":") for line in group.splitlines() if line}
+
+    def user(self, name: str) -> tuple[int, int]:
+        """Numeric user and primary group."""
+        if name not in self.users:
+            raise RootfsTarError(f"the system has no user {name!r}")
+        return int(self.users[name][2]), int(self.users[name][3])
+
+    def group(self, name: str) -> int:
+        """Numeric group."""
+        if name not in self.groups:
+            raise RootfsTarError(f"the system has no group {name!r}")
+        return int(self.groups[name][2])
+
+    def groups_of(self, name: str) -> tuple[str, ...]:
+        """Names of all groups a user is in, the primary one first, the others by number."""
+        primary = self.users[name][3]
+        first = [group for group, fields in self.groups.items() if fields[2] == primary]
+        others = [g for g, fields in self.groups.items() if name in fields[3].split(",")]
+        others.sort(key=lambda group: int(self.groups[group][2]))
+        return tuple(dict.fromkeys(first + others))
+
+
+def _accounts(
+    declaration: SystemDeclaration, entries: Mapping[str, Entry], base: IO[bytes], put: _Putter
+) -> Accounts:
+    """Add the declared users and groups to the account files; make their homes."""
+    texts = {}
+    for name in ("passwd", "group", "shadow", "gshadow"):
+        entry = entries.get(f"etc/{name}")
+        texts[name] = content(entry, base).decode("utf-8", "replace") if entry else ""
+    if not texts["passwd"]:
+        texts["passwd"] = "root:x:0:0:root:/root:/bin/bash\n"
+    if not texts["group"]:
+        texts["group"] = "root:x:0:\n"
+    lines = {name: text.splitlines() for name, text in texts.items()}
+    ours = {user.name for user in declaration.users}
+    numbers = {str(user.uid) for user in declaration.users}
+    our_groups = {group.name for group in declaration.groups}
+    group_numbers = {str(group.gid) for group in declaration.groups}
+
+    def others(kind: str, names: set[str], taken: set[str]) -> list[str]:
+        """The base's lines without those whose name or number we take (an image's own user)."""
+        kept = []
+        for line in lines[kind]:
+            fields = line.split(":")
+            clash = kind in ("passwd", "group") and len(fields) > 2 and fields[2] in taken
+            if fields[0] not in names and not clash:
+                kept.append(line)
+        return kept
+
+    passwd = others("passwd", ours, numbers)
+    shadow = others("shadow", ours, set())
+    group_lines = others("group", our_groups, group_numbers)
+    gshadow = others("gshadow", our_groups, set())
+    gids = {line.split(":")[0]: line.split(":")[2] for line in group_lines}
+    day = base_time(declaration) // 86400
+    for group in declaration.groups:
+        gids[group.name] = str(group.gid)
+        group_lines.append(f"{group.name}:x:{group.gid}:")
+        gshadow.append(f"{group.name}:!::")
+    for user in declaration.users:
+        gid = gids.get(user.group, str(user.uid))
+        passwd.append(f"{user.name}:x:{user.uid}:{gid}:{user.comment}:{user.home}:{user.shell}")
+        shadow.append(f"{user.name}:!:{day}:0:99999:7:::")
+
+    def with_members(kind: str, rows: list[str]) -> list[str]:
+        out = []
+        for row in rows:
+            fields = row.split(":")
+            members = [name for name in fields[3].split(",") if name] if len(fields) > 3 else []
+            members += [u.name for u in declaration.users if fields[0] in u.groups]
+            out.append(":".join([*fields[:3], ",".join(dict.fromkeys(members))]))
+        return out
+
+    texts = {
+        "passwd": passwd,
+        "group": with_members("group", group_lines),
+        "shadow": shadow,
+        "gshadow": with_members("gshadow", gshadow),
+    }
+    joined = {name: "".join(f"{line}\n" for line in rows) for name, rows in texts.items()}
+    accounts = Accounts(joined["passwd"], joined["group"])
+    shadow_gid = int(accounts.groups["shadow"][2]) if "shadow" in accounts.groups else 0
+    for name, text in joined.items():
+        secret = name.endswith("shadow")
+        put.file(
+            f"etc/{name}", text.encode(), 0o640 if secret else 0o644,
+            gid=shadow_gid if secret else 0,
+        )  # fmt: skip
+    for user in declaration.users:
+        uid, gid_number = accounts.user(user.name)
+        put.directory(user.home, 0o755, uid=uid, gid=gid_number)
+        if user.home == declaration.home.target:
+            continue
+        for path, entry in list(entries.items()):
+            if path.startswith("etc/skel/") and entry.kind == stat.S_IFREG:
+                name = path.removeprefix("etc/skel/")
+                put.file(f"{user.home}/{name}", content(entry, base), uid=uid, gid=gid_number)
+    return accounts
+
+
+def read_accounts(entries: Iterable[Entry], base: Reading) -> Accounts:
+    """The accounts of a composed system."""
+    files = {e.path: e for e in entries if e.path in ("etc/passwd", "etc/group")}
+    texts = [content(files[f"etc/{name}"], base).decode() for name in ("passwd", "group")]
+    return Accounts(*texts)
+
+
+def content(entry: Entry, base: Reading) -> bytes:
+    """The bytes of a regular file: its own, or those in the base tar."""
+    if entry.data is not None:
+        return entry.data
+    base.seek(entry.offset)
+    return base.read(entry.size)
+
+
+def write_tar(entries: Iterable[Entry], base: Reading, out: IO[bytes]) -> str:
+    """Write the canonical tar to `out`; gives its sha256 in hex."""
+    digest = hashlib.sha256()
+
+    def emit(data: bytes) -> None:
+        digest.update(data)
+        out.write(data)
+
+    for entry in entries:
+        body = b""
+        if entry.kind == stat.S_IFREG and not entry.same_as:
+            body = content(entry, base)
+        if entry.holes:
+            header, body = _sparse(entry, body)
+        else:
+            header = _header(entry)
+        emit(header)
+        emit(body)
+        emit(bytes(-len(body) % tarfile.BLOCKSIZE))
+    emit(bytes(2 * tarfile.BLOCKSIZE))
+    return digest.hexdigest()
+
+
+_TYPES = {
+    stat.S_IFREG: tarfile.REGTYPE,
+    stat.S_IFDIR: tarfile.DIRTYPE,
+    stat.S_IFLNK: tarfile.SYMTYPE,
+    stat.S_IFIFO: tarfile.FIFOTYPE,
+}
+
+
+def _header(entry: Entry) -> bytes:
+    member = tarfile.TarInfo("./" + entry.path)
+    member.type = tarfile.LNKTYPE if entry.same_as else _TYPES[entry.kind]
+    member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
+    member.mtime = entry.mtime
+    member.size = entry.size if member.type == tarfile.REGTYPE else 0
+    member.linkname = f"./{entry.same_as}" if entry.same_as else entry.target
+    block = member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    # GNU tar restores access times from these two fields of the last block when it is told to.
+    times = b"%011o\0" % entry.mtime
+    return block[:-512] + _patched(block[-512:], {345: times, 357: times})
+
+
+def _patched(block: bytes, fields: Mapping[int, bytes]) -> bytes:
+    header = bytearray(block)
+    for offset, value in fields.items():
+        header[offset : offset + len(value)] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def _sparse(entry: Entry, body: bytes) -> tuple[bytes, bytes]:
+    """Header and stored bytes of a sparse file in GNU's old format (at most four pieces)."""
+    pieces: list[tuple[int, int]] = []
+    for at in range(0, len(body), HOLE):
+        block = body[at : at + HOLE]
+        if block.strip(b"\0"):
+            if pieces and sum(pieces[-1]) == at:
+                pieces[-1] = (pieces[-1][0], pieces[-1][1] + len(block))
+            else:
+                pieces.append((at, len(block)))
+    if not pieces or sum(pieces[-1]) != len(body):
+        pieces.append((len(body), 0))
+    if len(pieces) > 4:
+        raise ValueError(f"{entry.path} has more than four pieces")
+    stored = b"".join(body[at : at + length] for at, length in pieces)
+    table = b"".join(b"%011o\0%011o\0" % piece for piece in pieces)
+    fields = {
+        124: b"%011o\0" % len(stored),
+        156: b"S",
+        386: table,
+        483: b"%011o\0" % len(body),
+    }
+    header = _header(entry)
+    return header[:-512] + _patched(header[-512:], fields), stored
+
+
+def link_counts(entries: Iterable[Entry]) -> dict[str, int]:
+    """`st_nlink` by path: names of a file, two and the subdirectories of a directory."""
+    entries = list(entries)
+    names: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for entry in entries:
+        names[entry.same_as or entry.path] = names.get(entry.same_as or entry.path, 0) + 1
+        if entry.kind == stat.S_IFDIR:
+            counts[entry.path] = counts.get(entry.path, 0) + 2
+            if entry.path:
+                parent = entry.path.rpartition("/")[0]
+                counts[parent] = counts.get(parent, 0) + 1
+    return {
+        entry.path: counts[entry.path]
+        if entry.kind == stat.S_IFDIR
+        else names[entry.same_as or entry.path]
+        for entry in entries
+    }
+
+
+def index_rows(entries: list[Entry]) -> Iterator[list[str | int]]:
+    """One row per entry: path, st_mode, uid, gid, size, links, mtime, target.
+
+    Paths are absolute. A directory's size is 4096, what ext4 gives small ones; the file system the
+    system lies on may say otherwise. The size of a link is the length of its target.
+    """
+    links = link_counts(entries)
+    sizes = {entry.path: entry.size for entry in entries}
+    for entry in entries:
+        size = entry.size
+        if entry.kind == stat.S_IFDIR:
+            size = 4096
+        elif entry.kind == stat.S_IFLNK:
+            size = len(entry.target.encode("utf-8", "surrogateescape"))
+        elif entry.same_as:
+            size = sizes[entry.same_as]
+        yield [
+            "/" + entry.path,
+            entry.kind | entry.mode,
+            entry.uid,
+            entry.gid,
+            size,
+            links[entry.path],
+            entry.mtime,
+            entry.target,
+        ]
+
+
+def package_versions(entries: Mapping[str, Entry], base: Reading) -> dict[str, str]:
+    """Versions by package name, from dpkg's status file; empty where there is none."""
+    entry = entries.get("var/lib/dpkg/status")
+    if entry is None:
+        return {}
+    versions = {}
+    for paragraph in content(entry, base).decode("utf-8", "replace").split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Version|Status): (.*)$", paragraph, re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed"):
+            versions[fields["Package"]] = fields.get("Version", "")
+    return dict(sorted(versions.items()))

@@ -1,0 +1,398 @@
+"""The built systems: find one, build one, list them, and what a pristine one looks like."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from shioenv.domain.context import Context, Entry
+from shioenv.domain.names import name_text
+from shioenv.errors import (
+    StartDirectoryError,
+    SystemCorruptError,
+    SystemNotBuiltError,
+    UnknownSystemError,
+    did_you_mean,
+)
+from shioenv.system import build as building
+from shioenv.system.declare import (
+    DEFAULT_SYSTEM,
+    UNLIMITED,
+    SystemDeclaration,
+    declared_names,
+    load_declaration,
+    parse_declaration,
+    read_text,
+)
+
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+_LIMITS: Mapping[str, tuple[str, int]] = {
+    "core": ("core file size", 1024),
+    "data": ("data seg size", 1024),
+    "nice": ("scheduling priority", 1),
+    "fsize": ("file size", 1024),
+    "sigpending": ("pending signals", 1),
+    "memlock": ("max locked memory", 1024),
+    "rss": ("max memory size", 1024),
+    "nofile": ("open files", 1),
+    "msgqueue": ("POSIX message queues", 1),
+    "rtprio": ("real-time priority", 1),
+    "stack": ("stack size", 1024),
+    "cpu": ("cpu time", 1),
+    "nproc": ("max user processes", 1),
+    "as": ("virtual memory", 1024),
+    "locks": ("file locks", 1),
+}
+"""How `ulimit -a` calls a limit, and how many of setrlimit's units are one of its."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """What `lstat` says about one path of the pristine system, in the system's own ids."""
+
+    path: str
+    """Absolute; undecodable bytes as lone surrogates (`os.fsencode` gives the bytes back)."""
+    mode: int
+    """Type and permission bits, as `st_mode`."""
+    uid: int
+    gid: int
+    size: int
+    """Bytes. 4096 for every directory: the file system it lies on may say otherwise."""
+    links: int
+    mtime: int
+    """Seconds since 1970."""
+    target: str
+    """Text of a symbolic link, else empty."""
+
+
+@dataclass(frozen=True)
+class System:
+    """A built system. Equal digests mean: the same inputs do the same things."""
+
+    name: str
+    digest: str
+    """sha256 over every file, the machine profile and the session."""
+    path: Path
+    """`rootfs/`, `proc/` and the index lie in it."""
+    declaration: SystemDeclaration
+
+    @property
+    def rootfs(self) -> Path:
+        """The root filesystem, owned by the mapped range of ids."""
+        return self.path / "rootfs"
+
+    @property
+    def proc_files(self) -> Path:
+        """The files to bind over entries of /proc, by their names there."""
+        return self.path / "proc"
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What was written down when it was built (`system.json`)."""
+        try:
+            return building.read_json(self.path / "system.json")
+        except (OSError, ValueError) as error:
+            raise _corrupt(self.name, self.path, error) from error
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Versions by package name."""
+        return MappingProxyType(dict(self.facts["packages"]))
+
+    @property
+    def source(self) -> str:
+        """Where the base came from: `mmdebstrap:KEY` or `tar:SHA256`."""
+        return str(self.facts["source"])
+
+    @property
+    def users(self) -> Mapping[str, int]:
+        """Numbers of all users by name."""
+        return MappingProxyType(dict(self.facts["users"]))
+
+    @property
+    def groups(self) -> Mapping[str, int]:
+        """Numbers of all groups by name."""
+        return MappingProxyType(dict(self.facts["groups"]))
+
+    @cached_property
+    def index(self) -> Mapping[str, IndexEntry]:
+        """Every path of the root filesystem, sorted; read when first asked for."""
+        try:
+            with gzip.open(self.path / "index.json.gz") as packed:
+                rows = json.loads(packed.read())
+            return MappingProxyType({row[0]: IndexEntry(*row) for row in rows})
+        except (OSError, ValueError, TypeError, EOFError) as error:
+            raise _corrupt(self.name, self.path, error) from error
+
+    def resolve(self, path: str) -> str | None:
+        """`path` with every symbolic link in it followed; None where it leads nowhere."""
+        left = [part for part in path.split("/") if part][::-1]
+        done: list[str] = []
+        for _ in range(400):
+            if not left:
+                return "/" + "/".join(done)
+            part = left.pop()
+            if part == ".":
+                continue
+            if part == "..":
+                done = done[:-1]
+                continue
+            entry = self.index.get("/" + "/".join([*done, part]))
+            if entry is None:
+                return None
+            if stat.S_ISLNK(entry.mode):
+                if entry.target.startswith("/"):
+                    done = []
+                left += [step for step in entry.target.split("/") if step][::-1]
+            else:
+                done.append(part)
+        return None
+
+    def beneath(self, directory: str) -> Iterator[IndexEntry]:
+        """The entry of a directory and of everything in it, at any depth, in the index's order."""
+        prefix = directory.rstrip("/") + "/"
+        for path, entry in self.index.items():
+            if path == directory or path.startswith(prefix):
+                yield entry
+
+    def before(self, cwd: str | None = None) -> Context:
+        """The constant context of the pristine system in a start directory.
+
+        Holds what is known without running anything: `fs` lists what lies in the start directory;
+        the shell's own variables, options, functions and aliases, and the firewall, are the shell's
+        and the sandbox's to tell. Raises StartDirectoryError where `cwd` is no directory.
+        """
+        cwd = cwd or self.declaration.start_directory
+        here = self.index.get(self.resolve(cwd) or "")
+        if here is None or not stat.S_ISDIR(here.mode):
+            raise StartDirectoryError(
+                f"{cwd!r} is no directory of the system {self.name}",
+                hint=f"start directories: {', '.join(self.declaration.session.start_directories)}",
+            )
+        machine, session = self.declaration.machine, self.declaration.session
+        users = {number: name for name, number in reversed(self.users.items())}
+        groups = {number: name for name, number in reversed(self.groups.items())}
+        listing = {}
+        for entry in self.beneath(here.path):
+            relative = entry.path[len(here.path.rstrip("/")) + 1 :] or "."
+            key = name_text(relative.encode("utf-8", "surrogateescape"))
+            listing[key] = context_entry(entry, users, groups).to_json()
+        limits = {}
+        for name, (label, unit) in _LIMITS.items():
+            if name in session.limits:
+                soft = session.limits[name][0]
+                limits[label] = "unlimited" if soft == UNLIMITED else str(soft // unit)
+        kernel = ".".join(machine.kernel.release.split(".")[:2])
+        architectures = {"amd64": "x86_64", "arm64": "aarch64"}
+        architecture = self.declaration.distribution.architecture
+        return Context(
+            {
+                "arch": architectures.get(architecture, architecture),
+                "kernel": kernel,
+                "disk": _megabytes(machine.disk),
+                "cpus": str(machine.cpu.count),
+                "mem": _megabytes(machine.memory),
+                "hostname": machine.hostname,
+                "os_family": self.declaration.distribution.os_family,
+                "user": session.user,
+                "groups": list(self.facts["session_groups"]),
+                "cwd": here.path,
+                "env": dict(session.environment),
+                "fs": listing,
+                "umask": f"{session.umask:04o}",
+                "limits": limits,
+                "network": {
+                    "links": {each.name: {"mac": each.mac, "mtu": each.mtu}
+                              for each in machine.interfaces},
+                    "addresses": {each.name: f"{each.address}/{each.prefix}"
+                                  for each in machine.interfaces},
+                    "routes": {"default": each.gateway
+                               for each in machine.interfaces if each.gateway},
+                },
+            }
+        )  # fmt: skip
+
+
+def context_entry(entry: IndexEntry, users: Mapping[int, str], groups: Mapping[int, str]) -> Entry:
+    """How `ls -l` describes an entry; numbers without a name stay numbers."""
+    when = datetime.fromtimestamp(entry.mtime, UTC)
+    return Entry(
+        perms=stat.filemode(entry.mode),
+        links=entry.links,
+        owner=users.get(entry.uid, str(entry.uid)),
+        group=groups.get(entry.gid, str(entry.gid)),
+        size=entry.size,
+        month=_MONTHS[when.month - 1],
+        day=when.day,
+        year=when.year,
+        time=f"{when:%H:%M}",
+        target=name_text(entry.target.encode("utf-8", "surrogateescape")) or None,
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size >> 20}M"
+
+
+def _corrupt(name: str, path: Path, error: Exception) -> SystemCorruptError:
+    return SystemCorruptError(
+        f"the built system {name} in {path} is damaged: {error}",
+        hint=f"shioenv system build {name}",
+    )
+
+
+def _silent(line: str) -> None:
+    """Report to nobody."""
+
+
+def find_system(name: str | None = None) -> System:
+    """The built system of this name, by default `debian-12`.
+
+    `name` may be a shipped name, the name of a system built from a TOML file of one's own, or the
+    path of such a file. Raises UnknownSystemError with the nearest name, SystemNotBuiltError where
+    it is declared but not built or was built from another version of its declaration, and
+    SystemCorruptError where its files are damaged.
+    """
+    name = name or DEFAULT_SYSTEM
+    cache = building.cache_directory()
+    if name.endswith(".toml"):
+        text = read_text(name)
+        declaration = load_declaration(name)
+        return _open(declaration.name, cache, current=(declaration, text), asked=name)
+    if name in declared_names():
+        return _open(name, cache, current=(load_declaration(name), read_text(name)), asked=name)
+    if (cache / "names" / f"{name}.json").exists():
+        return _open(name, cache, current=None, asked=name)
+    known = {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
+    raise UnknownSystemError(f"no system is called {name!r}", hint=did_you_mean(name, known))
+
+
+def _open(
+    name: str, cache: Path, *, current: tuple[SystemDeclaration, str] | None, asked: str
+) -> System:
+    """`current` is the declaration as it is now, with its text; None takes the one built from."""
+    hint = f"shioenv system build {asked}"
+    try:
+        named = building.read_json(cache / "names" / f"{name}.json")
+        digest, built_from = str(named["digest"]), str(named["fingerprint"])
+    except FileNotFoundError:
+        raise SystemNotBuiltError(f"the system {name} has not been built", hint=hint) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise _corrupt(name, cache / "names" / f"{name}.json", error) from error
+    path = cache / "systems" / digest
+    if not (path / "system.json").exists() or not (path / "rootfs").is_dir():
+        raise SystemNotBuiltError(f"the files of the system {name} are gone", hint=hint)
+    if current is None:
+        try:
+            text = (path / "declaration.toml").read_text(encoding="utf-8")
+        except OSError as error:
+            raise _corrupt(name, path, error) from error
+        declaration = parse_declaration(text, source=str(path / "declaration.toml"))
+    else:
+        declaration, text = current
+        if building.fingerprint(declaration, text) != built_from:
+            raise SystemNotBuiltError(
+                f"the system {name} was built from another version of its declaration", hint=hint
+            )
+    return System(name, digest, path, declaration)
+
+
+def build_system(
+    name: str | None = None,
+    *,
+    rootfs_tar: str | Path | None = None,
+    fresh: bool = False,
+    report: Callable[[str], None] = _silent,
+) -> System:
+    """The system of this name, built where it is not there yet.
+
+    `rootfs_tar` takes a tarball (plain, gzip, bzip2, xz or zstd) as the base instead of running
+    mmdebstrap; home tree, accounts and machine profile are added all the same. `fresh` downloads the
+    packages again. `report` is given one line of progress at a time. Safe to call from several
+    processes at once. Nothing half-built stays behind an error or an interrupt.
+
+    Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError,
+    SystemStorageError, and HostError (exit status 3) where this host lacks a program or right.
+    """
+    name = name or DEFAULT_SYSTEM
+    declaration, text = load_declaration(name), read_text(name)
+    cache = building.cache_directory()
+    tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
+    with building.storage_errors(cache), building.build_lock(cache, report):
+        if not fresh and tar is None:
+            found = _reusable(name, declaration.name, cache)
+            if found is not None and found.source.startswith("mmdebstrap:"):
+                report(f"already built: {found.path}")
+                return found
+        building.build(declaration, text, cache=cache, rootfs_tar=tar, fresh=fresh, report=report)
+    system = find_system(name)
+    report(f"built {system.name}: {system.path}")
+    return system
+
+
+def _reusable(asked: str, name: str, cache: Path) -> System | None:
+    try:
+        system = find_system(asked)
+        system.facts, system.index  # noqa: B018 - damaged ones are built again
+    except (SystemNotBuiltError, SystemCorruptError):
+        damaged = cache / "names" / f"{name}.json"
+        _discard(damaged, cache)
+        return None
+    return system
+
+
+def _discard(named: Path, cache: Path) -> None:
+    """Remove a damaged system, so that building puts a whole one in its place."""
+    try:
+        path = cache / "systems" / str(building.read_json(named)["digest"])
+    except (OSError, ValueError, KeyError):
+        return
+    try:
+        system = System("", path.name, path, load_declaration())
+        system.facts, system.index  # noqa: B018
+        if not (path / "rootfs").is_dir():
+            raise SystemCorruptError("no rootfs")
+    except SystemCorruptError:
+        if path.exists():
+            building.remove_tree(path)
+
+
+def list_systems() -> list[tuple[str, System | None]]:
+    """Names of all declared and built systems, sorted, each with the built one or None."""
+    cache = building.cache_directory()
+    names = {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
+    systems: list[tuple[str, System | None]] = []
+    for name in sorted(names):
+        try:
+            systems.append((name, find_system(name)))
+        except (SystemNotBuiltError, SystemCorruptError):
+            systems.append((name, None))
+    return systems
+
+
+def remove_system(name: str) -> bool:
+    """Whether there was a built system of this name; its files are removed.
+
+    Files that another name stands for too stay.
+    """
+    cache = building.cache_directory()
+    named = cache / "names" / f"{name}.json"
+    with building.storage_errors(cache), building.build_lock(cache, _silent):
+        if not named.exists():
+            return False
+        digest = building.read_json(named).get("digest", "")
+        named.unlink()
+        others = [building.read_json(path) for path in (cache / "names").glob("[!.]*.json")]
+        path = cache / "systems" / digest
+        if digest and path.exists() and all(other.get("digest") != digest for other in others):
+            building.remove_tree(path)
+        return True
