@@ -23,9 +23,10 @@ _LENGTHS = {"a": 3, "=": 3, "r": 2, "m": 3}
 class ContextPatch:
     """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
 
-    A move sorts by where it moves from. Where operations depend on each other (the path of one is
-    the path of another, or inside it) their order is meaning and stays as given. Two patches are
-    equal where their operations are. True where there is at least one operation.
+    A move sorts by where it moves from. A list is one value, no operation addresses an item of it:
+    only so can operations on different paths be sorted at all. Where operations depend on each
+    other (the path of one is the path of another, or inside it) their order is meaning and stays as
+    given. Two patches are equal where their operations are. True where there is at least one.
     Errors: PatchError for an operation of another shape, a path that is no JSON Pointer.
     """
 
@@ -148,7 +149,7 @@ class _Editor:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.root: Any = document
-        self._owned: dict[int, Any] = {}
+        self._owned: dict[int, dict[str, Any]] = {}
 
     def apply(self, operation: Operation) -> None:
         code, path = operation[0], operation[1]
@@ -166,60 +167,52 @@ class _Editor:
         else:
             self._set(operation, path, operation[2], new=code == "a")
 
-    def _own(self, node: Any) -> Any:
+    def _own(self, node: Any) -> dict[str, Any]:
         if id(node) in self._owned:
-            return node
-        copy: Any = dict(node) if isinstance(node, Mapping) else list(node)
+            return self._owned[id(node)]
+        copy = dict(node)
         self._owned[id(copy)] = copy
         return copy
 
-    def _parent(self, operation: Operation, path: str) -> tuple[Any, str]:
-        """The container that holds the path's last key, ours to change."""
+    def _parent(self, operation: Operation, path: str) -> tuple[dict[str, Any], str]:
+        """The object that holds the path's last key, ours to change."""
         *outer, last = keys(path)
         self.root = node = self._own(self.root)
         for key in outer:
-            slot = _slot(operation, node, key)
-            inner = node[slot]
-            if not isinstance(inner, Mapping | list):
+            inner = _value(operation, node, key)
+            if not isinstance(inner, Mapping):
                 raise _misfit(operation, f"{key!r} holds no further values")
-            node[slot] = inner = self._own(inner)
+            node[key] = inner = self._own(inner)
             node = inner
         return node, last
 
-    def _find(self, operation: Operation, path: str) -> Any:
+    def _find(self, operation: Operation, path: str) -> None:
         node = self.root
         for key in keys(path):
-            if not isinstance(node, Mapping | list):
-                raise _misfit(operation, f"nothing is called {key!r}")
-            node = node[_slot(operation, node, key)]
-        return node
+            node = _value(operation, node, key)
 
     def _remove(self, operation: Operation, path: str) -> Any:
         if not path:
             raise _misfit(operation, "the whole document cannot be removed")
         node, last = self._parent(operation, path)
-        return node.pop(_slot(operation, node, last))
+        _value(operation, node, last)
+        return node.pop(last)
 
     def _set(self, operation: Operation, path: str, value: Any, *, new: bool) -> None:
         if not path:
+            if not isinstance(value, Mapping):
+                raise _misfit(operation, "a document is an object")
             self.root = value
             return
         node, last = self._parent(operation, path)
-        if isinstance(node, list) and new:
-            node.insert(len(node) if last == "-" else _slot(operation, [*node, None], last), value)
-        else:
-            node[last if new else _slot(operation, node, last)] = value
+        if not new:
+            _value(operation, node, last)
+        node[last] = value
 
 
-def _slot(operation: Operation, node: Any, key: str) -> Any:
-    """The key or list index under which `node` holds a value already."""
-    if isinstance(node, list):
-        if key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
-            index = int(key) if len(key) < 10 else len(node)
-            if index < len(node):
-                return index
-    elif key in node:
-        return key
+def _value(operation: Operation, node: Any, key: str) -> Any:
+    if isinstance(node, Mapping) and key in node:
+        return node[key]
     raise _misfit(operation, f"nothing is called {key!r}")
 
 

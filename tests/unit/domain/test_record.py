@@ -1,0 +1,97 @@
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes, name_text
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import Record, behavior_fields, decode, encode
+from shioenv.errors import RecordError
+
+RECORD = Record(
+    session_id=7,
+    input="cd /home/ubuntu; ls -a",
+    input_args=["ls", "-a"],
+    irreducibility=1.0,
+    cwd="/home/ubuntu",
+    **behavior_fields(
+        Behavior(0, b"caf\xc3\xa9\n", ContextPatch((("=", "/cwd", "/"),)), {"b": "1", "a": "0"})
+    ),
+)
+
+PAPER = [
+    "session_id",
+    "input",
+    "input_args",
+    "exit_code",
+    "output",
+    "context_patch",
+    "irreducibility",
+]
+
+
+def test_the_papers_fields_come_first_in_its_order() -> None:
+    document = json.loads(encode(RECORD))
+    assert list(document)[:7] == PAPER
+    assert list(document) == [field.name for field in fields(Record)]
+
+
+def test_a_record_is_one_line_and_comes_back() -> None:
+    line = encode(replace(RECORD, output="a\nb\u2028c\r"))
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    assert decode(line).output == "a\nb\u2028c\r"
+    assert decode(encode(RECORD)) == RECORD
+
+
+def test_equal_records_give_equal_bytes() -> None:
+    other = replace(RECORD, content_digests={"a": "0", "b": "1"})
+    assert encode(other) == encode(RECORD)
+
+
+def test_undecodable_output_keeps_its_bytes_beside_the_text() -> None:
+    found = behavior_fields(Behavior(0, b"a\xffb"))
+    assert (found["output"], found["output_b64"]) == ("a\ufffdb", "Yf9i")
+    assert replace(RECORD, **found).output_bytes == b"a\xffb"
+
+
+def test_output_that_really_holds_the_replacement_character_needs_no_bytes() -> None:
+    assert behavior_fields(Behavior(0, "\ufffd".encode()))["output_b64"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"exit_code": "0"}, r"at \$.exit_code"),
+        ({"exit_code": True}, r"at \$.exit_code"),
+        ({"input_args": ["ls", 3]}, r"at \$.input_args\[1\]"),
+        ({"schema_version": 2}, "schema version"),
+        ({"exit_cod": 0}, "did you mean exit_code"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(change: dict[str, object], message: str) -> None:
+    document = {**json.loads(encode(RECORD)), **change}
+    with pytest.raises(RecordError, match=message):
+        decode(json.dumps(document))
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":1}', b"\xff"])
+def test_what_is_no_record_is_refused(line: str | bytes) -> None:
+    with pytest.raises(RecordError):
+        decode(line)
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    with pytest.raises(RecordError):
+        encode(replace(RECORD, input="\udcff"))
+
+
+@pytest.mark.parametrize("name", [b"a", b"\xff", b"\\xff", b"\\", "é".encode(), b"a\nb", b"\\\xff"])
+def test_file_names_are_written_reversibly(name: bytes) -> None:
+    assert name_bytes(name_text(name)) == name
+
+
+def test_an_undecodable_name_is_told_from_one_that_spells_it() -> None:
+    assert name_text(b"\xff") == r"\xff"
+    assert name_text(b"\\xff") == r"\\xff"
