@@ -14,6 +14,7 @@ import errno
 import fcntl
 import gzip
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -71,7 +72,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
     add(systems_directory().joinpath(declaration.home.source))
     for module in (home, image, profile):
-        digest.update(Path(module.__file__).read_bytes())
+        digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
 
 
@@ -162,6 +163,7 @@ def _build(
     if not (where / "system.json").exists():
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
+        _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
         (final / "proc").mkdir(mode=0o755)
         for name, data in proc.items():
             (final / "proc" / name).write_bytes(data)
@@ -289,16 +291,14 @@ def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | None) -> tuple[int
 
 
 def _unpack(tar: Path, directory: Path) -> None:
-    """Unpack into `directory`/rootfs, owned by the mapped ids, with times of access set too."""
+    """Unpack into `directory`/rootfs, owned by the mapped ids."""
     program = shutil.which("tar")
     if program is None:
         raise BuildToolError("tar is not installed", hint="apt-get install tar")
     directory.chmod(0o777)  # the system's root makes rootfs in it; what lies above is closed
     script = f'umask 022; mkdir rootfs && exec {program} "$@"'
     arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"
-    arguments += (
-        " --same-permissions --incremental --delay-directory-restore --warning=no-timestamp"
-    )
+    arguments += " --same-permissions --delay-directory-restore --warning=no-timestamp"
     with tar.open("rb") as stdin:
         status, errors = _mapped(
             ["/bin/sh", "-c", script, "sh", *arguments.split()], directory, stdin
@@ -307,6 +307,18 @@ def _unpack(tar: Path, directory: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
     if status != 0:
         raise SystemBuildError(f"unpacking the root filesystem failed: {errors[-2000:]}")
+
+
+def _set_access_times(entries: list[image.Entry], work: Path, directory: Path, moment: int) -> None:
+    """Every file was last read at the system's instant: `stat` shows the same everywhere."""
+    names = work / "names"
+    paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)
+    names.write_bytes(b"".join(paths))
+    with names.open("rb") as stdin:
+        command = ["xargs", "-0", "touch", "--no-dereference", "-a", f"--date=@{moment}", "--"]
+        status, errors = _mapped(command, directory / "rootfs", stdin)
+    if status != 0:
+        raise SystemBuildError(f"setting times of access failed: {errors[-2000:]}")
 
 
 # ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -27,8 +28,9 @@ FIXTURE_SPAN = timedelta(days=183)
 """How far before the instant a file of the home tree may lie ("six months", SPEC D-4)."""
 
 LIMIT_NAMES = (
-    "as core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio sigpending stack"
-).split()
+    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc",
+    "rss", "rtprio", "sigpending", "stack",
+)  # fmt: skip
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
 UNLIMITED = -1
@@ -422,8 +424,8 @@ def declared_names() -> tuple[str, ...]:
 def read_text(name: str | None = None) -> str:
     """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
-    Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file that
-    cannot be read.
+    Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file
+    that cannot be read.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):
@@ -613,7 +615,7 @@ def _kernel(table: _Table) -> Kernel:
             table.problem(f"log[{index}]", f'expected "SECONDS.MICROSECONDS text", got {line!r}')
             continue
         log.append((float(seconds), text))
-    if any(later < earlier for (earlier, _), (later, _) in zip(log, log[1:], strict=False)):
+    if any(later < earlier for (earlier, _), (later, _) in pairwise(log)):
         table.problem("log", "expected times in ascending order")
     return Kernel(
         release=table.text("release"),

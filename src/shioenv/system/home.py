@@ -1,9 +1,9 @@
 """The home tree as entries with bytes and attributes: the same bytes on every host, every time.
 
-Text lives as plain files beneath `systems/<source>/files/`, attributes in `systems/<source>/tree.toml`;
-what is binary, odd or long is generated here. Nothing depends on the host, the clock, the version
-of Python or of a compression library (the deflate coder is our own, because zlib's output is not
-the same everywhere).
+Text lives as plain files beneath `systems/<source>/files/`, attributes in
+`systems/<source>/tree.toml`; what is binary, odd or long is generated here. Nothing depends on the
+host, the clock, the version of Python or of a compression library (the deflate coder is our own,
+because zlib's output is not the same everywhere).
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
     return tuple(reader.entry(path) for path in sorted(raw, key=lambda p: (p != ".", p)))
 
 
-_KEYS = frozenset(
-    "time mode owner group from encoding newline make lines holds seed link hard kind".split()
-)
+_KEYS = frozenset({
+    "time", "mode", "owner", "group", "from", "encoding", "newline", "make", "lines", "holds",
+    "seed", "link", "hard", "kind",
+})  # fmt: skip
 
 
 class _Reader:
@@ -193,7 +194,7 @@ def _stamp(seconds: int, form: str) -> str:
     from datetime import UTC
 
     text = datetime.fromtimestamp(seconds, UTC)
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     month = months[text.month - 1]  # strftime would follow the locale
     return form.format(t=text, month=month)
 
@@ -299,8 +300,14 @@ def _measurements(request: Request) -> bytes:
 
 def _users(request: Request) -> bytes:
     draws = _Draws(17 * request.seed)
-    first = "Ada Ben Cleo Dirk Emma Finn Gwen Hugo Ines Jan Kira Leo Mona Nils Olga Paul".split()
-    last = "Adler Brandt Costa Dunn Ek Ferro Graf Holm Ito Jansen Kaya Lund".split()
+    first = [
+        "Ada", "Ben", "Cleo", "Dirk", "Emma", "Finn", "Gwen", "Hugo", "Ines", "Jan", "Kira", "Leo",
+        "Mona", "Nils", "Olga", "Paul",
+    ]  # fmt: skip
+    last = [
+        "Adler", "Brandt", "Costa", "Dunn", "Ek", "Ferro", "Graf", "Holm", "Ito", "Jansen", "Kaya",
+        "Lund",
+    ]  # fmt: skip
     lines = ["username,name,email,department,age,active"]
     departments = ["sales", "engineering", "support", "finance"]
     for number in range(request.lines):
@@ -349,7 +356,10 @@ def _spaces(request: Request) -> bytes:
 
 def _long_lines(request: Request) -> bytes:
     draws = _Draws(29 * request.seed)
-    words = "lorem kernel socket buffer page thread lock queue signal branch token lease".split()
+    words = [
+        "lorem", "kernel", "socket", "buffer", "page", "thread", "lock", "queue", "signal",
+        "branch", "token", "lease",
+    ]  # fmt: skip
     lines = []
     for length in (60, 400, 1, 150):
         lines.append(" ".join(draws.pick(words) for _ in range(length)))

@@ -1,8 +1,8 @@
 """One canonical tar per system: base, home tree and machine profile, and the index of its entries.
 
 Canonical means that nothing but the inputs decides a byte: entries sorted by path, numeric owners,
-no device nodes, no caches or logs, no time after the system's own, access times equal to the times
-of change. The same inputs give the same sha256 on every host.
+no device nodes, no caches or logs, no time after the system's own. The same inputs give the same
+sha256 on every host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DROPPED = re.compile(
     r"|etc/apt/sources\.list(\.d/.*)?|etc/(passwd|group|shadow|gshadow|subuid|subgid)-"
     r"|etc/\.pwd\.lock|\.dockerenv|\.dockerinit|var/lib/dbus/machine-id)\Z"
 )
-"""Files of the base that differ between two builds of the same packages, or come from its builder."""
+"""Files of the base that differ between two builds of the same packages, or tell of the builder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +375,7 @@ def _accounts(
         passwd.append(f"{user.name}:x:{user.uid}:{gid}:{user.comment}:{user.home}:{user.shell}")
         shadow.append(f"{user.name}:!:{day}:0:99999:7:::")
 
-    def with_members(kind: str, rows: list[str]) -> list[str]:
+    def with_members(rows: list[str]) -> list[str]:
         out = []
         for row in rows:
             fields = row.split(":")
@@ -384,13 +384,13 @@ def _accounts(
             out.append(":".join([*fields[:3], ",".join(dict.fromkeys(members))]))
         return out
 
-    texts = {
+    rows = {
         "passwd": passwd,
-        "group": with_members("group", group_lines),
+        "group": with_members(group_lines),
         "shadow": shadow,
-        "gshadow": with_members("gshadow", gshadow),
+        "gshadow": with_members(gshadow),
     }
-    joined = {name: "".join(f"{line}\n" for line in rows) for name, rows in texts.items()}
+    joined = {name: "".join(f"{line}\n" for line in each) for name, each in rows.items()}
     accounts = Accounts(joined["passwd"], joined["group"])
     shadow_gid = int(accounts.groups["shadow"][2]) if "shadow" in accounts.groups else 0
     for name, text in joined.items():
@@ -464,10 +464,7 @@ def _header(entry: Entry) -> bytes:
     member.mtime = entry.mtime
     member.size = entry.size if member.type == tarfile.REGTYPE else 0
     member.linkname = f"./{entry.same_as}" if entry.same_as else entry.target
-    block = member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-    # GNU tar restores access times from these two fields of the last block when it is told to.
-    times = b"%011o\0" % entry.mtime
-    return block[:-512] + _patched(block[-512:], {345: times, 357: times})
+    return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def _patched(block: bytes, fields: Mapping[int, bytes]) -> bytes:

@@ -1,17 +1,18 @@
 """The machine profile as files: what programs read to learn about the machine they run on.
 
-Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself: the
-files of /etc that name the host, login records, the kernel log, and a tree of ordinary files and links
-under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root filesystem and are
-bound over entries of /proc. `live_proc_files` are those that must agree with the clock or the kernel
-a run really has.
+Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself:
+the files of /etc that name the host, login records, the kernel log, and a tree of ordinary files
+and links under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root filesystem
+and are bound over entries of /proc. `live_proc_files` are those that must agree with the clock or
+the kernel a run really has.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from socket import inet_aton
 
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
@@ -19,11 +20,13 @@ from shioenv.system.image import Placed
 
 _SECTOR = 512
 _PAGE = 4096
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 MASKED = (
-    "bootconfig config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags "
-    "latency_stats sched_debug slabinfo sysrq-trigger timer_list vmallocinfo"
-).split()
+    "bootconfig", "config.gz", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
+    "kpagecount", "kpageflags", "latency_stats", "sched_debug", "slabinfo", "sysrq-trigger",
+    "timer_list", "vmallocinfo",
+)  # fmt: skip
 """Entries of /proc that tell of the host and that nothing needs: bound over with an empty file."""
 
 
@@ -34,9 +37,9 @@ MASKED = (
 def root_files(declaration: SystemDeclaration) -> list[Placed]:
     """What the profile puts into the root filesystem, in no particular order."""
     machine = declaration.machine
-    files = [*_etc(declaration), *_sys(machine), *_udev(machine)]
-    files += _login_records(declaration)
+    files = [*_etc(declaration), *_sys(machine), *_login_records(declaration)]
     files.append(Placed("dev/kmsg", 0o644, kernel_log(machine)))
+    files.append(Placed("var/log/syslog", 0o640, _system_log(declaration), gid=4))
     return files
 
 
@@ -186,25 +189,9 @@ def _net(interface: Interface, index: int) -> Iterator[Placed]:
         ("uevent", f"INTERFACE={interface.name}\nIFINDEX={index}"),
     ):  # fmt: skip
         yield Placed(f"sys/{where}/{name}", 0o444, f"{value}\n".encode())
-    counters = "bytes packets errors dropped fifo_errors compressed".split()
+    counters = ["bytes", "packets", "errors", "dropped", "fifo_errors", "compressed"]
     for name in [f"{way}_{counter}" for way in ("rx", "tx") for counter in counters]:
         yield Placed(f"sys/{where}/statistics/{name}", 0o444, b"0\n")
-
-
-def _udev(machine: Machine) -> Iterator[Placed]:
-    """What lsblk asks udev for: the file systems on the disks."""
-    for disk in machine.disks:
-        properties = {
-            "ID_FS_TYPE": disk.filesystem,
-            "ID_FS_VERSION": "1.0" if disk.filesystem == "ext4" else "",
-            "ID_FS_UUID": disk.uuid,
-            "ID_FS_UUID_ENC": disk.uuid,
-            "ID_FS_LABEL": disk.label,
-            "ID_FS_LABEL_ENC": disk.label,
-            "ID_FS_USAGE": "filesystem" if disk.filesystem else "",
-        }
-        lines = ["I:1"] + [f"E:{key}={value}" for key, value in properties.items() if value]
-        yield Placed(f"run/udev/data/b{disk.major}:{disk.minor}", data=_text(lines))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -250,7 +237,9 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
     group = 43  # utmp, a fixed number in Debian's and Ubuntu's base-passwd
     last = int(max((when for when, _, _ in events), default=boot).timestamp())
     current = sorted(present, key=lambda login: login.begin)
-    utmp = up + level + b"".join(_record(_USER, login, login.begin) for login in current)
+    # `who` shows only sessions whose process exists: number 1, the one that always does.
+    shown = [replace(login, pid=1) for login in current]
+    utmp = up + level + b"".join(_record(_USER, login, login.begin) for login in shown)
     yield Placed("run/utmp", 0o664, utmp, mtime=last, gid=group)
     wtmp = b"".join(record for _, _, record in events)
     yield Placed("var/log/wtmp", 0o664, wtmp, mtime=last, gid=group)
@@ -270,11 +259,28 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("var/log/lastlog", 0o664, bytes(table), mtime=last, gid=group, holes=True)
 
 
+def _system_log(declaration: SystemDeclaration) -> bytes:
+    """/var/log/syslog: the end of booting, then an hourly line until the instant."""
+    name = declaration.machine.hostname
+    lines = []
+
+    def line(moment: datetime, text: str) -> None:
+        lines.append(f"{_MONTHS[moment.month - 1]} {moment.day:2} {moment:%H:%M:%S} {name} {text}")
+
+    boot = declaration.boot_time
+    for seconds, text in declaration.machine.kernel.log:
+        line(boot + timedelta(seconds=seconds), f"kernel: [{seconds:12.6f}] {text}")
+    hourly = boot.replace(minute=17, second=1)
+    while (hourly := hourly + timedelta(hours=1)) <= declaration.instant:
+        line(hourly, "CRON[1490]: (root) CMD (cd / && run-parts --report /etc/cron.hourly)")
+    return _text(lines)
+
+
 def kernel_log(machine: Machine) -> bytes:
     """/dev/kmsg as a file: one record in each read of 8,191 bytes, which is how dmesg reads it."""
     records = bytearray()
     for number, (seconds, text) in enumerate(machine.kernel.log):
-        line = f"6,{number},{round(seconds * 1e6)},-;{text}\n".encode()
+        line = f"6,{number},{round(seconds * 1e6)},-;{text}".encode()
         records += line.ljust(8191, b"\0")
     return bytes(records)
 
@@ -324,7 +330,7 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "pagetypeinfo": b"",
         "cgroups": _text(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
-    return files | {name: b"" for name in MASKED}
+    return files | dict.fromkeys(MASKED, b"")
 
 
 def live_proc_files(
@@ -332,8 +338,8 @@ def live_proc_files(
 ) -> dict[str, bytes]:
     """The entries of `proc_files` that agree with a run's own clock and kernel.
 
-    `stat` says when the machine was booted (`now`, in seconds since 1970, less the declared uptime, as
-    the time namespace has it); `version` names the release that `uname` shows.
+    `stat` says when the machine was booted (`now`, in seconds since 1970, less the declared uptime,
+    as the time namespace has it); `version` names the release that `uname` shows.
     """
     machine = declaration.machine
     return {
@@ -418,7 +424,8 @@ def _meminfo(machine: Machine) -> bytes:
         "Zswap": 0, "Zswapped": 0, "Dirty": 12, "Writeback": 0, "AnonPages": share["anon"],
         "Mapped": share["mapped"], "Shmem": share["shmem"],
         "KReclaimable": share["slab"] * 3 // 5, "Slab": share["slab"],
-        "SReclaimable": share["slab"] * 3 // 5, "SUnreclaim": share["slab"] - share["slab"] * 3 // 5,
+        "SReclaimable": share["slab"] * 3 // 5,
+        "SUnreclaim": share["slab"] - share["slab"] * 3 // 5,
         "KernelStack": 1232, "PageTables": 1004, "SecPageTables": 0, "NFS_Unstable": 0,
         "Bounce": 0, "WritebackTmp": 0, "CommitLimit": share["total"] // 2 + swap,
         "Committed_AS": share["total"] * 12 // 100, "VmallocTotal": 34359738367,
@@ -462,8 +469,11 @@ def _devices(machine: Machine) -> bytes:
 
 
 def _filesystems() -> bytes:
-    virtual = ("sysfs tmpfs bdev proc cgroup cgroup2 devtmpfs debugfs tracefs securityfs sockfs "
-               "bpf pipefs ramfs devpts hugetlbfs mqueue overlay").split()  # fmt: skip
+    virtual = [
+        "sysfs", "tmpfs", "bdev", "proc", "cgroup", "cgroup2", "devtmpfs", "debugfs", "tracefs",
+        "securityfs", "sockfs", "bpf", "pipefs", "ramfs", "devpts", "hugetlbfs", "mqueue",
+        "overlay",
+    ]  # fmt: skip
     return _text([f"nodev\t{name}" for name in virtual] + ["\text3", "\text2", "\text4", "\tvfat"])
 
 
@@ -512,7 +522,8 @@ def _interrupts(machine: Machine) -> bytes:
 
 
 def _softirqs(machine: Machine) -> bytes:
-    names = "HI TIMER NET_TX NET_RX BLOCK IRQ_POLL TASKLET SCHED HRTIMER RCU".split()
+    names = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET"]
+    names += ["SCHED", "HRTIMER", "RCU"]
     values = (0, 402117, 3, 2207, 8120, 0, 0, 219871, 0, 282093)
     count = machine.cpu.count
     lines = [" " * 12 + "".join(f"{'CPU' + str(n):>11}" for n in range(count))]

@@ -33,7 +33,7 @@ from shioenv.system.declare import (
     read_text,
 )
 
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _LIMITS: Mapping[str, tuple[str, int]] = {
     "core": ("core file size", 1024),
@@ -191,6 +191,8 @@ class System:
             if name in session.limits:
                 soft = session.limits[name][0]
                 limits[label] = "unlimited" if soft == UNLIMITED else str(soft // unit)
+        interfaces = machine.interfaces
+        gateways = [each.gateway for each in interfaces if each.gateway]
         kernel = ".".join(machine.kernel.release.split(".")[:2])
         architectures = {"amd64": "x86_64", "arm64": "aarch64"}
         architecture = self.declaration.distribution.architecture
@@ -211,12 +213,9 @@ class System:
                 "umask": f"{session.umask:04o}",
                 "limits": limits,
                 "network": {
-                    "links": {each.name: {"mac": each.mac, "mtu": each.mtu}
-                              for each in machine.interfaces},
-                    "addresses": {each.name: f"{each.address}/{each.prefix}"
-                                  for each in machine.interfaces},
-                    "routes": {"default": each.gateway
-                               for each in machine.interfaces if each.gateway},
+                    "links": {i.name: {"mac": i.mac, "mtu": i.mtu} for i in interfaces},
+                    "addresses": {i.name: f"{i.address}/{i.prefix}" for i in interfaces},
+                    "routes": {"default": gateways[0]} if gateways else {},
                 },
             }
         )  # fmt: skip
@@ -316,8 +315,8 @@ def build_system(
     """The system of this name, built where it is not there yet.
 
     `rootfs_tar` takes a tarball (plain, gzip, bzip2, xz or zstd) as the base instead of running
-    mmdebstrap; home tree, accounts and machine profile are added all the same. `fresh` downloads the
-    packages again. `report` is given one line of progress at a time. Safe to call from several
+    mmdebstrap; home tree, accounts and machine profile are added all the same. `fresh` downloads
+    the packages again. `report` is given one line of progress at a time. Safe to call from several
     processes at once. Nothing half-built stays behind an error or an interrupt.
 
     Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError,
