@@ -7,6 +7,7 @@ from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean
 from shioenv.grammar.check import check
+from shioenv.grammar.examples import check_examples
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar
 from shioenv.grammar.symbols import Grammar
@@ -25,7 +26,8 @@ def load_grammar(
     """The grammar called `name`, checked.
 
     `versions` maps package names to the versions on the target system; a package it lacks has the
-    version of the manual line. Errors: UnknownGrammarError (with the nearest name), FaultyGrammarError.
+    version of the manual line. Errors: UnknownGrammarError (with the nearest name);
+    FaultyGrammarError with all its faults.
     """
     path = directory / f"{name}.grammar"
     if not path.is_file():
@@ -65,3 +67,18 @@ def load_grammars(
         raise FaultyGrammarError(faults)
     return tuple(grammars)
 
+
+def check_grammars(
+    names: Iterable[str] | None = None, *, directory: Path = COMMANDS
+) -> tuple[Fault, ...]:
+    """Every fault of these grammars (default: all), those of their examples included.
+
+    Nothing is executed. Errors: UnknownGrammarError.
+    """
+    faults: list[Fault] = []
+    for name in names if names is not None else names_of_grammars(directory):
+        try:
+            faults.extend(check_examples(load_grammar(name, directory=directory)))
+        except FaultyGrammarError as error:
+            faults.extend(error.faults)
+    return tuple(faults)

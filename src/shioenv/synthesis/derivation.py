@@ -188,7 +188,7 @@ class Derivation:
         arguments: list[list[Symbol]] = [[Terminal(word)] for word in self.words]
         arguments.append([Terminal(text) for text in self._current])
         pending: Iterable[Code] = reversed(self._stack)
-        for code in ((self.leftmost, *pending) if self.leftmost != BREAK else ()):
+        for code in (self.leftmost, *pending) if self.leftmost != BREAK else ():
             if code == BREAK:
                 arguments.append([])
             elif isinstance(code, str):

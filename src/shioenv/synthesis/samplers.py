@@ -62,10 +62,7 @@ def ucs(grammars: Sequence[Grammar]) -> Permitted:
     """At each option slot every command's option productions, elsewhere the nonterminal's own."""
     productions = united(grammars)
     slots = dict.fromkeys(
-        slot
-        for grammar in grammars
-        for slot in grammar.productions
-        if slot in grammar.option_slots
+        slot for grammar in grammars for slot in grammar.productions if slot in grammar.option_slots
     )
     options = tuple(production for slot in slots for production in productions[slot])
     return {**productions, **dict.fromkeys(slots, options)}

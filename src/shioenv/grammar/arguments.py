@@ -1,0 +1,234 @@
+"""Words of a command told apart into arguments, by the options its grammar declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shioenv.domain.argument import Argument
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.symbols import (
+    Grammar,
+    Nonterminal,
+    OptionSpec,
+    Symbol,
+    Terminal,
+    show_argument,
+)
+
+_HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
+_ANY_WORD = r"[^ ]+"
+_ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
+
+
+def plain_arguments(words: Iterable[str]) -> tuple[Argument, ...]:
+    """Every word as an argument of its own."""
+    return tuple(Argument(word) for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """An argument of several words (find's `-exec`): with the grammar's values, and with any."""
+
+    exact: re.Pattern[str]
+    loose: re.Pattern[str]
+
+
+class ArgumentSplitter:
+    """Finds the arguments in the words of one command.
+
+    An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`); letters
+    bundled after one dash are arguments with no-space marks; after `--`, and for programs that do
+    not permute after the first operand, every word is an operand. Values need not be among the
+    grammar's. Long options may be abbreviated.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.permutes = grammar.header.permutes
+        self.shorts: dict[str, OptionSpec] = {}
+        self.longs: dict[str, OptionSpec] = {}
+        for spec in grammar.options:
+            for letter in spec.shorts:
+                self.shorts.setdefault(letter, spec)
+            for name in spec.longs:
+                self.longs.setdefault(name, spec)
+        self.words = {word: spec for spec in grammar.options for word in spec.words}
+        self.templates: dict[str, list[_Template]] = {}
+        for first, template in _templates(grammar):
+            self.templates.setdefault(first, []).append(template)
+
+    def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
+        """The arguments in these words (the command not among them), in order."""
+        found: list[Argument] = []
+        index, options_end = 0, False
+        while index < len(words):
+            word = words[index]
+            if not (options_end and word.startswith("-")) and (n := self.templated(words, index)):
+                found.append(Argument(" ".join(words[index : index + n])))
+                index += n
+            elif options_end or word == "-" or not word.startswith("-"):
+                found.append(Argument(word))
+                options_end = options_end or not self.permutes
+                index += 1
+            elif word == "--":
+                found.append(Argument(word))
+                options_end = True
+                index += 1
+            else:
+                following = words[index + 1] if index + 1 < len(words) else None
+                option, used = self.option(word, following)
+                found.extend(option)
+                index += used
+        return tuple(found)
+
+    def templated(self, words: Sequence[str], index: int) -> int:
+        """How many words from `index` make one argument of several words; 0 where none do."""
+        templates = self.templates.get(words[index], ())
+        if not templates:
+            return 0
+        line = " ".join(word.translate(_HIDDEN) for word in words[index:])
+        for attempt in ("exact", "loose"):
+            ends = [
+                match.end()
+                for template in templates
+                if (match := getattr(template, attempt).match(line))
+            ]
+            if ends:
+                return line[: max(ends)].count(" ") + 1
+        return 0
+
+    def option(self, word: str, following: str | None) -> tuple[list[Argument], int]:
+        """The arguments of a word that begins with a dash, and how many words they use."""
+        if word.startswith("--"):
+            name, sign, _ = word[2:].partition("=")
+            spec = self.long(name)
+            takes_next = spec is not None and spec.value == "required" and not sign
+            if takes_next and following is not None and spec is not None and not spec.joined:
+                return [Argument(f"{word} {following}")], 2
+            return [Argument(word)], 1
+        if (single := self.words.get(word[1:])) is not None:
+            if single.value == "required" and following is not None:
+                return [Argument(f"{word} {following}")], 2
+            return [Argument(word)], 1
+        return self.bundle(word, following)
+
+    def long(self, name: str) -> OptionSpec | None:
+        """The option of this name or of the only name that begins so."""
+        if name in self.longs:
+            return self.longs[name]
+        matches = {id(spec): spec for one, spec in self.longs.items() if one.startswith(name)}
+        return next(iter(matches.values())) if name and len(matches) == 1 else None
+
+    def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
+        """Letters after one dash; one argument where a letter is unknown."""
+        whole = [Argument(word)], 1
+        members: list[str] = []
+        used = 1
+        letters = word[1:]
+        for place, letter in enumerate(letters):
+            spec = self.shorts.get(letter)
+            if spec is None or (len(letters) > 1 and not spec.clusters and place):
+                return whole
+            rest = letters[place + 1 :]
+            if spec.value == "none":
+                if rest and not spec.clusters:
+                    return whole
+                members.append(letter)
+                continue
+            if rest and spec.separate:
+                return whole
+            text = letter + rest
+            takes_next = not rest and spec.value == "required" and not spec.joined
+            if takes_next and following is not None:
+                text, used = f"{letter} {following}", 2
+            members.append(text)
+            break
+        if len(members) == 1:
+            return [Argument(f"-{members[0]}")], used
+        last = len(members) - 1
+        return [
+            Argument(f"-{text}" if not index else text, bool(index), index < last)
+            for index, text in enumerate(members)
+        ], used
+
+
+def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
+    """The arguments of several words that productions hold, by their first word."""
+    patterns = _Patterns(grammar)
+    seen: set[tuple[Symbol, ...]] = set()
+    for head, productions in grammar.productions.items():
+        if head.is_system_token:
+            continue
+        for production in productions:
+            for argument in production.body:
+                first = argument[0] if argument else None
+                if argument in seen or not isinstance(first, Terminal):
+                    continue
+                seen.add(argument)
+                text = first.text
+                plain = re.match(r"[^ '\"\\$`<]+(?= )", text)
+                if not plain or NO_SPACE in show_argument(argument):
+                    continue
+                ends = r"(?= |\Z)"
+                yield (
+                    plain[0],
+                    _Template(
+                        re.compile(patterns.of(argument) + ends),
+                        re.compile(patterns.of(argument, loose=True) + ends),
+                    ),
+                )
+
+
+class _Patterns:
+    """Regular expressions of arguments; system tokens and recursion take any word."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.productions = grammar.productions
+        self.memo: dict[Nonterminal, str] = {}
+
+    def of(self, argument: Iterable[Symbol], *, loose: bool = False) -> str:
+        """The pattern of one argument; a loose one takes any value for a nonterminal."""
+        parts = []
+        for symbol in argument:
+            if isinstance(symbol, Terminal):
+                parts.append(re.escape(_hide_quoted(symbol.text)))
+            elif loose:
+                parts.append(_ANY_WORDS if self.has_blank(symbol) else _ANY_WORD)
+            else:
+                parts.append(self.nonterminal(symbol))
+        return "".join(parts)
+
+    def nonterminal(self, symbol: Nonterminal) -> str:
+        if symbol not in self.memo:
+            self.memo[symbol] = _ANY_WORD
+            if not symbol.is_system_token:
+                bodies = [
+                    "".join(map(self.of, production.body))
+                    for production in self.productions.get(symbol, ())
+                ]
+                bodies.sort(key=len, reverse=True)
+                self.memo[symbol] = "(?:" + "|".join(bodies) + ")"
+        return self.memo[symbol]
+
+    def has_blank(self, symbol: Nonterminal, seen: frozenset[Nonterminal] = frozenset()) -> bool:
+        """Whether the symbol's text can contain a blank outside quotes."""
+        if symbol.is_system_token or symbol in seen:
+            return False
+        for production in self.productions.get(symbol, ()):
+            for argument in production.body:
+                for one in argument:
+                    if isinstance(one, Terminal):
+                        if " " in _hide_quoted(one.text):
+                            return True
+                    elif self.has_blank(one, seen | {symbol}):
+                        return True
+        return False
+
+
+def _hide_quoted(text: str) -> str:
+    """The text with blanks inside quotes replaced as `templated` replaces those inside words."""
+    parts = re.split(r"('[^']*'|\"[^\"]*\"|\\.)", text)
+    return "".join(
+        part.translate(_HIDDEN) if index % 2 else part for index, part in enumerate(parts)
+    )

@@ -1,0 +1,82 @@
+"""The example inputs inside grammar files: derived, parsed back, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shioenv.domain.argument import render
+from shioenv.domain.inputs import Role
+from shioenv.grammar.faults import Fault, FaultKind
+from shioenv.grammar.parse import InputParser
+from shioenv.grammar.recognise import Recogniser
+from shioenv.grammar.symbols import Example, Grammar
+
+Run: TypeAlias = Callable[[str], tuple[int, str]]
+"""Runs one input on the pristine system: its exit code and its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleResult:
+    """What running one example showed; no `failures` means that it behaved as it says."""
+
+    grammar: str
+    example: Example
+    text: str
+    failures: tuple[str, ...]
+
+
+def example_text(example: Example) -> str:
+    """The input that is run: the example rendered, behind a pipe where it says so."""
+    text = render(example.command, example.arguments)
+    return text if example.after is None else f"{example.after} | {text}"
+
+
+def check_examples(grammar: Grammar) -> Iterator[Fault]:
+    """Faults of examples that can be seen without running them.
+
+    Every example is derived by the (unbound) grammar, and parsing its text gives its arguments.
+    """
+    recogniser = Recogniser(grammar)
+    parser = InputParser([grammar])
+
+    def fault(example: Example, message: str) -> Fault:
+        return Fault(grammar.source, example.line, 1, message, FaultKind.EXAMPLE)
+
+    if not grammar.examples:
+        message = "the grammar has no example"
+        yield Fault(grammar.source, 1, 1, message, FaultKind.EXAMPLE)
+    for example in grammar.examples:
+        words = [example.command, *(argument.marked for argument in example.arguments)]
+        if not recogniser.derives(words):
+            unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
+            reason = f": no alternative makes {', '.join(unknown)}" if unknown else ""
+            yield fault(example, f"the grammar does not derive `{example_text(example)}`{reason}")
+        tokens = parser.parse(render(example.command, example.arguments)).tokens
+        parsed = [token.argument for token in tokens if token.role is Role.ARGUMENT]
+        if parsed != list(example.arguments):
+            shown = ", ".join(argument.marked for argument in parsed)
+            yield fault(example, f"parsing the example gives other arguments: {shown}")
+
+
+def run_examples(grammars: Iterable[Grammar], run: Run) -> Iterator[ExampleResult]:
+    """Every example run by `run` and compared with what it says."""
+    for grammar in grammars:
+        for example in grammar.examples:
+            text = example_text(example)
+            exit_code, output = run(text)
+            failures = tuple(_failures(example, exit_code, output))
+            yield ExampleResult(grammar.name, example, text, failures)
+
+
+def _failures(example: Example, exit_code: int, output: str) -> Iterator[str]:
+    if exit_code != example.exit_code:
+        yield f"exit code {exit_code}, not {example.exit_code}"
+    lines = output.splitlines()
+    for line in example.prints:
+        if line not in lines:
+            yield f"no line of the output is {line!r}"
+    for text in example.contains:
+        if text not in output:
+            yield f"{text!r} is not in the output"

@@ -1,0 +1,203 @@
+"""Any Bash input taken apart into commands, operators, redirections and arguments.
+
+A Bash parser (tree-sitter) finds the commands, the grammars their arguments.
+What the parser finds no simple command in (a loop, a subshell, a here-document) stays whole as a
+command token; what it cannot read at all becomes one command with its words. Never an exception:
+bash's own error is then the input's behavior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import tree_sitter
+import tree_sitter_bash
+
+from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role, Token
+from shioenv.grammar.arguments import ArgumentSplitter, plain_arguments
+from shioenv.grammar.symbols import Grammar
+from shioenv.grammar.words import split_words
+
+_SIMPLE = frozenset(
+    {
+        "command",
+        "declaration_command",
+        "unset_command",
+        "test_command",
+        "variable_assignment",
+        "variable_assignments",
+    }
+)
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
+_SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
+
+
+class InputParser:
+    """Parses inputs with one set of grammars; reuse it for many inputs."""
+
+    def __init__(self, grammars: Iterable[Grammar]) -> None:
+        self._grammars: dict[str, list[Grammar]] = {}
+        for grammar in grammars:
+            for token in grammar.command_tokens:
+                self._grammars.setdefault(token, []).append(grammar)
+        self._splitters: dict[int, ArgumentSplitter] = {}
+
+    def parse(self, text: str) -> Input:
+        """The input; its text means to bash what `text` means.
+
+        Blanks between words become one, newlines between commands `;`, and redirections move behind
+        the arguments of their command. Comments are dropped.
+        """
+        tokens = None
+        if "\0" not in text:
+            source = text.encode("utf-8", "surrogateescape")
+            tree = _parser().parse(source)
+            if not tree.root_node.has_error and "<<" not in text.replace("<<<", ""):
+                tokens = self._tokens(source, tree.root_node)
+        if not tokens:
+            words = split_words(text)
+            if not words or "\n" in text.strip():
+                return Input((Token(Argument(text or " "), Role.COMMAND),))
+            tokens = list(self._command(words))
+        return Input(tuple(tokens))
+
+    def arguments(self, command: str, words: list[str]) -> tuple[Argument, ...]:
+        """The arguments in the words that follow a command; its words where no grammar knows it."""
+        name = command.rpartition("/")[2] if command.startswith("/") else command
+        grammars = self._grammars.get(name, ())
+        if not grammars:
+            return plain_arguments(words)
+        return self._splitter(grammars[0]).arguments(words)
+
+    def _splitter(self, grammar: Grammar) -> ArgumentSplitter:
+        found = self._splitters.get(id(grammar))
+        if found is None:
+            found = self._splitters[id(grammar)] = ArgumentSplitter(grammar)
+        return found
+
+    def _command(self, words: list[str]) -> Iterator[Token]:
+        """The tokens of one simple command; assignments before it belong to the command token."""
+        count = 0
+        while count < len(words) - 1 and _is_assignment(words[count]):
+            count += 1
+        yield Token(Argument(" ".join(words[: count + 1])), Role.COMMAND)
+        for argument in self.arguments(words[count], words[count + 1 :]):
+            yield Token(argument, Role.ARGUMENT)
+
+    def _tokens(self, source: bytes, root: tree_sitter.Node) -> list[Token]:
+        """The tokens of a whole program."""
+        tokens: list[Token] = []
+        for piece in _flat(root):
+            if isinstance(piece, str):
+                if tokens and not _is_separator(tokens[-1]):
+                    tokens.append(Token(Argument(piece), Role.OPERATOR))
+                continue
+            if piece.whole:
+                tokens.append(Token(Argument(_text(source, piece.node)), Role.COMMAND))
+            else:
+                tokens.extend(self._command(split_words(_without_redirects(source, piece))))
+            for redirect in piece.redirects:
+                tokens.extend(_redirect(source, redirect))
+        while tokens and _is_separator(tokens[-1]) and tokens[-1].argument.text == ";":
+            tokens.pop()
+        return tokens
+
+
+def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
+    """The input that `text` is (see `InputParser.parse`)."""
+    return InputParser(grammars).parse(text)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A command of the tree: `whole` where it is taken as it stands, and its redirections."""
+
+    node: tree_sitter.Node
+    whole: bool
+    redirects: list[tree_sitter.Node]
+
+
+@cache
+def _parser() -> tree_sitter.Parser:
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
+    """Commands and the operators between them, from left to right."""
+    if node.type in {"program", "list", "pipeline"}:
+        pieces: list[_Piece | str] = []
+        for child in node.children:
+            if child.type == "comment":
+                continue
+            if child.type in _SEPARATORS:
+                pieces.append(child.type)
+                continue
+            if pieces and not isinstance(pieces[-1], str):
+                pieces.append(";")  # a newline between two commands
+            pieces.extend(_flat(child))
+        return pieces
+    if node.type == "redirected_statement":
+        redirects = node.children_by_field_name("redirect")
+        body = node.child_by_field_name("body")
+        if body is None:
+            return [_Piece(node, True, [])]
+        pieces = _flat(body)
+        last = pieces[-1]
+        if isinstance(last, _Piece):
+            last.redirects.extend(redirects)
+        return pieces
+    if node.type in _SIMPLE:
+        return [_Piece(node, False, [one for one in node.children if one.type in _REDIRECTS])]
+    return [_Piece(node, True, [])]
+
+
+def _text(source: bytes, node: tree_sitter.Node) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+
+
+def _without_redirects(source: bytes, piece: _Piece) -> str:
+    """The source text of a command with its redirections cut out."""
+    parts = []
+    start = piece.node.start_byte
+    for redirect in piece.redirects:
+        if redirect.start_byte < piece.node.end_byte:
+            parts.append(source[start : redirect.start_byte])
+            start = redirect.end_byte
+    parts.append(source[start : piece.node.end_byte])
+    for redirect in piece.redirects:
+        parts += [source[one.start_byte : one.end_byte] for one in _extra_words(redirect)]
+    return b" ".join(parts).decode("utf-8", "surrogateescape")
+
+
+def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
+    """A redirection as operator and target, as one operator, or (a rare kind) as an argument."""
+    extra = _extra_words(node)
+    end = extra[0].start_byte if extra else node.end_byte
+    text = source[node.start_byte : end].decode("utf-8", "surrogateescape").strip()
+    if text.replace(" ", "") in DUPLICATIONS:
+        yield Token(Argument(text.replace(" ", "")), Role.OPERATOR)
+        return
+    for operator in sorted(REDIRECTIONS, key=len, reverse=True):
+        target = text[len(operator) :].strip()
+        if text.startswith(operator) and target and target[0] not in "&<>|":
+            yield Token(Argument(operator), Role.OPERATOR)
+            yield Token(Argument(target), Role.TARGET)
+            return
+    yield Token(Argument(text), Role.ARGUMENT)
+
+
+def _is_separator(token: Token) -> bool:
+    return token.role is Role.OPERATOR and token.argument.text in _SEPARATORS
+
+
+def _is_assignment(word: str) -> bool:
+    name, sign, _ = word.partition("=")
+    return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
+
+
+def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:
+    """What the parser takes for further targets of a redirection: really arguments after it."""
+    return redirect.children_by_field_name("destination")[1:]

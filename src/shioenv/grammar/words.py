@@ -1,0 +1,79 @@
+"""Shell words of a line as they are written, quotes included."""
+
+from __future__ import annotations
+
+_CLOSING = {"(": ")", "{": "}", "[": "]"}
+
+
+def split_words(text: str) -> list[str]:
+    r"""The words of a line, separated by unquoted blanks and newlines, their text unchanged.
+
+    Quotes, backslashes, `$(…)`, `${…}`, `` `…` ``, `<(…)` and `>(…)` hold a word together. Never
+    fails: what is never closed reaches to the end. Operators are not separated from words.
+    """
+    words: list[str] = []
+    start: int | None = None
+    index = 0
+    while index < len(text):
+        if text[index] in " \t\n":
+            if start is not None:
+                words.append(text[start:index])
+                start = None
+            index += 1
+            continue
+        if start is None:
+            start = index
+        index = _unit_end(text, index)
+    if start is not None:
+        words.append(text[start:])
+    return words
+
+
+def _unit_end(text: str, index: int) -> int:
+    """Where the character, quotation or substitution that starts at `index` ends."""
+    character = text[index]
+    if character == "\\":
+        return min(index + 2, len(text))
+    if character in "'`":
+        end = text.find(character, index + 1)
+        return len(text) if end < 0 else end + 1
+    if character == '"':
+        return _double_quote_end(text, index)
+    if text[index : index + 2] == "$'":
+        end = index + 2
+        while end < len(text) and text[end] != "'":
+            end += 2 if text[end] == "\\" else 1
+        return min(end + 1, len(text))
+    if text[index : index + 2] in {"$(", "${", "<(", ">("}:
+        return _bracket_end(text, index + 1)
+    return index + 1
+
+
+def _double_quote_end(text: str, index: int) -> int:
+    end = index + 1
+    while end < len(text) and text[end] != '"':
+        if text[end] == "\\":
+            end += 2
+        elif text[end] == "`" or (text[end] == "$" and text[end + 1 : end + 2] in {"(", "{"}):
+            end = _unit_end(text, end)
+        else:
+            end += 1
+    return min(end + 1, len(text))
+
+
+def _bracket_end(text: str, index: int) -> int:
+    """Where the bracket at `index` is closed, quotes and inner brackets respected."""
+    opening, closing = text[index], _CLOSING[text[index]]
+    nesting, end = 0, index
+    while end < len(text):
+        if text[end] == opening:
+            nesting += 1
+        elif text[end] == closing:
+            nesting -= 1
+            if not nesting:
+                return end + 1
+        elif text[end] in "'\"\\`":
+            end = _unit_end(text, end)
+            continue
+        end += 1
+    return len(text)
