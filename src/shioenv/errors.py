@@ -204,3 +204,31 @@ class TraceError(ShioenvError):
     """A trace does not fit the grammars it is replayed on."""
 
     code = "SHIO-G06"
+
+
+# env
+
+
+class ActionError(ShioenvError):
+    """An action that is none: a field is missing, or of another type than the action space's.
+
+    What the action space permits but the rules of the environment do not is no exception: it ends
+    the episode, with a code in `info["error"]`.
+    """
+
+    code = "SHIO-E01"
+    exit_status = 2
+
+
+class EpisodeError(ShioenvError):
+    """A step where no episode is running: before the first reset, or after the last one ended."""
+
+    code = "SHIO-E02"
+    exit_status = 2
+
+
+class EnvironmentOptionError(ShioenvError):
+    """An environment cannot be made, or reset, with this option or value."""
+
+    code = "SHIO-E03"
+    exit_status = 2

@@ -1,0 +1,110 @@
+"""Observation and action spaces: shell text as a Gymnasium space, and grids and triples of it.
+
+Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has a copy
+of its own: all of Unicode does not fit. `ShellText` tells membership by rule instead.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import utils as flattening
+from gymnasium.vector.utils.shared_memory import read_from_shared_memory
+from numpy.typing import NDArray
+
+MAX_ARGUMENT_LENGTH: Final = 64
+"""Characters of one cell, and of one action's text (Section C.1.1)."""
+
+PADDING: Final = ""
+"""What a cell holds that nothing was written to."""
+
+SAMPLED: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
+"""What a sampled text is made of: printable ASCII. A text may hold far more."""
+
+ACTION_FIELDS: Final = ("input_addition", "exec_action", "new_global")
+"""The fields of an action, in the order of the paper's triple (Section C.1.2)."""
+
+_MAX_CODE_POINT: Final = 0x10FFFF
+
+
+def is_shell_text(text: str) -> bool:
+    """Whether a row of shell input can hold this: UTF-8 without NUL and newline.
+
+    Lone surrogates have no UTF-8, NUL ends a string for the kernel, and a newline would end the row.
+    """
+    if "\0" in text or "\n" in text:
+        return False
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+class ShellText(spaces.Text):
+    """Texts of 0 to `max_length` characters that `is_shell_text`.
+
+    Sampling draws printable ASCII. Flattened, a text is its code points as int32, padded with 0.
+    """
+
+    def __init__(self, max_length: int = MAX_ARGUMENT_LENGTH, *, seed: int | None = None) -> None:
+        super().__init__(max_length, min_length=0, charset=SAMPLED, seed=seed)
+
+    def contains(self, x: Any) -> bool:
+        """Whether this is a text of the space."""
+        return isinstance(x, str) and len(x) <= self.max_length and is_shell_text(x)
+
+    def __eq__(self, other: object, /) -> bool:
+        return isinstance(other, ShellText) and other.max_length == self.max_length
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ShellText({self.max_length})"
+
+
+def action_space(max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Dict:
+    """The space of actions: a text to add, whether to execute, whether it begins a row (E3)."""
+    text, execute, begin = ACTION_FIELDS
+    return spaces.Dict(
+        {text: ShellText(max_length), execute: spaces.Discrete(2), begin: spaces.Discrete(2)}
+    )
+
+
+def grid_space(rows: int, columns: int, max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Tuple:
+    """The space of observations: `rows` tuples of `columns` texts each (E8)."""
+    return spaces.Tuple(
+        [spaces.Tuple([ShellText(max_length) for _ in range(columns)]) for _ in range(rows)]
+    )
+
+
+def code_points(text: str, length: int) -> NDArray[np.int32]:
+    """The text's code points, padded with 0 to `length`."""
+    points = np.zeros(length, dtype=np.int32)  # (length,)
+    points[: len(text)] = [ord(char) for char in text]
+    return points
+
+
+def text_of(points: NDArray[np.integer[Any]]) -> str:
+    """The text whose padded code points these are."""
+    return "".join(map(chr, points[: np.count_nonzero(points)].tolist()))
+
+
+@flattening.flatten.register(ShellText)
+def _flatten(space: ShellText, x: str) -> NDArray[np.int32]:
+    return code_points(x, space.max_length)
+
+
+@flattening.unflatten.register(ShellText)
+def _unflatten(space: ShellText, x: NDArray[np.int32]) -> str:
+    return text_of(x)
+
+
+@flattening.flatten_space.register(ShellText)
+def _flatten_space(space: ShellText) -> spaces.Box:
+    return spaces.Box(0, _MAX_CODE_POINT, (space.max_length,), np.int32)
+
+
+@read_from_shared_memory.register(ShellText)
+def _read_from_shared_memory(space: ShellText, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
+    points = np.frombuffer(shared_memory.get_obj(), dtype=np.int32).reshape(n, space.max_length)
+    return tuple(text_of(one) for one in points)
