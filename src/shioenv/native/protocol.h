@@ -23,6 +23,7 @@ struct shared {
     volatile uint32_t stage;  /* STAGE_* reached by the child, then by the dump */
     volatile int32_t error;   /* errno where `stage` stopped */
     volatile uint32_t state_length;
+    uint32_t processors;      /* that the declared machine has */
     uint32_t n_rlimits;
     struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
     char cwd[CWD_MAX];
@@ -51,7 +52,7 @@ struct record { uint32_t kind; uint32_t length; };
 enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
     CONFIG_NETLINK, CONFIG_GATEWAY, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
-    CONFIG_DEVICE,
+    CONFIG_DEVICE, CONFIG_PROCESSORS,
 };
 
 struct request {

@@ -49,6 +49,19 @@ static int write_number(int fd, unsigned value)
     return pwrite(fd, digits + at, sizeof digits - (size_t)at, 0) < 0 ? -1 : 0;
 }
 
+/* As many processors as the declared machine has, this one among them. */
+static void take_processors(uint32_t wanted)
+{
+    cpu_set_t allowed, taken;
+    int here = sched_getcpu();
+    if (here < 0 || !wanted || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    CPU_ZERO(&taken);
+    CPU_SET(here, &taken);
+    for (int cpu = 0; cpu < CPU_SETSIZE && (uint32_t)CPU_COUNT(&taken) < wanted; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &taken);
+    sched_setaffinity(0, sizeof taken, &taken);
+}
+
 /* Puts the calling child into the sandbox: its own copy of the mounts (owned by the inner user
  * namespace, so every mount is locked), the inner user namespace, start directory, descriptors,
  * limits and signals as a login would leave them. */
@@ -67,9 +80,8 @@ static void enter_sandbox(int output, int errors)
         struct rlimit limit = {shared->rlimits[i].soft, shared->rlimits[i].hard};
         if (setrlimit(shared->rlimits[i].resource, &limit)) fail(STAGE_NAMESPACES);
     }
+    take_processors(shared->processors);
     syscall(SYS_close_range, 3u, ~0u, 0u);
-    for (int signal_number = 1; signal_number < NSIG; signal_number++)
-        if (signal_number == SIGPIPE || signal_number == SIGXFSZ) signal(signal_number, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -139,7 +151,8 @@ void exec_fresh(char *const environment[])
 {
     shared->input[shared->input_length] = 0;
     char *arguments[] = {"bash", "--norc", "--noprofile", "-c", strdup(shared->input), NULL};
-    signal(SIGCHLD, SIG_DFL);
+    /* execve keeps what is ignored, and an initialised bash ignores SIGQUIT */
+    for (int signal_number = 1; signal_number < NSIG; signal_number++) signal(signal_number, SIG_DFL);
     shared->stage = STAGE_RUNNING;
     syscall(SYS_execve, "/bin/bash", arguments, environment);
     fail(STAGE_NAMESPACES);

@@ -1,8 +1,9 @@
 /* The one process outside a sandbox that works for it: makes the namespaces and mounts, has the fork
  * server run one input at a time, bounds it, asks what it changed, and makes everything pristine again.
  *
- *   shioenv-sandbox run FD [user namespace is mapped by the peer on FD, then configured and used over it]
- *   shioenv-sandbox exec FD PROGRAM [ARGUMENT...]   [the same mapping, then PROGRAM as id 0]
+ *   shioenv-sandbox run FD UID GID        its user namespace is mapped by the peer on FD, so that id 0 is
+ *                                         the host's UID and GID; then it is configured and used over FD
+ *   shioenv-sandbox exec FD PROGRAM...    mapped in the same way; then PROGRAM as id 0
  *
  * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
  *   outer: this process and the fork server; owns the mounts.
@@ -37,6 +38,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -157,6 +159,7 @@ static void read_configuration(void)
         case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
         case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
         case CONFIG_UPTIME: config.uptime = atoll(value); break;
+        case CONFIG_PROCESSORS: shared->processors = (uint32_t)atol(value); break;
         case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
         case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
@@ -201,7 +204,7 @@ static void do_mount(const char *source, const char *target, const char *type, u
 /* ---- namespaces --------------------------------------------------------------------------------- */
 
 static int host_proc = -1;  /* the host's /proc, reachable by descriptor alone */
-static int ns_user = -1, ns_pid = -1, ns_time = -1, ns_outer_mounts = -1;
+static int ns_user = -1, ns_pid = -1, ns_time = -1, ns_gateway = -1, ns_outer_mounts = -1;
 static int server_socket = -1, init_to = -1, init_from = -1, children_fd = -1, shared_fd = -1;
 static pid_t init_pid;
 static int net_events = -1, filter_events = -1, queues = -1;
@@ -354,15 +357,13 @@ static void make_inner_namespaces(void)
     join(uts, CLONE_NEWUTS, "UTS");
     join(cgroup, CLONE_NEWCGROUP, "cgroup");
     configure_network(net, gateway);
-    close(net); close(ipc); close(uts); close(cgroup); close(gateway);
+    close(net); close(ipc); close(uts); close(cgroup);
+    ns_gateway = gateway;  /* held: without it the cables are gone */
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
 /* ---- mounts ------------------------------------------------------------------------------------- */
-
-static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
-enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 /* A bind mount made read-only; flags inherited from the host are locked and must be repeated. */
 static void make_read_only(const char *target)
@@ -388,49 +389,69 @@ static void touch_file(const char *path)
     close(fd);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    static char bytes[1 << 16];
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (in < 0 || out < 0) die("copy %s to %s", from, to);
+    ssize_t n;
+    while ((n = read(in, bytes, sizeof bytes)) > 0) write_all(out, bytes, (size_t)n);
+    close(in);
+    close(out);
+}
+
 /* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
- * ./proc, at any depth, are mounted over those of the same path in `onto`. */
-static void cover_proc(const char *from, const char *onto)
+ * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
+ * a file system of no size, or `df` would show the host's disk. */
+static void cover_proc(const char *from, const char *covers, const char *proc)
 {
     DIR *list = opendir(from);
     struct dirent *entry;
     while (list && (entry = readdir(list))) {
         if (entry->d_name[0] == '.') continue;
-        char source[512], target[512];
+        char source[512], cover[512], target[512];
         snprintf(source, sizeof source, "%s/%s", from, entry->d_name);
-        snprintf(target, sizeof target, "%s/%s", onto, entry->d_name);
+        snprintf(cover, sizeof cover, "%s/%s", covers, entry->d_name);
+        snprintf(target, sizeof target, "%s/%s", proc, entry->d_name);
         struct stat status;
-        if (stat(target, &status) || stat(source, &status)) continue;
-        if (S_ISDIR(status.st_mode)) { cover_proc(source, target); continue; }
-        do_mount(source, target, NULL, MS_BIND, NULL);
-        make_read_only(target);
+        if (stat(target, &status)) continue;
+        if (S_ISDIR(status.st_mode)) {
+            make_directory(cover);
+            cover_proc(source, cover, target);
+            continue;
+        }
+        if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
+        copy_file(source, cover);
+        do_mount(cover, target, NULL, MS_BIND, NULL);
     }
     if (list) closedir(list);
 }
 
-/* What is left of /proc that tells of the host or acts on it: files read as empty, directories are. */
-static void mask_proc(const char *proc, const char *empty_directory)
+/* What /proc tells everybody of the host and `covers` does not stand over: such files and directories are
+ * empty, and /proc/sys is read-only. */
+static void mask_proc(const char *proc, const char *covers, const char *empty_file, const char *empty_directory)
 {
     static const char *const files[] = {
-        "kcore", "keys", "key-users", "kallsyms", "kmsg", "sched_debug", "timer_list", "sysrq-trigger",
-        "config.gz", "slabinfo", "kpagecount", "kpageflags", "kpagecgroup", "latency_stats", "iomem",
-        "ioports", "dma", "schedstat", "pagetypeinfo", "buddyinfo", "vmallocinfo", "softirqs", "locks",
-        "execdomains", "fb", "misc", "mtrr", "bootconfig", "cgroups", "consoles", "crypto", "allocinfo",
+        "keys", "key-users", "kallsyms", "sched_debug", "schedstat", "timer_list", "iomem", "ioports", "dma",
+        "config.gz", "bootconfig", "softirqs", "buddyinfo", "locks", "misc", "mtrr", "fb", "cgroups", "consoles",
+        "sysrq-trigger", "latency_stats",
     };
     static const char *const directories[] = {
-        "acpi", "bus", "driver", "fs", "irq", "scsi", "asound", "dynamic_debug", "pressure", "sysvipc/none",
+        "acpi", "bus", "driver", "fs", "irq", "scsi", "asound", "dynamic_debug", "pressure",
     };
     char path[512];
     struct stat status;
     for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", covers, files[i]);
+        if (!stat(path, &status)) continue;
         snprintf(path, sizeof path, "%s/%s", proc, files[i]);
-        if (!stat(path, &status)) do_mount("/dev/null", path, NULL, MS_BIND, NULL);
+        if (!stat(path, &status) && status.st_mode & 0006)
+            do_mount(empty_file, path, NULL, MS_BIND, NULL);
     }
     for (unsigned i = 0; i < sizeof directories / sizeof *directories; i++) {
         snprintf(path, sizeof path, "%s/%s", proc, directories[i]);
-        if (stat(path, &status)) continue;
-        do_mount(empty_directory, path, NULL, MS_BIND, NULL);
-        make_read_only(path);
+        if (!stat(path, &status) && status.st_mode & 0001)
+            do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     }
     snprintf(path, sizeof path, "%s/sys", proc);
     do_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
@@ -458,38 +479,90 @@ static void mount_proc(const char *target)
     if (status) _exit(125);
 }
 
-/* The first mount tree: everything the later ones are made of. Layout of its root: lower (the system),
- * proc, devices, empty. Nothing of the host is left in it. */
+/* A mount namespace of its own, from which nothing spreads to where it was copied from. */
+static void own_mounts(void)
+{
+    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
+    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+}
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
+enum { N_DEVICES = sizeof devices / sizeof devices[0] };
+
+#define STAGING "/tmp"  /* where the outer mounts are put together before they become the root */
+
+/* As the host's root, before it gives that up: device nodes that belong to id 0 inside and show no file
+ * system of the host. An ordinary user has only the host's own (see make_outer_mounts). */
+static bool own_nodes;
+
+static void make_device_nodes(uid_t uid, gid_t gid)
+{
+    static const unsigned numbers[N_DEVICES][2] = {{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}};
+    own_mounts();
+    do_mount("udev", STAGING, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=0,mode=755");
+    umask(0);
+    own_nodes = true;
+    for (unsigned i = 0; i < N_DEVICES && own_nodes; i++) {
+        char path[64], placeholder_path[64];
+        snprintf(path, sizeof path, STAGING "/%s", devices[i]);
+        if (mknod(path, S_IFCHR | 0666, makedev(numbers[i][0], numbers[i][1])) || chown(path, uid, gid)) {
+            umount2(STAGING, MNT_DETACH);  /* root of a container that may not: the host's own nodes then */
+            own_nodes = false;
+        }
+        struct stat placeholder;
+        snprintf(placeholder_path, sizeof placeholder_path, "rootfs/dev/%s", devices[i]);
+        if (own_nodes && !stat(placeholder_path, &placeholder)) {
+            struct timespec times[2] = {placeholder.st_atim, placeholder.st_mtim};
+            utimensat(AT_FDCWD, path, times, 0);
+        }
+    }
+    umask(022);
+}
+
+/* The first mount tree: everything the later ones are made of. Nothing of the host is left in it. */
 static void make_outer_mounts(void)
 {
-    static const char *const root = "/tmp";
-    do_mount("none", root, "tmpfs", MS_NOSUID, "size=4m,mode=755");
-    static const char *const names[] = {"lower", "proc", "devices", "empty", "mount", "layer", "old", "queues"};
+    int nodes[N_DEVICES];
+    for (unsigned i = 0; i < N_DEVICES; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/%s", own_nodes ? STAGING : "/dev", devices[i]);
+        nodes[i] = open(path, O_PATH | O_CLOEXEC);
+        CHECK(nodes[i], "open %s", path);
+    }
+    do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
+    static const char *const names[] = {"lower", "proc", "devices", "empty", "mount", "layer", "old", "queues", "covers"};
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", root, names[i]);
+        snprintf(path, sizeof path, STAGING "/%s", names[i]);
         make_directory(path);
     }
-    do_mount("rootfs", "/tmp/lower", NULL, MS_BIND, NULL);
-    make_read_only("/tmp/lower");
+    do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
+    make_read_only(STAGING "/lower");
     for (unsigned i = 0; i < N_DEVICES; i++) {
-        char device[64];
-        snprintf(device, sizeof device, "/dev/%s", devices[i]);
-        snprintf(path, sizeof path, "%s/devices/%s", root, devices[i]);
+        char node[64];
+        snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
+        snprintf(path, sizeof path, STAGING "/devices/%s", devices[i]);
         touch_file(path);
-        do_mount(device, path, NULL, MS_BIND, NULL);
+        do_mount(node, path, NULL, MS_BIND, NULL);
+        close(nodes[i]);
     }
-    do_mount("mqueue", "/tmp/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    mount_proc("/tmp/proc");
-    cover_proc("proc", "/tmp/proc");
-    mask_proc("/tmp/proc", "/tmp/empty");
-    CHECK(chdir(root), "chdir to the new root");
+    do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    mount_proc(STAGING "/proc");
+    /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
+    do_mount("proc", STAGING "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
+    touch_file(STAGING "/covers/.empty");
+    make_directory(STAGING "/covers/.directory");
+    cover_proc("proc", STAGING "/covers", STAGING "/proc");
+    mask_proc(STAGING "/proc", STAGING "/covers", STAGING "/covers/.empty", STAGING "/covers/.directory");
+    do_mount(NULL, STAGING "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
+    CHECK(chdir(STAGING), "chdir to the new root");
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
     ns_outer_mounts = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(ns_outer_mounts, "open own mount namespace");
     ask_init();
+    if (!init_alive) { errno = ECHILD; die("move init"); }
     queues = open("/queues", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -642,7 +715,7 @@ static void start_server(int layer)
 
 /* ---- what else a run may leave behind ----------------------------------------------------------- */
 
-struct leftovers { int shm, msg, sem; bool queues; char host[65], domain[65]; };
+struct leftovers { int shm, msg, sem; off_t queues; char host[65], domain[65]; };
 static struct leftovers pristine;
 
 static struct leftovers leftovers(void)
@@ -658,7 +731,7 @@ static struct leftovers leftovers(void)
     semctl(0, 0, SEM_INFO, &info);
     now.sem = info.sem.semusz;
     struct stat directory;
-    now.queues = !fstat(queues, &directory) && directory.st_size > 0;
+    if (!fstat(queues, &directory)) now.queues = directory.st_size;  /* grows by each queue */
     struct utsname names;
     uname(&names);
     memcpy(now.host, names.nodename, sizeof now.host);
@@ -856,7 +929,8 @@ static void run(const struct request *request, struct channel *channels)
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
     struct leftovers left = leftovers();
-    if (left.shm != pristine.shm || left.msg != pristine.msg || left.sem != pristine.sem || left.queues)
+    if (left.shm != pristine.shm || left.msg != pristine.msg || left.sem != pristine.sem ||
+        left.queues != pristine.queues)
         reply.flags |= REPLY_IPC;
     if (memcmp(left.host, pristine.host, sizeof left.host) || memcmp(left.domain, pristine.domain, sizeof left.domain))
         reply.flags |= REPLY_HOSTNAME;
@@ -889,14 +963,16 @@ static void serve_requests(void)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: %s run FD | exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
+        fprintf(stderr, "usage: %s run FD UID GID | exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
         return 2;
     }
     control = atoi(argv[2]);
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
+    bool supervise = !strcmp(argv[1], "run");
+    if (supervise && argc == 5 && !geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
     enter_user_namespace();
-    if (!strcmp(argv[1], "exec")) {
+    if (!supervise) {
         if (argc < 4) return 2;
         close(control);
         signal(SIGINT, SIG_DFL);
@@ -915,10 +991,9 @@ int main(int argc, char **argv)
     CHECK(host_proc, "open /proc");
     /* What `ps` shows of process 1, which keeps this memory. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
-    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     memset(argv[0], 0, room);
     strncpy(argv[0], "/sbin/init", room);
+    own_mounts();
     make_inner_namespaces();
     make_outer_mounts();
     char path[64];

@@ -62,7 +62,9 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
         mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
         peer = _link(index, up=False) + _name(f"cable{index}") + mtu
         peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", _GATEWAY_DESCRIPTOR))
-        kind = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, peer))
+        kind = _attribute(_INFO_KIND, b"veth") + _attribute(
+            _INFO_DATA, _attribute(_VETH_PEER, peer)
+        )
         mac = _attribute(_IFLA_ADDRESS, bytes.fromhex(interface.mac.replace(":", "")))
         link = _link(index, up=False) + _name(interface.name) + mtu + mac
         inside.append(_message(_NEWLINK, link + _attribute(_IFLA_LINKINFO, kind)))

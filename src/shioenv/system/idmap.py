@@ -102,7 +102,7 @@ def spawn_mapped(
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Starts the sandbox program in a user namespace of its own and maps it.
 
-    `arguments` are the program's command and what follows its descriptor: `["run"]`, or
+    `arguments` are the program's command and what follows its descriptor: `["run", uid, gid]`, or
     `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError where
     the host forbids user namespaces.
     """

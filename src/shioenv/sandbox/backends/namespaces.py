@@ -7,17 +7,14 @@ module configures it, sends it inputs and reads what they did. `docs/design/sand
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import signal
-import socket
 import struct
 import subprocess
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag, StrEnum
-from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from shioenv import native
 from shioenv.errors import (
@@ -29,8 +26,9 @@ from shioenv.errors import (
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.netlink import network_messages
 from shioenv.sandbox.seccomp import filter_program
-from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.declare import UNLIMITED
 from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.store import System
 
 
 class ShellMode(StrEnum):
@@ -42,20 +40,6 @@ class ShellMode(StrEnum):
     """Before bash's main()."""
     FRESH = "fresh"
     """Nowhere: every input starts a bash of its own, and its shell state stays unknown."""
-
-
-class Machine(Protocol):
-    """What a sandbox needs to know of a built system."""
-
-    @property
-    def rootfs(self) -> Path:
-        """The root filesystem; beside it lies `proc/`, the files that cover /proc."""
-        ...
-
-    @property
-    def declaration(self) -> SystemDeclaration:
-        """What the system was built from."""
-        ...
 
 
 LONGEST_INPUT: Final = 128 * 1024 - 1
@@ -77,6 +61,7 @@ class _Config(IntEnum):  # CONFIG_* of protocol.h
     PRELOAD = 11
     DIRECTORY = 12
     DEVICE = 13
+    PROCESSORS = 14
 
 
 class _Flag(IntFlag):  # REPLY_*
@@ -106,7 +91,7 @@ _GRACE_SECONDS = 30.0
 
 _NETWORK_PROBE = (
     "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
-    "printf ',\"routes\":'; ip -json route show; printf ',\"firewall\":\"'; "
+    'printf \',"routes":\'; ip -json route show; printf \',"firewall":"\'; '
     "nft list ruleset 2>/dev/null | od -An -v -tx1 | tr -d ' \\n'; printf '\"}'"
 )
 """Prints the state of the network as JSON, the firewall as hexadecimal text within it."""
@@ -120,9 +105,9 @@ class NamespaceSandbox:
     """
 
     def __init__(
-        self, machine: Machine, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
+        self, system: System, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
     ) -> None:
-        self.machine = machine
+        self.system = system
         self.limits = limits or Limits()
         self.mode = mode
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,10 +161,11 @@ class NamespaceSandbox:
     # ---- the supervisor ----
 
     def _open(self) -> None:
-        directory = self.machine.rootfs.parent
+        directory = self.system.path
+        idmap = find_idmap()
         process, connection = spawn_mapped(
-            ["run"],
-            find_idmap(),
+            ["run", str(idmap.first_uid), str(idmap.first_gid)],
+            idmap,
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -201,7 +187,7 @@ class NamespaceSandbox:
             raise _opening_failed(line.decode("utf-8", "replace").strip())
 
     def _configuration(self) -> bytes:
-        declaration = self.machine.declaration
+        declaration = self.system.declaration
         machine, session = declaration.machine, declaration.session
         inside, gateway = network_messages(machine.interfaces)
         root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
@@ -218,6 +204,7 @@ class NamespaceSandbox:
             (_Config.HOSTNAME, machine.hostname.encode()),
             (_Config.DOMAINNAME, (machine.domain or "(none)").encode()),
             (_Config.UPTIME, str(machine.uptime).encode()),
+            (_Config.PROCESSORS, str(machine.cpu.count).encode()),
             (_Config.DISK, disk.encode()),
             (_Config.DEVICE, f"/dev/{root_disk}".encode()),
             (_Config.NETLINK, inside),
@@ -236,8 +223,10 @@ class NamespaceSandbox:
         if b"\0" in text:
             raise InputError("the input holds a NUL byte, which no shell argument can")
         if len(text) > LONGEST_INPUT:
-            raise InputError(f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most")
-        directory = cwd or self.machine.declaration.session.start_directories[0]
+            raise InputError(
+                f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
+            )
+        directory = cwd or self.system.declaration.session.start_directories[0]
         if self._process is None:
             raise SandboxError("the sandbox is closed", hint="open a new one")
         limits = self.limits
@@ -269,7 +258,9 @@ class NamespaceSandbox:
                     hint="a start directory is an absolute path of a directory in the system",
                 )
             self._reopen()
-            raise SandboxError(f"the input could not be started: {os.strerror(error)} (stage {stage})")
+            raise SandboxError(
+                f"the input could not be started: {os.strerror(error)} (stage {stage})"
+            )
         output_end = lengths[0]
         errors_end = output_end + lengths[1]
         state_end = errors_end + lengths[2]
@@ -327,7 +318,8 @@ def _opening_failed(line: str) -> HostError | SandboxError:
     message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
     if "overlay" in step or "opaque" in step:
         return HostError(
-            message, hint="Linux 6.6 or newer is needed (Debian 12: apt-get install -t bookworm-backports linux-image-amd64)"
+            message,
+            hint="Linux 6.6 or newer is needed (Debian 12: apt-get install -t bookworm-backports linux-image-amd64)",
         )
     if "proc" in step:
         return HostError(
@@ -340,14 +332,19 @@ def _opening_failed(line: str) -> HostError | SandboxError:
     return SandboxError(message, hint="shioenv doctor checks each step")
 
 
+_RESOURCES = (
+    "cpu fsize data stack core rss nproc nofile memlock as locks sigpending msgqueue nice rtprio"
+).split()
+"""Names of setrlimit(2)'s resources by their number on Linux."""
+
+
 def _resource_limits(
-    declared: object, limits: Limits
+    declared: Mapping[str, tuple[int, int]], limits: Limits
 ) -> list[tuple[int, int, int]]:
     """(resource, soft, hard) for setrlimit(2), never above what this process itself may have."""
-    assert isinstance(declared, dict) or hasattr(declared, "items")
     triples = []
-    for name, (soft, hard) in declared.items():  # type: ignore[union-attr]
-        number = getattr(resource, f"RLIMIT_{name.upper()}")
+    for name, (soft, hard) in declared.items():
+        number = _RESOURCES.index(name)
         if name == "nproc":
             soft, hard = min(soft, limits.processes), min(hard, limits.processes)
         ceiling = resource.getrlimit(number)[1]
