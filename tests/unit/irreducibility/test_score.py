@@ -1,0 +1,220 @@
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.errors import UsageError
+from shioenv.irreducibility.score import Score, estimate_irreducibility
+
+
+class Shell:
+    """Answers with what `output` says about the line, and counts what it was asked."""
+
+    def __init__(self, output: Callable[[str], str]) -> None:
+        self.output = output
+        self.asked: Counter[str] = Counter()
+
+    def __call__(self, text: str) -> Behavior:
+        self.asked[text] += 1
+        return Behavior(0, self.output(text).encode())
+
+
+def words(*wanted: str) -> Shell:
+    """A shell that prints those of the wanted words that it finds, each far from the others."""
+    return Shell(lambda text: "".join(word * 50 for word in wanted if word in text.split()))
+
+
+def score(line: str, shell: Shell, budget: int = 64, **options: object) -> Score:
+    shell_input = Input.from_marked(line.split())
+    return estimate_irreducibility(
+        shell_input,
+        shell,
+        budget=budget,
+        rng=random.Random(3),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_no_argument_has_no_score_but_a_behavior() -> None:
+    shell = Shell(lambda text: text)
+    found = score("pwd", shell)
+    assert found.irreducibility is found.irreducibility_strict is found.standard_error is None
+    assert found.exact
+    assert (found.n_arguments, found.n_executions) == (0, 3)
+    assert found.behavior.output == b"pwd"
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(("a",), 1.0), ((), 0.0)])
+def test_one_argument_is_held_against_the_command_alone(
+    wanted: tuple[str, ...], expected: float
+) -> None:
+    found = score("ls a", words(*wanted))
+    assert found.irreducibility == found.irreducibility_strict == expected
+    assert found.exact
+    assert found.n_executions == 4
+    assert found.segments[0].arguments[0].contribution == expected
+
+
+@pytest.mark.parametrize("wanted", [(), ("a",), ("a", "b"), ("a", "b", "c")])
+def test_the_exact_score_of_three_arguments(wanted: tuple[str, ...]) -> None:
+    shell = words(*wanted)
+    found = score("ls a b c", shell)
+    weight = sum(
+        len(kept) * (not set(wanted) <= set(kept)) for kept in ("a", "b", "c", "ab", "ac", "bc")
+    )
+    assert found.irreducibility == pytest.approx(weight / 9)
+    assert found.exact
+    assert found.standard_error == 0.0
+    assert found.interval == (found.irreducibility, found.irreducibility)
+    assert found.n_executions == 3 + 6
+    assert "ls" not in shell.asked
+
+
+def test_it_is_exact_from_the_budget_that_covers_all() -> None:
+    assert score("ls a b c", words("a"), budget=7).exact
+    assert not score("ls a b c", words("a"), budget=6).exact
+
+
+def test_noise_runs_are_never_cached_and_sub_inputs_run_once() -> None:
+    shell = words("a")
+    cache: dict[str, Behavior] = {}
+    score("ls a a b", shell, cache=cache)
+    assert shell.asked.pop("ls a a b") == 3
+    assert set(shell.asked.values()) == {1}
+    assert set(cache) == {"ls a a b", *shell.asked}
+
+
+def test_sub_inputs_with_the_same_text_share_an_execution() -> None:
+    found = score("ls a a", words("a"))
+    assert found.n_executions == 3 + 1
+
+
+def test_a_cache_changes_nothing_but_what_is_run() -> None:
+    cache: dict[str, Behavior] = {}
+    first = score("ls a b c", words("a"), cache=cache)
+    shell = words("a")
+    assert score("ls a b c", shell, cache=cache) == first
+    assert set(shell.asked) == {"ls a b c"}
+
+
+def test_what_a_volatile_input_did_does_not_enter_the_cache() -> None:
+    noise = cycle(("x" * 40, "y" * 40, "z" * 40))
+    cache: dict[str, Behavior] = {}
+    found = score("date a b", Shell(lambda text: next(noise)), cache=cache)
+    assert found.volatile
+    assert not cache
+
+
+def test_the_strict_score_comes_from_the_same_executions() -> None:
+    listing = "entry\n" * 200
+    shell = Shell(lambda text: listing + ("a" if "a" in text.split() else "b"))
+    found = score("ls a b", shell)
+    assert (found.irreducibility, found.irreducibility_strict) == (0.0, 0.5)
+    assert found.n_executions == 5
+
+
+def test_each_segment_is_scored_on_its_prefix_and_pooled_by_arguments() -> None:
+    shell = words("a", "b", "z")
+    found = score("ls a b | cat z", shell)
+    first, second = found.segments
+    assert (first.command, first.irreducibility, first.n_arguments) == ("ls", 1.0, 2)
+    assert (second.command, second.irreducibility, second.n_arguments) == ("cat", 1.0, 1)
+    assert set(shell.asked) == {"ls a b", "ls a", "ls b", "ls a b | cat z", "ls a b | cat"}
+    assert found.n_executions == sum(shell.asked.values()) == 3 + 2 + 3 + 1
+    other = score("ls a x | cat y", words("a"))
+    assert other.irreducibility == pytest.approx((2 * 0.5 + 1 * 0.0) / 3)
+
+
+def test_a_segment_without_arguments_takes_no_part() -> None:
+    shell = words("a")
+    found = score("ls a | cat", shell)
+    assert found.irreducibility == 1.0
+    assert found.n_executions == 3 + 3 + 1
+    assert [segment.irreducibility for segment in found.segments] == [1.0, None]
+    assert found.behavior.output == b"a" * 50
+
+
+def test_a_session_holds_earlier_rows_constant() -> None:
+    rows = [Input.from_marked(["ls", "a"]), Input.from_marked(["cat", "b"])]
+    shell = words("a", "b")
+    found = estimate_irreducibility(rows, shell, rng=random.Random(0))
+    assert found.irreducibility == 1.0
+    assert set(shell.asked) == {"ls a", "ls", "ls a\ncat b", "ls a\ncat"}
+
+
+def test_an_estimate_says_how_sure_it_is() -> None:
+    line = "ls " + " ".join("abcdefghij")
+    found = score(line, words("a"), budget=32)
+    assert not found.exact
+    assert found.standard_error is not None
+    assert found.standard_error > 0
+    low, high = found.interval or (0.0, 0.0)
+    assert 0 < low < (found.irreducibility or 0) < high < 1
+    nothing = score(line, words(), budget=32)
+    assert nothing.irreducibility == nothing.standard_error == 0.0
+    assert (nothing.interval or (0, 0))[1] > 0.05
+
+
+def test_arguments_are_explained() -> None:
+    a, b, c = score("ls a b c", words("a")).segments[0].arguments
+    assert (a.leave_one_out, b.leave_one_out, c.leave_one_out) == (True, False, False)
+    assert (a.contribution or 0) > (b.contribution or 0)
+    assert a.text == "a"
+    assert str(a.channel) == "output"
+
+
+def test_explaining_runs_the_missing_ones_without_touching_the_estimate() -> None:
+    line = "ls " + " ".join("abcdefghij")
+    plain = score(line, words("a"), budget=8)
+    explained = score(line, words("a"), budget=8, explain=True)
+    assert explained.irreducibility == plain.irreducibility
+    assert explained.standard_error == plain.standard_error
+    assert explained.n_executions > plain.n_executions
+    effects = [argument.leave_one_out for argument in explained.segments[0].arguments]
+    assert effects == [True] + [False] * 9
+
+
+def test_the_sub_inputs_that_mattered_are_listed() -> None:
+    mattered = score("ls a b", words("a")).segments[0].mattered
+    assert [contrast.text for contrast in mattered] == ["ls b"]
+
+
+def test_what_behave_raises_passes_through() -> None:
+    def broken(text: str) -> Behavior:
+        raise OSError(text)
+
+    with pytest.raises(OSError, match="ls a"):
+        estimate_irreducibility(Input.from_marked(["ls", "a"]), broken, rng=random.Random(0))
+
+
+@pytest.mark.parametrize(("rows", "budget", "runs"), [(1, 0, 3), (1, 64, 0), (0, 64, 3)])
+def test_nothing_to_score_is_refused(rows: int, budget: int, runs: int) -> None:
+    with pytest.raises(UsageError):
+        estimate_irreducibility(
+            [Input.from_marked(["ls"])] * rows,
+            words(),
+            budget=budget,
+            runs=runs,
+            rng=random.Random(0),
+        )
+
+
+def test_the_score_is_json_with_the_names_that_are_relied_on() -> None:
+    document = json.loads(json.dumps(score("ls a b | cat z", words("a")).to_json(contrasts=True)))
+    for name in (
+        "irreducibility",
+        "irreducibility_strict",
+        "exact",
+        "n_args",
+        "n_executions",
+        "noise_threshold",
+        "arguments",
+    ):
+        assert name in document
+    assert [item["argument"] for item in document["arguments"]] == ["a", "b", "z"]
+    assert document["segments"][0]["contrasts"]
