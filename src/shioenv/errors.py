@@ -232,3 +232,53 @@ class EnvironmentOptionError(ShioenvError):
 
     code = "SHIO-E03"
     exit_status = 2
+
+
+# dataset
+
+
+class DatasetCorruptError(ShioenvError):
+    """A directory that holds something else than a dataset, or one whose files were changed."""
+
+    code = "SHIO-D01"
+
+
+class DatasetMismatchError(ShioenvError):
+    """A dataset was made with other settings than asked for; `differences` names each of them."""
+
+    code = "SHIO-D02"
+    exit_status = 2
+
+    def __init__(self, directory: str, differences: Iterable[str]) -> None:
+        self.directory = directory
+        self.differences = tuple(differences)
+        listed = "".join(f"\n  {difference}" for difference in self.differences)
+        super().__init__(
+            f"{directory} holds a dataset made with other settings:{listed}",
+            hint="ask for the same settings, or choose another directory",
+        )
+
+
+class DatasetBusyError(ShioenvError):
+    """Another process is generating into this directory."""
+
+    code = "SHIO-D03"
+
+
+class DatasetStorageError(ShioenvError):
+    """A dataset cannot be written or read: the disk is full, or its permissions forbid it."""
+
+    code = "SHIO-D04"
+
+
+class GenerationError(ShioenvError):
+    """A record could not be made, however often it was tried; what was finished is kept."""
+
+    code = "SHIO-D05"
+
+
+class UnknownDatasetError(ShioenvError):
+    """There is no dataset in this directory."""
+
+    code = "SHIO-D06"
+    exit_status = 2
