@@ -50,6 +50,12 @@ class OptionLine:
     joined: bool
     attributes: Attributes
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All spellings as a help page shows them: `-a`, `--all`, `-name`."""
+        single = (f"-{name}" for name in (*self.shorts, *self.words))
+        return (*single, *(f"--{name}" for name in self.longs))
+
 
 @dataclass(slots=True)
 class Block:
@@ -167,16 +173,38 @@ class LineParser:
         if match := _BLOCK.match(line, reader.position):
             name = match[1]
             reader.position = match.end()
+        inherited = self.inherited(number, reader)
         words, attributes = reader.sequence()
         if words:
             self.fault(number, words[0].column, "after `options` comes a name: options <mode>")
         self.known_flags(number, attributes, {"no-clusters"})
         block = Block(name, number, 1, clusters="no-clusters" not in attributes.flags)
+        block.options.extend(inherited)
         if name in self.source.definitions or name in self.source.blocks:
             self.fault(number, 1, f"<{name}> is defined twice")
         else:
             self.source.blocks[name] = block
         self.open = block
+
+    def inherited(self, number: int, reader: Reader) -> list[OptionLine]:
+        """The option lines of another block, after `= <option> without -i, -P`."""
+        match = re.match(r"=\s*<([^>]*)>\s*(?:without\s+([^%#]*))?", reader.rest)
+        if match is None:
+            return []
+        column = reader.column
+        reader.position += match.end()
+        base = self.source.blocks.get(match[1])
+        if base is None:
+            hint = suggestion(match[1], self.source.blocks, "<{}>")
+            self.fault(number, column, f"<{match[1]}> is no option block above this one{hint}")
+            return []
+        without = {name.strip() for name in (match[2] or "").split(",") if name.strip()}
+        kept = [option for option in base.options if without.isdisjoint(option.names)]
+        known = {name for option in base.options for name in option.names}
+        for name in sorted(without - known):
+            hint = suggestion(name, known)
+            self.fault(number, column, f"{name} is not in <{match[1]}>{hint}")
+        return kept
 
     def omit(self, number: int, rest: str) -> None:
         """`omit OPTIONS: REASON`."""

@@ -217,7 +217,8 @@ class _BlockCompiler:
             joined=option.joined,
             separate=option.separate,
         )
-        self.scope.specs.append(spec)
+        if spec not in self.scope.specs:
+            self.scope.specs.append(spec)
         for name in spec.names:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"

@@ -2,7 +2,7 @@
 
 A blank separates arguments, `{…}` with a blank in it is one argument, `<name>` a nonterminal,
 `( | )` a group, `* + ?` right after one of these repetition, `%word` an attribute, and shell
-quoting means what it means in a shell. docs/reference/grammar-format.md is the description for authors.
+quoting means what it means in a shell. docs/reference/grammar-format.md describes it for authors.
 """
 
 from __future__ import annotations
@@ -253,6 +253,11 @@ class Reader:
         character = text[index]
         if character == "\\":
             return min(index + 2, len(text))
+        if text.startswith("$'", index):
+            end = index + 2
+            while end < len(text) and text[end] != "'":
+                end += 2 if text[end] == "\\" else 1
+            return min(end + 1, len(text))
         if character in "'`":
             end = text.find(character, index + 1)
             return len(text) if end < 0 else end + 1
@@ -330,7 +335,7 @@ class Reader:
             self.position += 1
             return [Text(self.text[start])]
         quoted = self.text[start:end]
-        closing = {"'": "'", '"': '"', "`": "`", "$": ")}"}.get(quoted[0])
+        closing = {"'": "'", '"': '"', "`": "`", "$": ")}'"}.get(quoted[0])
         if closing and (len(quoted) < 2 or quoted[-1] not in closing):
             self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
         self.position = end
