@@ -265,7 +265,9 @@ class NamespaceSandbox:
         errors_end = output_end + lengths[1]
         state_end = errors_end + lengths[2]
         output, errors = bytes(body[:output_end]), bytes(body[output_end:errors_end])
-        state = bytes(body[errors_end:state_end]) if lengths[2] else None
+        shell, working_directory = None, None
+        if 0 < lengths[2] <= limits.state_bytes:
+            shell, working_directory = _split_state(bytes(body[errors_end:state_end]))
         network = None
         if reply & _Flag.NETWORK and not flags & _KEEP:
             network = self.network()
@@ -286,8 +288,8 @@ class NamespaceSandbox:
             stdout=output if separate else None,
             stderr=errors if separate else None,
             changes=_parse_changes(body[state_end:]) if lengths[3] else (),
-            shell=state if state is not None and len(state) <= limits.state_bytes else None,
-            cwd=_working_directory(state),
+            shell=shell,
+            cwd=working_directory,
             started=started / 1e9,
             ended=ended / 1e9,
             timed_out=timed_out,
@@ -359,11 +361,10 @@ def _at_most(value: int, ceiling: int) -> int:
     return min(value, infinite if ceiling == resource.RLIM_INFINITY else ceiling)
 
 
-def _working_directory(state: bytes | None) -> bytes | None:
-    if state is None:
-        return None
-    _, found, cwd = state.rpartition(b"\0cwd\n")
-    return cwd if found and cwd else None
+def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
+    """The dump without its last section, and that section: the working directory."""
+    head, found, cwd = state.rpartition(b"\0cwd\n")
+    return (head, cwd or None) if found else (state, None)
 
 
 def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:

@@ -1,0 +1,81 @@
+"""A pristine system that answers an input with its behavior: what `shioenv.open_sandbox` returns."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from shioenv.behavior.capture import Recorder
+from shioenv.domain.behavior import Behavior
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.sandbox.base import Limits
+from shioenv.sandbox.probe import shell_mode
+from shioenv.system.store import System, find_system
+
+
+class Observer:
+    """Runs inputs on a system, each from the same pristine state, and records what they did.
+
+    One sandbox with the recorders of its start directories. Use it as a context manager, from one
+    thread at a time.
+    """
+
+    def __init__(self, system: System, limits: Limits | None = None) -> None:
+        self.system = system
+        self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
+        self._network = self._sandbox.network()
+        self._users = {number: name for name, number in reversed([*system.users.items()])}
+        self._groups = {number: name for name, number in reversed([*system.groups.items()])}
+        self._recorders: dict[str, Recorder] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """What every run is bound by."""
+        return self._sandbox.limits
+
+    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        """The behavior of a fresh `bash --norc --noprofile -c` of this input in `cwd`.
+
+        `cwd` is an absolute directory of the system (None: its first start directory); `separate`
+        runs with two output channels, which fills `stdout` and `stderr` and loses the order between
+        them. Errors: InputError, StartDirectoryError, SandboxError (the run may be repeated).
+        """
+        start = cwd or self.system.declaration.start_directory
+        recorder = self._recorders.get(start) or self._recorder(start)
+        return recorder.behavior(self._sandbox.run(shell_input, cwd=start, separate=separate))
+
+    def close(self) -> None:
+        """Ends the sandbox; closing twice does nothing."""
+        self._sandbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _recorder(self, start: str) -> Recorder:
+        recorder = self._recorders[start] = Recorder(
+            start=start,
+            baseline=self._sandbox.run("", cwd=start).shell,
+            users=self._users,
+            groups=self._groups,
+            instant=self.system.declaration.instant.timestamp(),
+            network=self._network,
+        )
+        return recorder
+
+
+def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> Observer:
+    """An open sandbox of a built system (None: the default one), ready to run inputs.
+
+    Errors: UnknownSystemError and SystemNotBuiltError with what to do, HostError (exit status 3, with
+    the fix) where this host forbids what isolation needs.
+    """
+    found = system if isinstance(system, System) else find_system(system)
+    return Observer(found, limits)
