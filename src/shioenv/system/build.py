@@ -185,6 +185,7 @@ def _build(
             "entries": len(entries),
             "users": {name: int(row[2]) for name, row in accounts.users.items()},
             "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
+            "login_users": accounts.login_users(),
             "session_groups": accounts.groups_of(declaration.session.user),
             "packages": packages,
         }

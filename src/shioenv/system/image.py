@@ -304,12 +304,17 @@ def _mount_points(put: _Putter) -> None:
     put.link("etc/mtab", "/proc/self/mounts")
 
 
+def _account_rows(text: str, fields: int) -> dict[str, list[str]]:
+    rows = (line.split(":") for line in text.splitlines())
+    return {row[0]: row for row in rows if len(row) == fields and row[2].isdigit()}
+
+
 class Accounts:
     """The users and groups of a system by name, from its /etc/passwd and /etc/group."""
 
     def __init__(self, passwd: str, group: str) -> None:
-        self.users = {line.split(":")[0]: line.split(":") for line in passwd.splitlines() if line}
-        self.groups = {line.split(":")[0]: line.split(":") for line in group.splitlines() if line}
+        self.users = _account_rows(passwd, 7)
+        self.groups = _account_rows(group, 4)
 
     def user(self, name: str) -> tuple[int, int]:
         """Numeric user and primary group."""
@@ -322,6 +327,11 @@ class Accounts:
         if name not in self.groups:
             raise RootfsTarError(f"the system has no group {name!r}")
         return int(self.groups[name][2])
+
+    def login_users(self) -> tuple[str, ...]:
+        """Names of the users whose login shell is one."""
+        shells = ("/bash", "/sh", "/dash", "/zsh")
+        return tuple(name for name, row in self.users.items() if row[6].endswith(shells))
 
     def groups_of(self, name: str) -> tuple[str, ...]:
         """Names of all groups a user is in, the primary one first, the others by number."""

@@ -2,9 +2,9 @@
 
 Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself:
 the files of /etc that name the host, login records, the kernel log, and a tree of ordinary files
-and links under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root filesystem
-and are bound over entries of /proc. `live_proc_files` are those that must agree with the clock or
-the kernel a run really has.
+and links under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root
+filesystem and are bound over entries of /proc. `live_proc_files` are those that must agree with
+the clock or the kernel a run really has.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ class System:
                 hint=f"start directories: {', '.join(self.declaration.session.start_directories)}",
             )
         machine, session = self.declaration.machine, self.declaration.session
-        users = {number: name for name, number in reversed(self.users.items())}
-        groups = {number: name for name, number in reversed(self.groups.items())}
+        users = {number: name for name, number in self.users.items()}
+        groups = {number: name for name, number in self.groups.items()}
         listing = {}
         for entry in self.beneath(here.path):
             relative = entry.path[len(here.path.rstrip("/")) + 1 :] or "."
