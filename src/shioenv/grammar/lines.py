@@ -15,6 +15,7 @@ _HEADER = ("command", "manual", "package", "volatile", "permutes")
 _KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
+_SHORT_VALUE = re.compile(r"\[[^\]]*\](?=,)")
 _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)")
 
 
@@ -38,7 +39,11 @@ class Definition:
 
 @dataclass(slots=True)
 class OptionLine:
-    """An option as written: its names, its value's pieces and how it is attached."""
+    """An option as written: its names, its value's pieces and how it is attached.
+
+    Where the value is optional (`--classify[=<when>]`) a short form takes it only if it shows it
+    too (`-i[<suffix>], --in-place[=<suffix>]`): `optional_short`.
+    """
 
     number: int
     shorts: list[str]
@@ -48,6 +53,7 @@ class OptionLine:
     style: str  # "none", "required" or "optional"
     separate: bool
     joined: bool
+    optional_short: bool
     attributes: Attributes
 
     @property
@@ -247,9 +253,13 @@ class LineParser:
         """One line of an option block; what is no option is an ordinary alternative."""
         start = position
         names: list[tuple[str, str]] = []
+        shown = False  # whether a short form shows the optional value too
         while match := _OPTION.match(line, position):
             names.append((match[1], match[2]))
             position = match.end()
+            if match[1] == "-" and (own := _SHORT_VALUE.match(line, position)):
+                shown = True
+                position = own.end()
             comma = re.match(r",\s*(?=-)", line[position:])
             if not comma:
                 break
@@ -258,7 +268,7 @@ class LineParser:
             self.read_lines(number, line, start, block.others)
             return
         reader = self.source.reader(number, line, position)
-        option = OptionLine(number, [], [], [], [], "none", False, False, Attributes())
+        option = OptionLine(number, [], [], [], [], "none", False, False, shown, Attributes())
         for dashes, name in names:
             kind = option.longs if dashes == "--" else option.shorts
             (option.words if dashes == "-" and len(name) > 1 else kind).append(name)
@@ -282,6 +292,7 @@ class LineParser:
             reader.position += 1
             option.style, option.value = "required", reader.word().pieces
         elif reader.peek() == "[":
+            option.optional_short |= reader.peek(1) != "="
             reader.position += 2 if reader.peek(1) == "=" else 1
             option.style, option.value = "optional", reader.word(stop="]").pieces
             if reader.peek() != "]":

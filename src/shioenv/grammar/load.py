@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -217,33 +217,39 @@ class _BlockCompiler:
             joined=option.joined,
             separate=option.separate,
         )
-        if spec not in self.scope.specs:
-            self.scope.specs.append(spec)
-        for name in spec.names:
+        specs = [spec]
+        if spec.value == "optional" and not option.optional_short:
+            specs = [replace(spec, shorts=(), words=()), replace(spec, longs=(), value="none")]
+        self.scope.specs += [one for one in specs if one.names and one not in self.scope.specs]
+        for name in option.names:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"
                 self.scope.source.report(*place, FaultKind.DUPLICATE, message)
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
-        forms: list[tuple[str, tuple[Symbol, ...]]] = []
-        for letter in option.shorts:
-            where = "valued" if spec.value != "none" else "flag"
-            dash = "" if spec.clusters else "-"
-            where = where if spec.clusters else "alone"
-            for text, ending in self.endings(spec, value, " ", ""):
-                forms.append((where, _symbols(f"{dash}{letter}{text}", ending)))
-        for name in option.longs:
-            for text, ending in self.endings(spec, value, " ", "="):
-                forms.append(("long", _symbols(f"--{name}{text}", ending)))
-        for word in option.words:
-            for text, ending in self.endings(spec, value, " ", "="):
-                forms.append(("alone", _symbols(f"-{word}{text}", ending)))
+        forms = [form for one in specs for form in self.forms(one, value)]
         weight = option.attributes.weight / len(forms)
         for where, symbols in forms:
             head = self.head if where == "alone" else self.part[where]
             self.scope.produce(head, [symbols], weight, place)
             if where != "alone":
                 self.total[where] += weight
+
+    def forms(
+        self, spec: OptionSpec, value: tuple[Symbol, ...]
+    ) -> Iterator[tuple[str, tuple[Symbol, ...]]]:
+        """The arguments that a line makes, each with the part of the block it belongs to."""
+        for letter in spec.shorts:
+            part = "valued" if spec.value != "none" else "flag"
+            dash, where = ("", part) if spec.clusters else ("-", "alone")
+            for text, ending in self.endings(spec, value, " ", ""):
+                yield where, _symbols(f"{dash}{letter}{text}", ending)
+        for name in spec.longs:
+            for text, ending in self.endings(spec, value, " ", "="):
+                yield "long", _symbols(f"--{name}{text}", ending)
+        for word in spec.words:
+            for text, ending in self.endings(spec, value, " ", "="):
+                yield "alone", _symbols(f"-{word}{text}", ending)
 
     @staticmethod
     def endings(

@@ -55,7 +55,7 @@ class InputParser:
         if "\0" not in text:
             source = text.encode("utf-8", "surrogateescape")
             tree = _parser().parse(source)
-            if not tree.root_node.has_error and "<<" not in text.replace("<<<", ""):
+            if not tree.root_node.has_error and not _has_heredoc(tree.root_node):
                 tokens = self._tokens(source, tree.root_node)
         if not tokens:
             words = split_words(text)
@@ -152,6 +152,10 @@ def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
     if node.type in _SIMPLE:
         return [_Piece(node, False, [one for one in node.children if one.type in _REDIRECTS])]
     return [_Piece(node, True, [])]
+
+
+def _has_heredoc(node: tree_sitter.Node) -> bool:
+    return node.type == "heredoc_redirect" or any(map(_has_heredoc, node.children))
 
 
 def _text(source: bytes, node: tree_sitter.Node) -> str:
