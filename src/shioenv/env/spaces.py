@@ -1,7 +1,7 @@
 """Observation and action spaces: shell text as a Gymnasium space, and grids and triples of it.
 
-Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has a copy
-of its own: all of Unicode does not fit. `ShellText` tells membership by rule instead.
+Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has a
+copy of its own: all of Unicode does not fit. `ShellText` tells membership by rule instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import utils as flattening
-from gymnasium.vector.utils.shared_memory import read_from_shared_memory
 from numpy.typing import NDArray
 
 MAX_ARGUMENT_LENGTH: Final = 64
@@ -33,7 +32,7 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 def is_shell_text(text: str) -> bool:
     """Whether a row of shell input can hold this: UTF-8 without NUL and newline.
 
-    Lone surrogates have no UTF-8, NUL ends a string for the kernel, and a newline would end the row.
+    Lone surrogates have no UTF-8, NUL ends a string for the kernel, a newline would end the row.
     """
     if "\0" in text or "\n" in text:
         return False
@@ -70,7 +69,7 @@ def action_space(max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Dict:
     )
 
 
-def grid_space(rows: int, columns: int, max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Tuple:
+def grid_space(rows: int, columns: int, max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Tuple[Any]:
     """The space of observations: `rows` tuples of `columns` texts each (E8)."""
     return spaces.Tuple(
         [spaces.Tuple([ShellText(max_length) for _ in range(columns)]) for _ in range(rows)]
@@ -90,21 +89,15 @@ def text_of(points: NDArray[np.integer[Any]]) -> str:
 
 
 @flattening.flatten.register(ShellText)
-def _flatten(space: ShellText, x: str) -> NDArray[np.int32]:
+def _flatten(space: ShellText, x: str) -> NDArray[np.int32]:  # type: ignore[misc]
     return code_points(x, space.max_length)
 
 
 @flattening.unflatten.register(ShellText)
-def _unflatten(space: ShellText, x: NDArray[np.int32]) -> str:
+def _unflatten(space: ShellText, x: NDArray[np.int32]) -> str:  # type: ignore[misc]
     return text_of(x)
 
 
 @flattening.flatten_space.register(ShellText)
 def _flatten_space(space: ShellText) -> spaces.Box:
     return spaces.Box(0, _MAX_CODE_POINT, (space.max_length,), np.int32)
-
-
-@read_from_shared_memory.register(ShellText)
-def _read_from_shared_memory(space: ShellText, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
-    points = np.frombuffer(shared_memory.get_obj(), dtype=np.int32).reshape(n, space.max_length)
-    return tuple(text_of(one) for one in points)

@@ -1,0 +1,243 @@
+"""A finished session executed and scored: what both environments do once their input is written."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias, cast
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Session
+from shioenv.domain.record import NAMES, Record, behavior_fields
+from shioenv.errors import EnvironmentOptionError, SandboxError
+from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.irreducibility.score import BUDGET, RUNS, Score, estimate_irreducibility
+from shioenv.sandbox.base import Limits
+from shioenv.system.declare import SystemDeclaration, load_declaration
+
+CACHED_BEHAVIORS = 4096
+"""Behaviors kept between episodes, the longest unused are dropped first."""
+
+CACHED_OUTPUT = 65_536
+"""Bytes of output above which a behavior is not kept."""
+
+ROW_END = "\n"
+"""What stands between the rows of a session in a record's `input_args`, as it does in `input`."""
+
+
+class Observer(Protocol):
+    """Runs a text on the pristine system and says what it did."""
+
+    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        """The behavior of the text in `cwd`; with `separate`, standard error has its own pipe."""
+        ...
+
+
+ObserverSource: TypeAlias = Observer | Callable[[], Observer]
+"""An observer, which stays its owner's to close, or what opens one, which is closed for them."""
+
+
+class BehaviorCache(MutableMapping[str, Behavior]):
+    """Behaviors by text, in one start directory; `at` gives the same store for another one.
+
+    Bounded in entries and in the size of each, since an environment may live for millions of
+    episodes. `hits` counts what this view has answered.
+    """
+
+    def __init__(
+        self,
+        cwd: str = "",
+        store: OrderedDict[tuple[str, str], Behavior] | None = None,
+        capacity: int = CACHED_BEHAVIORS,
+    ) -> None:
+        self._cwd = cwd
+        self._store: OrderedDict[tuple[str, str], Behavior] = (
+            OrderedDict() if store is None else store
+        )
+        self._capacity = capacity
+        self.hits = 0
+
+    def at(self, cwd: str) -> BehaviorCache:
+        """The view for a start directory, with no hits yet."""
+        return BehaviorCache(cwd, self._store, self._capacity)
+
+    def __getitem__(self, text: str) -> Behavior:
+        behavior = self._store[self._cwd, text]
+        self._store.move_to_end((self._cwd, text))
+        self.hits += 1
+        return behavior
+
+    def __setitem__(self, text: str, behavior: Behavior) -> None:
+        if len(behavior.output) <= CACHED_OUTPUT:
+            self._store[self._cwd, text] = behavior
+            if len(self._store) > self._capacity:
+                self._store.popitem(last=False)
+
+    def __delitem__(self, text: str) -> None:
+        del self._store[self._cwd, text]
+
+    def __iter__(self) -> Iterator[str]:
+        return (text for cwd, text in self._store if cwd == self._cwd)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What executing a session gave."""
+
+    score: Score
+    record: Record
+    cache_hits: int
+    """Behaviors that an earlier episode had already observed."""
+
+    def info(self) -> dict[str, Any]:
+        """Every field of the record by its name, and `cache_hits`; nothing in it is shared."""
+        info = {name: getattr(self.record, name) for name in NAMES}
+        info["input_args"] = list(self.record.input_args)
+        info["segments"] = [dict(segment) for segment in self.record.segments]
+        info["content_digests"] = dict(self.record.content_digests)
+        info["cache_hits"] = self.cache_hits
+        return info
+
+
+class Executor:
+    """Executes and scores sessions on one system; opens its sandbox at the first one.
+
+    `close` closes what was opened here, never an observer that was passed in; a later session opens
+    a new one.
+    """
+
+    def __init__(
+        self,
+        system: str | None = None,
+        *,
+        budget: int = BUDGET,
+        noise_runs: int = RUNS,
+        limits: Limits | None = None,
+        observer: ObserverSource | None = None,
+    ) -> None:
+        for name, value in (("budget", budget), ("noise_runs", noise_runs)):
+            require_count(name, value)
+        self.declaration: SystemDeclaration = load_declaration(system)
+        self._system = system
+        self._budget = budget
+        self._noise_runs = noise_runs
+        self._limits = limits
+        self._source = observer
+        self._opened: Observer | None = None
+        self._cache = BehaviorCache()
+
+    def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
+        """The session's score and record.
+
+        The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed.
+        `seed` decides which sub-inputs are drawn where not all of them fit the budget. Errors: what
+        the sandbox raises; a SandboxError also closes the sandbox, so a repetition gets a new one.
+        """
+        observer = self._observer()
+        cache = self._cache.at(session.cwd)
+        try:
+            score = estimate_irreducibility(
+                session.rows,
+                lambda text: observer.run(text, cwd=session.cwd),
+                budget=self._budget,
+                rng=random.Random(seed),
+                runs=self._noise_runs,
+                cache=cache,
+            )
+            text = "\n".join(row.text for row in session.rows)
+            separate = observer.run(text, cwd=session.cwd, separate=True)
+        except SandboxError:
+            with suppress(SandboxError):
+                self.close()
+            raise
+        return Outcome(
+            score, self._record(session, score, separate, session_id, sampler), cache.hits
+        )
+
+    def close(self) -> None:
+        """Close the sandbox if one was opened here; any number of calls."""
+        opened, self._opened = self._opened, None
+        close = getattr(opened, "close", None)
+        if close is not None:
+            close()
+
+    def _observer(self) -> Observer:
+        if self._opened is None:
+            source = self._source
+            if source is None:
+                self._opened = self._open()
+            elif isinstance(source, type) or not hasattr(source, "run"):
+                self._opened = cast("Callable[[], Observer]", source)()
+            else:
+                return cast("Observer", source)
+        return self._opened
+
+    def _open(self) -> Observer:
+        from shioenv.behavior.observe import open_sandbox
+
+        return open_sandbox(self._system, self._limits)
+
+    def _record(
+        self, session: Session, score: Score, separate: Behavior, session_id: int, sampler: str
+    ) -> Record:
+        fields = behavior_fields(score.behavior)
+        fields["stdout"] = _text(separate.stdout)
+        fields["stderr"] = _text(separate.stderr)
+        fields["volatile"] = score.volatile or any(
+            is_declared_volatile(segment.command) for segment in score.segments
+        )
+        return Record(
+            session_id=session_id,
+            input=session.text,
+            input_args=input_args(session),
+            cwd=session.cwd,
+            system=self.declaration.name,
+            sampler=sampler,
+            **fields,
+            **score.record_fields(),
+        )
+
+
+def input_args(session: Session) -> list[str]:
+    """The tokens of all rows with their marks; `ROW_END` stands between two rows (ours)."""
+    rows = [row.input_args for row in session.rows]
+    return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
+
+
+@lru_cache(maxsize=1024)
+def is_declared_volatile(command: str) -> bool:
+    """Whether the command's grammar says that two runs may differ (D-2v); False without one."""
+    return command in names_of_grammars() and load_grammar(command).header.volatile
+
+
+def require_count(name: str, value: object) -> int:
+    """The value, an integer of at least 1. Errors: EnvironmentOptionError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise EnvironmentOptionError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
+    return value
+
+
+def _text(output: bytes | None) -> str | None:
+    return None if output is None else output.decode("utf-8", "replace")
+
+
+def shown(outcome: Outcome) -> str:
+    """The outcome for people: output, then exit code and score in one line."""
+    record, score = outcome.record, outcome.score
+    if record.irreducibility is None:
+        value = "irreducibility undefined, nothing to remove"
+    else:
+        kind = "exact" if record.exact else f"estimated, standard error {score.standard_error:.3f}"
+        value = f"irreducibility {record.irreducibility:.3f} ({kind})"
+    ended = "timed out, " if record.timed_out else ""
+    output = record.output + ("" if record.output.endswith("\n") or not record.output else "\n")
+    cut = "[output truncated]\n" if record.output_truncated else ""
+    executed = f"{record.n_executions} executions"
+    return f"{output}{cut}[{ended}exit code {record.exit_code}, {value}, {executed}]\n"
