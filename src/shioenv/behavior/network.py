@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+_COUNTER = re.compile(r"counter packets \d+ bytes \d+")
 _LINK = ("mtu", "operstate", "link_type", "address", "qdisc", "master")
 _ROUTE = ("type", "dst", "gateway", "dev", "protocol", "scope", "prefsrc", "metric")
 
@@ -13,7 +15,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
     """`network` and `firewall` of a context; both empty for None or what is not such a document.
 
     The document holds the lists that `ip -json` prints for links, addresses and routes, and the
-    firewall's rules as lines. Counters, indices and lifetimes are left out: they change by
+    firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are left out: they change by
     themselves.
     """
     found = _load(document)
@@ -29,15 +31,27 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         " ".join(f"{key} {route[key]}" for key in _ROUTE if route.get(key) is not None)
         for route in _objects(found.get("routes"))
     )
-    rules = found.get("firewall")
     return {
         "network": {
             "links": links,
             "addresses": {name: found for name, found in addresses.items() if found},
             "routes": routes,
         },
-        "firewall": [str(rule) for rule in rules] if isinstance(rules, list) else [],
+        "firewall": _rules(found.get("firewall")),
     }
+
+
+def _rules(found: Any) -> list[str]:
+    """The rules as lines, blanks and counters left out."""
+    if isinstance(found, str):
+        try:
+            found = bytes.fromhex(found).decode("utf-8", "replace").splitlines()
+        except ValueError:
+            return []
+    if not isinstance(found, list):
+        return []
+    rules = (_COUNTER.sub("counter", str(rule)).strip() for rule in found)
+    return [rule for rule in rules if rule]
 
 
 def _load(document: bytes | None) -> dict[str, Any]:

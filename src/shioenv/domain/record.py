@@ -45,7 +45,7 @@ class Record:
     n_executions: int = 0
     """How many executions the score took."""
     noise_threshold: float | None = None
-    """Similarity above which outputs count as the same; of the last segment."""
+    """Similarity above which outputs count as the same; of the full input."""
     segments: list[dict[str, Any]] = field(default_factory=list)
     """Per command: `command`, `n_arguments`, `irreducibility` and what else its score says."""
     stdout: str | None = None

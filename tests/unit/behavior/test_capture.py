@@ -458,6 +458,22 @@ def test_the_network_after_is_compared_with_the_one_before() -> None:
     ]
 
 
+@pytest.mark.parametrize("rules", ["7", "zz", {}, None, "746162"])
+def test_any_firewall_and_network_can_be_read(rules: object) -> None:
+    document = json.dumps({"firewall": rules, "links": [3], "routes": {}}).encode()
+    assert recorder().behavior(execution(network=document)).shell_state_known
+    assert recorder().behavior(execution(network=b"{" * 100_000)).shell_state_known
+
+
+def test_a_firewall_in_hexadecimal_is_lines_without_counters() -> None:
+    rules = b"table ip t {\n\n  tcp dport 22 counter packets 3 bytes 180 drop\n}\n"
+    document = json.dumps({"firewall": rules.hex()}).encode()
+    found = recorder().behavior(execution(network=document))
+    assert operations(found) == [
+        ["=", "/firewall", ["table ip t {", "tcp dport 22 counter drop", "}"]]
+    ]
+
+
 def test_flags_of_the_execution_are_flags_of_the_behavior() -> None:
     found = recorder().behavior(
         execution(exit_code=124, timed_out=True, output_truncated=True, stdout=b"a", stderr=b"b")
