@@ -24,14 +24,16 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
     """What a system token becomes: shell text, quoted where the value needs it.
 
     Inside quotes (`'File`) only values that need no quoting of their own are used. Over-long values
-    and those with a newline or NUL are left out.
+    and those with a newline, NUL or bytes that are no text are left out; one that begins with a
+    dash is given a `./`.
     """
     name = token.token
     values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()
     texts = []
-    for value in values:
-        if not value or "\n" in value or "\0" in value:
+    for plain in values:
+        if not plain.isprintable() or not plain:
             continue
+        value = f"./{plain}" if plain.startswith("-") else plain
         if token.name.startswith("'"):
             if not _SAFE_INSIDE_QUOTES.match(value):
                 continue

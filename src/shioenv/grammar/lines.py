@@ -15,7 +15,7 @@ _HEADER = ("command", "manual", "package", "volatile", "permutes")
 _KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
-_SHORT_VALUE = re.compile(r"\[[^\]]*\](?=,)")
+_REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
 _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)")
 
 
@@ -257,8 +257,8 @@ class LineParser:
         while match := _OPTION.match(line, position):
             names.append((match[1], match[2]))
             position = match.end()
-            if match[1] == "-" and (own := _SHORT_VALUE.match(line, position)):
-                shown = True
+            if own := _REPEATED_VALUE.match(line, position):
+                shown = shown or (match[1] == "-" and own[1].startswith("["))
                 position = own.end()
             comma = re.match(r",\s*(?=-)", line[position:])
             if not comma:
@@ -302,7 +302,11 @@ class LineParser:
             option.style, option.value, option.joined = "required", reader.word().pieces, True
         else:
             reader.skip_blanks()
-            if reader.peek() and not re.match(r"%[a-z]", reader.rest) and reader.peek() != "|":
+            if (
+                reader.peek()
+                and not re.match(r"%[a-z][a-z-]", reader.rest)
+                and reader.peek() != "|"
+            ):
                 option.style, option.value = "required", reader.word().pieces
                 option.separate = True
 

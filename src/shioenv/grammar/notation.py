@@ -16,7 +16,7 @@ from shioenv.grammar.faults import FaultKind, suggestion
 
 NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
-_ATTRIBUTE = re.compile(r"%([a-z-]+)(?=\s|$)")
+_ATTRIBUTE = re.compile(r"%([a-z][a-z-]+)(?=\s|$)")
 _GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
 ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters")
