@@ -56,14 +56,14 @@ class Recorder:
     `baseline` is the shell state's dump after an empty input in `start`, `users` and `groups` are
     the system's names by number, `instant` is its clock in seconds since 1970: a file time that
     falls into the run itself is recorded as that (D-4). `network` is the untouched network, as
-    `Execution.network` describes it. Errors: ContextError for a baseline that is not a dump.
+    `Execution.network` describes it. Errors: ContextError for a baseline that is no dump.
     """
 
     def __init__(
         self,
         *,
         start: str,
-        baseline: bytes,
+        baseline: bytes | None,
         users: Mapping[int, str],
         groups: Mapping[int, str],
         instant: float,
@@ -76,7 +76,7 @@ class Recorder:
         self._instant = int(instant)
         self._network = network
         try:
-            self._sections = sections(baseline)
+            self._sections = sections(baseline or b"")
             self._states = {
                 name: section_state(name, content, groups)
                 for name, content in self._sections.items()
@@ -84,7 +84,7 @@ class Recorder:
             self._declarations = Declarations(self._sections[DECLARE])
         except Malformed:
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {baseline[:60]!r}",
+                f"the shell state before a run in {start} is unreadable: {(baseline or b'')[:60]!r}",
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
 

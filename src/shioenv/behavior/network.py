@@ -15,8 +15,8 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
     """`network` and `firewall` of a context; both empty for None or what is not such a document.
 
     The document holds the lists that `ip -json` prints for links, addresses and routes, and the
-    firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are left out: they change by
-    themselves.
+    firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are left out:
+    they change by themselves.
     """
     found = _load(document)
     links = {_name(link): _link(link) for link in _objects(found.get("links"))}

@@ -110,8 +110,8 @@ class Execution:
     """The signal that ended the shell, else None."""
     network: bytes | None = None
     """The network after the run as JSON, where it changed: an object of `links`, `addresses`,
-    `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (its rules as a list
-    of lines, or as one text in hexadecimal). None where nothing changed."""
+    `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (its rules as a
+    list of lines, or as one text in hexadecimal). None where nothing changed."""
 
 
 class Sandbox(Protocol):
