@@ -83,8 +83,9 @@ class Recorder:
             }
             self._declarations = Declarations(self._sections[DECLARE])
         except Malformed:
+            begins = (baseline or b"")[:60]
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {(baseline or b'')[:60]!r}",
+                f"the shell state before a run in {start} is unreadable: {begins!r}",
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
 
