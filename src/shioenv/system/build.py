@@ -160,7 +160,7 @@ def _build(
     proc = profile.proc_files(declaration)
     digest = _digest(declaration, rootfs_digest, proc)
     where = cache / "systems" / digest
-    if not (where / "system.json").exists():
+    if not is_whole(where):
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
@@ -192,7 +192,7 @@ def _build(
         write_json(final / "system.json", facts)
         for path in (final, final / "proc"):
             path.chmod(0o755)
-        if where.exists():  # what an interrupted removal left
+        if where.exists():  # damaged
             remove_tree(where)
         final.rename(where)
     else:
@@ -223,6 +223,17 @@ def _digest(declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes])
         "interfaces": [asdict(interface) for interface in machine.interfaces],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a directory of the cache holds a complete system."""
+    try:
+        read_json(path / "system.json")
+        with gzip.open(path / "index.json.gz") as index:
+            json.loads(index.read())
+    except (OSError, ValueError, EOFError):
+        return False
+    return (path / "rootfs").is_dir() and (path / "proc").is_dir()
 
 
 def write_json(path: Path, value: object) -> None:

@@ -188,6 +188,8 @@ def compose(
     entries = dict(entries)
     time = base_time(declaration)
     put = _Putter(entries, time)
+    for path in list(entries):
+        put.parents(path)
     _mount_points(put)
     accounts = _accounts(declaration, entries, base, put)
     for file in placed:

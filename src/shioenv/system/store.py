@@ -328,7 +328,7 @@ def build_system(
     tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
     with building.storage_errors(cache), building.build_lock(cache, report):
         if not fresh and tar is None:
-            found = _reusable(name, declaration.name, cache)
+            found = _reusable(name)
             if found is not None and found.source.startswith("mmdebstrap:"):
                 report(f"already built: {found.path}")
                 return found
@@ -338,31 +338,13 @@ def build_system(
     return system
 
 
-def _reusable(asked: str, name: str, cache: Path) -> System | None:
+def _reusable(asked: str) -> System | None:
+    """The whole, current system of this name; None where there is none, or a damaged one."""
     try:
         system = find_system(asked)
-        system.facts, system.index  # noqa: B018 - damaged ones are built again
     except (SystemNotBuiltError, SystemCorruptError):
-        damaged = cache / "names" / f"{name}.json"
-        _discard(damaged, cache)
         return None
-    return system
-
-
-def _discard(named: Path, cache: Path) -> None:
-    """Remove a damaged system, so that building puts a whole one in its place."""
-    try:
-        path = cache / "systems" / str(building.read_json(named)["digest"])
-    except (OSError, ValueError, KeyError):
-        return
-    try:
-        system = System("", path.name, path, load_declaration())
-        system.facts, system.index  # noqa: B018
-        if not (path / "rootfs").is_dir():
-            raise SystemCorruptError("no rootfs")
-    except SystemCorruptError:
-        if path.exists():
-            building.remove_tree(path)
+    return system if building.is_whole(system.path) else None
 
 
 def list_systems() -> list[tuple[str, System | None]]:

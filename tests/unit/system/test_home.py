@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import io
+import itertools
 import tarfile
 import zipfile
 from datetime import timedelta
@@ -10,11 +11,12 @@ import pytest
 from shioenv.system.declare import declared_names, load_declaration
 from shioenv.system.home import HomeEntry, load_home
 
-NEEDED = """
-documents/notes.txt documents/report.txt documents/index.html scripts/backup.sh scripts/deploy.sh
-scripts/main.py logs/app.log logs/syslog.log data/data.csv data/users.csv config/config.json
-config/settings.yaml archives/archive.tar archives/backup.tar.gz images/photo.png
-""".split()
+NEEDED = (
+    "documents/notes.txt", "documents/report.txt", "documents/index.html", "scripts/backup.sh",
+    "scripts/deploy.sh", "scripts/main.py", "logs/app.log", "logs/syslog.log", "data/data.csv",
+    "data/users.csv", "config/config.json", "config/settings.yaml", "archives/archive.tar",
+    "archives/backup.tar.gz", "images/photo.png",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def test_contents_are_worth_the_tools_that_read_them(home: dict[str, HomeEntry])
     assert not home["data/no_newline.txt"].data.endswith(b"\n")
     assert max(len(line) for line in home["data/long_lines.txt"].data.splitlines()) > 2000
     lines = home["data/duplicates.txt"].data.splitlines()
-    assert any(one == two for one, two in zip(lines, lines[1:], strict=False))
+    assert any(one == two for one, two in itertools.pairwise(lines))
     assert b"   \n" in home["data/spaces.txt"].data
     assert b"\n\n\n" in home["data/spaces.txt"].data
     one = home["documents/words_sorted.txt"].data.splitlines()

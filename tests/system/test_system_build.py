@@ -1,0 +1,315 @@
+"""Building from a tarball made on the spot: everything but mmdebstrap, in a cache of its own."""
+
+import errno
+import gzip
+import io
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import (
+    BuildToolError,
+    HostError,
+    RootfsTarError,
+    StartDirectoryError,
+    SystemCorruptError,
+    SystemNotBuiltError,
+    SystemStorageError,
+    UnknownSystemError,
+)
+from shioenv.system import image
+from shioenv.system.build import cache_directory
+from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.declare import read_text
+from shioenv.system.idmap import find_idmap
+from shioenv.system.store import (
+    System,
+    build_system,
+    find_system,
+    list_systems,
+    remove_system,
+)
+
+
+def small_tar(path: Path) -> Path:
+    files = {
+        "usr/bin/bash": b"#!/bin/true\n",
+        "etc/passwd": b"root:x:0:0:root:/root:/bin/bash\n",
+        "etc/group": b"root:x:0:\nadm:x:4:\nsudo:x:27:\nwww-data:x:33:\nutmp:x:43:\nusers:x:100:\n",
+        "etc/hosts": b"",
+    }
+    with tarfile.open(path, "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode, member.mtime = len(data), 0o755, 1_700_000_000
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    try:
+        find_idmap()
+    except HostError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tar(tmp_path: Path) -> Path:
+    return small_tar(tmp_path / "base.tar")
+
+
+@pytest.fixture
+def system(cache: Path, tar: Path) -> System:
+    return build_system(rootfs_tar=tar)
+
+
+def leftovers(cache: Path) -> list[str]:
+    return [path.name for path in (cache / "systems").iterdir() if path.name.startswith(".")]
+
+
+def test_what_was_built_is_found_and_listed(cache: Path, system: System) -> None:
+    found = find_system()
+    assert (found.name, found.digest) == ("debian-12", system.digest)
+    assert found.path == cache / "systems" / system.digest
+    assert found.source.startswith("tar:")
+    assert [(name, s and s.digest) for name, s in list_systems()] == [
+        ("debian-12", system.digest),
+        ("ubuntu-24.04", None),
+    ]
+    assert leftovers(cache) == []
+
+
+def test_two_builds_give_the_same_digest(
+    tmp_path: Path, tar: Path, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "base.tar.gz"
+    packed.write_bytes(gzip.compress(tar.read_bytes()))
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "second"))
+    assert build_system(rootfs_tar=packed).digest == system.digest
+
+
+def test_the_index_says_what_lies_on_the_disk(system: System) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can read every file of the mapped ids")
+    ids = find_idmap()
+    on_disk = {}
+    for directory, names, files in os.walk(system.rootfs):
+        for name in [".", *names, *files]:
+            path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118
+            on_disk["/" + os.path.relpath(path, system.rootfs).removeprefix(".")] = os.lstat(path)
+    assert set(on_disk) == set(system.index)
+    moment = system.declaration.instant.timestamp()
+    for path, status in on_disk.items():
+        entry = system.index[path]
+        assert status.st_mode == entry.mode, path
+        assert (status.st_uid, status.st_gid) == (
+            ids.first_uid + entry.uid,
+            ids.first_gid + entry.gid,
+        ), path
+        assert int(status.st_mtime) == entry.mtime, path
+        if not stat.S_ISDIR(entry.mode):
+            assert (status.st_size, status.st_nlink) == (entry.size, entry.links), path
+            assert status.st_atime == moment, path
+        if stat.S_ISLNK(entry.mode):
+            assert str(Path(f"{system.rootfs}{path}").readlink()) == entry.target
+    sparse = on_disk["/home/ubuntu/data/sparse.img"]
+    assert sparse.st_blocks * 512 < sparse.st_size
+
+
+def test_the_files_over_proc_lie_beside_the_root_filesystem(system: System) -> None:
+    assert (system.proc_files / "meminfo").read_bytes().startswith(b"MemTotal:         221184 kB\n")
+    assert not (system.proc_files / "uptime").exists()
+
+
+def test_the_before_context_lists_the_start_directory(system: System) -> None:
+    document = system.before().document
+    assert document["cwd"] == "/home/ubuntu"
+    assert document["mem"] == "216M"
+    assert document["disk"] == "256M"
+    assert document["cpus"] == "1"
+    assert document["groups"] == ["root"]
+    assert document["fs"]["."]["perms"] == "drwxrwxr-x"
+    assert document["fs"]["latest.log"]["target"] == "logs/app.log"
+    assert document["fs"]["documents/notes.txt"]["owner"] == "ubuntu"
+    assert "documents/notes.txt" not in system.before("/home/ubuntu/data").document["fs"]
+    assert "ids.txt" in system.before("/home/ubuntu/data").document["fs"]
+
+
+@pytest.mark.parametrize("cwd", ["/no/such", "/etc/passwd", "/home/ubuntu/config/current"])
+def test_a_start_directory_must_be_one(system: System, cwd: str) -> None:
+    with pytest.raises(StartDirectoryError, match="is no directory of the system debian-12"):
+        system.before(cwd)
+    with pytest.raises(StartDirectoryError):
+        catalogue(system, cwd)
+
+
+def test_links_are_followed_as_the_kernel_does(system: System) -> None:
+    assert system.resolve("/home/ubuntu/logs/archive/../bin") == "/home/ubuntu/bin"
+    assert system.resolve("/home/ubuntu/latest.log") == "/home/ubuntu/logs/app.log"
+    assert system.resolve("/home/ubuntu/config/current") is None
+    assert system.resolve("/") == "/"
+
+
+def test_the_catalogue_names_what_is_there(system: System) -> None:
+    tokens = catalogue(system)
+    assert tokens["TarFile"][0] == "archives/archive.tar"
+    assert "scripts/backup.sh" in tokens["Executable"]
+    assert "misc/two\nlines.txt" in tokens["File"]
+    assert tokens["Username"] == ("alice", "bob", "root", "ubuntu")
+    assert tokens["Directory"][0] == "."
+    assert "/etc/services" not in tokens["GlobalFile"]  # the small tarball has none
+    for token in ("File", "Directory", "Symlink", "Executable", "Fifo", "CsvFile"):
+        for name in tokens[token]:
+            assert f"/home/ubuntu/{name}".removesuffix("/.") in system.index
+    elsewhere = catalogue(system, "/home/ubuntu/data")
+    assert elsewhere["TarFile"][0] == "../archives/archive.tar"
+    assert elsewhere["CsvFile"][0] == "data.csv"
+
+
+def test_names_are_quoted_for_the_shell() -> None:
+    for name in ("plain.txt", "a file", "it's", "two\nlines", "-n", "$HOME", "star*", "é"):
+        printed = subprocess.run(
+            ["bash", "-c", f"printf %s {quoted(name)}"], capture_output=True, check=True
+        ).stdout.decode()
+        assert printed.removeprefix("./") == name
+
+
+def test_building_again_reuses_what_is_there(tar: Path, system: System) -> None:
+    lines: list[str] = []
+    again = build_system(rootfs_tar=tar, report=lines.append)
+    assert again.digest == system.digest
+    assert "the same system is already there" in lines
+
+
+def test_a_changed_declaration_is_not_taken_for_the_built_one(
+    tmp_path: Path, cache: Path, tar: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
+    first = build_system(str(mine), rootfs_tar=tar)
+    assert find_system("mine").digest == first.digest
+    assert find_system(str(mine)).digest == first.digest
+    mine.write_text(mine.read_text().replace('hostname = "ubuntu"', 'hostname = "other"'))
+    with pytest.raises(SystemNotBuiltError, match="another version of its declaration"):
+        find_system(str(mine))
+    second = build_system(str(mine), rootfs_tar=tar)
+    assert second.digest != first.digest
+    assert find_system("mine").declaration.machine.hostname == "other"
+    assert ("mine", second.digest) in [(name, s and s.digest) for name, s in list_systems()]
+    assert remove_system("mine")
+    assert not second.path.exists()
+    assert not remove_system("mine")
+
+
+def test_what_is_not_built_or_not_known_is_said_so(cache: Path) -> None:
+    with pytest.raises(SystemNotBuiltError, match="shioenv system build debian-12") as caught:
+        find_system()
+    assert caught.value.exit_status == 3
+    with pytest.raises(UnknownSystemError, match=r"did you mean ubuntu-24.04\?"):
+        find_system("ubuntu-24.4")
+
+
+def test_damage_is_seen_and_building_repairs_it(tar: Path, system: System) -> None:
+    (system.path / "index.json.gz").write_bytes(b"broken")
+    with pytest.raises(SystemCorruptError, match="shioenv system build debian-12"):
+        len(find_system().index)
+    assert build_system(rootfs_tar=tar).index
+    (system.path / "system.json").unlink()
+    with pytest.raises(SystemNotBuiltError):
+        find_system()
+    assert build_system(rootfs_tar=tar).facts["entries"] == len(find_system().index)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(errno.ENOSPC, "No space left on device"), SystemStorageError),
+        (PermissionError(errno.EACCES, "Permission denied"), SystemStorageError),
+    ],
+)
+def test_a_failed_build_leaves_nothing_behind(
+    cache: Path,
+    tar: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: BaseException,
+    expected: type[BaseException],
+) -> None:
+    def fail(*_: object) -> str:
+        raise failure
+
+    monkeypatch.setattr(image, "index_rows", fail)  # called after unpacking
+    with pytest.raises(expected):
+        build_system(rootfs_tar=tar)
+    assert list((cache / "systems").iterdir()) == []
+    assert list((cache / "names").iterdir()) == []
+
+
+def test_a_tarball_that_is_none_is_refused(cache: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.tar"
+    bad.write_bytes(b"\x1f\x8bnot gzip")
+    with pytest.raises(RootfsTarError, match="cannot be decompressed"):
+        build_system(rootfs_tar=bad)
+    with pytest.raises(RootfsTarError, match="No such file"):
+        build_system(rootfs_tar=tmp_path / "absent.tar")
+    assert leftovers(cache) == []
+
+
+def test_a_cache_that_cannot_be_made_is_a_clear_error(
+    tmp_path: Path, tar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(SystemStorageError, match="SHIOENV_CACHE=DIR"):
+        build_system(rootfs_tar=tar)
+
+
+def test_a_missing_mmdebstrap_comes_with_the_fix(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(BuildToolError, match="apt-get install mmdebstrap") as caught:
+        build_system()
+    assert caught.value.exit_status == 3
+
+
+def test_two_builds_at_once_do_not_disturb_each_other(cache: Path, tar: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        builds = [pool.submit(build_system, rootfs_tar=tar) for _ in range(2)]
+        digests = {build.result().digest for build in builds}
+    assert digests == {find_system().digest}
+    assert leftovers(cache) == []
+
+
+def test_what_a_killed_build_left_is_swept_up(cache: Path, tar: Path, system: System) -> None:
+    code = (
+        "import os, signal\n"
+        "from shioenv.system import image, store\n"
+        "image.index_rows = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"store.build_system('ubuntu-24.04', rootfs_tar={str(tar)!r})\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert killed.returncode == -9
+    assert len(leftovers(cache)) == 1
+    build_system(rootfs_tar=tar)
+    assert leftovers(cache) == []
+
+
+def test_the_cache_lies_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", "/one")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/two")
+    monkeypatch.setenv("HOME", "/three")
+    assert cache_directory() == Path("/one")
+    monkeypatch.delenv("SHIOENV_CACHE")
+    assert cache_directory() == Path("/two/shioenv")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path("/three/.cache/shioenv")
