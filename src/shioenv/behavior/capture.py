@@ -315,7 +315,10 @@ def _content_changed(before: FileStat, after: FileStat) -> bool:
 
 
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Forgets that `exec` counts the shell's level down: only a level that was set is a change."""
+    """Forgets that `exec` counts the shell's level down: only a level that was set is a change.
+
+    So does bash before the last command of an input, where it need not fork for it.
+    """
     before, after = old.get("env", {}).get("SHLVL"), new.get("env", {}).get("SHLVL")
     if before and after and before.isdecimal() and after == str(int(before) - 1):
         new["env"]["SHLVL"] = before

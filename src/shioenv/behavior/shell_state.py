@@ -33,6 +33,7 @@ LEFT_OUT = frozenset(
 """Variables that are not recorded, with every `BASH_*` and `EPOCH*` (D-3): they count, they say how
 the shell was started, or they repeat `cwd`, `groups`, `settings` or `shell_options`."""
 
+_LEVEL = b"declare -x SHLVL="
 _LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
 
 # Possessive quantifiers throughout: a hostile value can make none of these try twice.
@@ -112,11 +113,16 @@ class Declarations:
     """Compares `declare -p` with the one before a run, without parsing what did not change."""
 
     def __init__(self, before: bytes) -> None:
-        self._lines = frozenset(before.splitlines(keepends=True))
-        self._kept = frozenset(line for line in self._lines if not _line_is_left_out(line))
+        lines = frozenset(before.splitlines(keepends=True))
+        recorded = {line for line in lines if not _line_is_left_out(line)}
         parsed = _declarations(before, {})
-        names = len(parsed["env"]) + len(parsed["settings"])
-        self._comparable = names == len(self._kept)
+        self._comparable = len(parsed["env"]) + len(parsed["settings"]) == len(recorded)
+        # `exec` counts SHLVL down, and so does bash before a last command it does not fork for
+        level = next((line for line in recorded if line.startswith(_LEVEL)), None)
+        lowered = None if level is None else _lowered(level)
+        self._levels = frozenset(line for line in (level, lowered) if line is not None)
+        self._recorded = frozenset(recorded - self._levels)
+        self._known = lines | self._levels
 
     def unchanged(self, after: bytes) -> bool:
         """Whether only left-out variables differ; False also where that takes parsing to tell.
@@ -124,10 +130,19 @@ class Declarations:
         Lines are compared as a set. That is sound where every line of the first is a declaration of
         its own: a value of several lines begins with one that is not among them.
         """
-        lines = after.splitlines(keepends=True)
-        if not self._comparable or not self._kept.issubset(lines):
+        if not self._comparable:
             return False
-        return all(line in self._lines or _line_is_left_out(line) for line in lines)
+        lines = frozenset(after.splitlines(keepends=True))
+        if not self._recorded <= lines or (self._levels and len(self._levels & lines) != 1):
+            return False
+        return all(_line_is_left_out(line) for line in lines - self._known)
+
+
+def _lowered(line: bytes) -> bytes | None:
+    """The declaration of a level one lower, or None where this one is no number."""
+    match = _DECLARATION.fullmatch(line)
+    value = _unquote(match[3]).decode("ascii", "replace") if match and match[3] else ""
+    return b'%b"%d"\n' % (_LEVEL, int(value) - 1) if value.isdecimal() else None
 
 
 def _line_is_left_out(line: bytes) -> bool:

@@ -120,6 +120,15 @@ class TestShell:
         )
         assert found == Behavior(0, b"")
 
+    def test_a_run_that_changes_no_state_is_not_parsed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ready = recorder()
+        monkeypatch.setattr(capture, "section_state", None)
+        dump = BASELINE.replace(b'RANDOM="4"', b'RANDOM="5"').replace(b'SHLVL="1"', b'SHLVL="0"')
+        dump = dump.replace(b'STRING=":"', b'STRING="ls -la"')
+        assert ready.behavior(execution(shell=dump)).shell_state_known
+
     def test_exported_variables_are_env_and_others_are_settings(self) -> None:
         added = b'declare -x A="x \\"q\\" \\$y"\ndeclare -- B=$\'a\\nb\\377\'\n'
         found = shell((b"declare -ir EUID", added + b"declare -ir EUID"))
@@ -158,6 +167,9 @@ class TestShell:
 
     def test_exec_counting_the_level_down_is_no_change(self) -> None:
         assert not shell((b'SHLVL="1"', b'SHLVL="0"')).patch
+        assert operations(shell((b'declare -x SHLVL="1"\n', b""))) == [["r", "/env/SHLVL"]]
+        lowered = b'declare -x SHLVL="0"\ndeclare -x SHLVL="7"\n'
+        assert shell((b'declare -x SHLVL="1"\n', lowered)).patch
         assert operations(shell((b'SHLVL="1"', b'SHLVL="9"'))) == [["=", "/env/SHLVL", "9"]]
 
     def test_options_limits_umask_and_groups(self) -> None:
