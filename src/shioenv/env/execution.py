@@ -13,11 +13,13 @@ from typing import Any, Protocol, TypeAlias, cast
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.domain.record import NAMES, Record, behavior_fields
-from shioenv.errors import EnvironmentOptionError, SandboxError
-from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
+from shioenv.grammar.library import COMMANDS, names_of_grammars
+from shioenv.grammar.load import read_grammar
 from shioenv.irreducibility.score import BUDGET, RUNS, Score, estimate_irreducibility
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
+from shioenv.system.store import find_system
 
 CACHED_BEHAVIORS = 4096
 """Behaviors kept between episodes, the longest unused are dropped first."""
@@ -124,7 +126,7 @@ class Executor:
     ) -> None:
         for name, value in (("budget", budget), ("noise_runs", noise_runs)):
             require_count(name, value)
-        self.declaration: SystemDeclaration = load_declaration(system)
+        self.declaration = declaration_of(system)
         self._system = system
         self._budget = budget
         self._noise_runs = noise_runs
@@ -205,6 +207,17 @@ class Executor:
         )
 
 
+def declaration_of(system: str | None) -> SystemDeclaration:
+    """A system's declaration, whether it is shipped (then it need not be built) or one's own.
+
+    Errors: UnknownSystemError.
+    """
+    try:
+        return load_declaration(system)
+    except UnknownSystemError:
+        return find_system(system).declaration
+
+
 def input_args(session: Session) -> list[str]:
     """The tokens of all rows with their marks; `ROW_END` stands between two rows (ours)."""
     rows = [row.input_args for row in session.rows]
@@ -214,7 +227,10 @@ def input_args(session: Session) -> list[str]:
 @lru_cache(maxsize=1024)
 def is_declared_volatile(command: str) -> bool:
     """Whether the command's grammar says that two runs may differ (D-2v); False without one."""
-    return command in names_of_grammars() and load_grammar(command).header.volatile
+    if command not in names_of_grammars():
+        return False
+    path = COMMANDS / f"{command}.grammar"
+    return read_grammar(path.read_text(encoding="utf-8"), path.name).grammar.header.volatile
 
 
 def require_count(name: str, value: object) -> int:

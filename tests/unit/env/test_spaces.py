@@ -1,0 +1,62 @@
+import pickle
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, flatten, flatten_space, unflatten
+
+from shioenv.env.spaces import ShellText, action_space, grid_space
+
+TEXTS = ["", "ls", "x" * 64, "naïve", "漢字😀", "\t", "'\"`$\\"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_of_the_space(text: str) -> None:
+    assert ShellText().contains(text)
+
+
+@pytest.mark.parametrize("text", ["x" * 65, "a\0", "a\n", "\ud800", 3, None, b"ls"])
+def test_texts_that_are_none_of_its(text: object) -> None:
+    assert not ShellText().contains(text)
+
+
+def test_samples_are_members_and_seeded() -> None:
+    space = action_space()
+    space.seed(3)
+    drawn = [space.sample() for _ in range(200)]
+    assert all(space.contains(action) for action in drawn)
+    space.seed(3)
+    assert drawn == [space.sample() for _ in range(200)]
+    lengths = {len(action["input_addition"]) for action in drawn}
+    assert 0 in lengths
+    assert 64 in lengths
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_flattening_can_be_undone(text: str) -> None:
+    space = ShellText()
+    flat = flatten(space, text)
+    box = flatten_space(space)
+    assert isinstance(box, Box)
+    assert isinstance(flat, np.ndarray)
+    assert box.contains(flat)
+    assert unflatten(space, flat) == text
+
+
+def test_whole_grids_flatten() -> None:
+    space = grid_space(2, 3)
+    grid = (("cd", "/home/ubuntu", ""), ("ls", "漢", ""))
+    flat = flatten(space, grid)
+    assert isinstance(flat, np.ndarray)
+    assert flat.shape == (2 * 3 * 64,)
+    box = flatten_space(space)
+    assert isinstance(box, Box)
+    assert box.contains(flat)
+    assert unflatten(space, flat) == grid
+
+
+def test_spaces_compare_copy_and_pickle() -> None:
+    space = grid_space(2, 3, 16)
+    assert space == deepcopy(space) == pickle.loads(pickle.dumps(space))
+    assert space != grid_space(2, 3, 17)
+    assert len(pickle.dumps(grid_space(11, 48))) < 2_000_000
