@@ -1,0 +1,1 @@
+"""Datasets: synthesised, executed and scored inputs, kept so that nothing is lost or doubled."""

@@ -1,0 +1,325 @@
+"""Datasets made: one stream of samples, executed by many processes, kept in order.
+
+Sampling is cheap and happens here, so the stream is the same for any number of workers; a record's
+number is its place in it. What a record's score draws depends on the seed and that number alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.manifest import Manifest, Plan
+from shioenv.dataset.pool import Pool, Task
+from shioenv.dataset.recording import Observer
+from shioenv.dataset.store import Store
+from shioenv.dataset.worker import Setup, named
+from shioenv.domain.inputs import Session
+from shioenv.errors import UsageError
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.symbols import Grammar
+from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.sandbox.base import Limits
+from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.samplers import HORIZON
+from shioenv.system.catalogue import catalogue
+from shioenv.system.store import System, find_system
+
+Opener = Callable[[str, Limits], Observer]
+"""Called in each worker, by its importable name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come; reported at its start, after each record, and with every note."""
+
+    done: int
+    """Records that are finished, those of earlier runs included."""
+    count: int
+    """Records wanted."""
+    kept: int
+    """Records that were there when the run started."""
+    executions: int
+    """Executions behind the records of this run."""
+    volatile: int
+    """Volatile ones among the records of this run."""
+    seconds: float
+    """Since the run started."""
+    note: str | None = None
+    """Something a person wants to know, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did."""
+
+    directory: Path
+    manifest: Manifest
+    new: int
+    """Records that this run made."""
+    executions: int
+    """Executions that the scores of the new records took."""
+    retried: int
+    """Records begun again because a sandbox broke or a worker died."""
+    restarts: int
+    """Workers that were replaced."""
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary for programs."""
+        plan = self.manifest.plan
+        return {
+            "directory": str(self.directory),
+            "count": self.manifest.count,
+            "records": self.manifest.records,
+            "new": self.new,
+            "volatile": self.manifest.volatile,
+            "mean_executions": self.manifest.mean_executions,
+            "executions": self.executions,
+            "retried": self.retried,
+            "restarts": self.restarts,
+            "seconds": round(self.seconds, 3),
+            "records_per_second": round(self.new / self.seconds, 2) if self.seconds else None,
+            "system": {"name": plan.system, "digest": plan.system_digest},
+            "shards": len(self.manifest.shards),
+        }
+
+
+def _silent(progress: Progress) -> None:
+    """Report to nobody."""
+
+
+def generate(
+    directory: str | Path,
+    *,
+    count: int,
+    sampler: str = "gcs",
+    seed: int = 0,
+    budget: int = BUDGET,
+    workers: int | None = None,
+    system: str | None = None,
+    runs: int = RUNS,
+    commands: Sequence[str] | None = None,
+    start_directories: Sequence[str] | None = None,
+    horizon: int = HORIZON,
+    composite_share: float = 0.25,
+    max_segments: int = 3,
+    limits: Limits | None = None,
+    report: Callable[[Progress], None] = _silent,
+    opener: Opener = open_sandbox,
+) -> Summary:
+    """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
+
+    The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
+    and however often the run was killed; of volatile records the same number, input and arguments.
+    A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
+    `commands` limits the draw, `report` is told of progress.
+
+    KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
+    the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
+    DatasetBusyError, DatasetMismatchError (naming what differs), DatasetCorruptError,
+    DatasetStorageError, GenerationError. After any of them the same call goes on.
+    """
+    built = find_system(system)
+    plan = plan_of(
+        built,
+        sampler=sampler,
+        seed=seed,
+        budget=budget,
+        runs=runs,
+        commands=commands,
+        start_directories=start_directories,
+        horizon=horizon,
+        composite_share=composite_share,
+        max_segments=max_segments,
+        limits=limits,
+    )
+    samples = samples_of(plan, built, count)
+    return run(
+        directory,
+        plan,
+        samples,
+        count=count,
+        workers=workers,
+        system=system or built.name,
+        report=report,
+        opener=opener,
+    )
+
+
+def plan_of(
+    system: System,
+    *,
+    sampler: str,
+    seed: int,
+    budget: int = BUDGET,
+    runs: int = RUNS,
+    commands: Sequence[str] | None = None,
+    start_directories: Sequence[str] | None = None,
+    horizon: int = HORIZON,
+    composite_share: float = 0.25,
+    max_segments: int = 3,
+    limits: Limits | None = None,
+) -> Plan:
+    """What decides the bytes of a dataset of this system. Errors: those of loading grammars."""
+    directories = tuple(start_directories or system.declaration.session.start_directories)
+    grammars = load_grammars(commands, versions=system.packages)
+    tokens = {directory: catalogue(system, directory) for directory in directories}
+    return Plan(
+        sampler=sampler,
+        seed=seed,
+        budget=budget,
+        runs=runs,
+        system=system.name,
+        system_digest=system.digest,
+        packages=system.packages,
+        grammar_digest=grammar_digest(grammars, tokens),
+        commands=tuple(grammar.name for grammar in grammars),
+        start_directories=directories,
+        horizon=horizon,
+        composite_share=composite_share,
+        max_segments=max_segments,
+        limits=limits or Limits(),
+        version=version("shioenv"),
+    )
+
+
+def samples_of(plan: Plan, system: System, count: int) -> Iterator[Sample]:
+    """The stream of a plan. Errors: those of `sample`, before the first one."""
+    return sample(
+        plan.sampler,
+        seed=plan.seed,
+        count=count,
+        catalogue=lambda directory: catalogue(system, directory),
+        start_directories=plan.start_directories,
+        commands=plan.commands,
+        versions=system.packages,
+        horizon=plan.horizon,
+        composite_share=plan.composite_share,
+        max_segments=plan.max_segments,
+    )
+
+
+def grammar_digest(
+    grammars: Iterable[Grammar], tokens: Mapping[str, Mapping[str, Sequence[str]]]
+) -> str:
+    """SHA-256 over everything that inputs are drawn from: productions, weights and system tokens.
+
+    Comments and the layout of the files take no part.
+    """
+    digest = hashlib.sha256()
+
+    def add(*parts: object) -> None:
+        digest.update(repr(parts).encode("utf-8", "surrogateescape") + b"\n")
+
+    for grammar in grammars:
+        add(grammar.name, grammar.header.volatile, str(grammar.start), str(grammar.pipe))
+        add(sorted(str(slot) for slot in grammar.option_slots))
+        for productions in grammar.productions.values():
+            for production in productions:
+                add(str(production), production.weight, production.stops)
+    for directory, values in tokens.items():
+        add(directory, sorted((name, list(texts)) for name, texts in values.items()))
+    return digest.hexdigest()
+
+
+def run(
+    directory: str | Path,
+    plan: Plan,
+    samples: Iterable[Sample],
+    *,
+    count: int,
+    workers: int | None = None,
+    system: str,
+    report: Callable[[Progress], None] = _silent,
+    opener: Opener = open_sandbox,
+) -> Summary:
+    """What `generate` does once plan and samples are known: the first `count` of them recorded.
+
+    `opener` is called in every worker with `system` and the plan's limits and must be importable
+    there; its system's digest must be the plan's.
+    """
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    if count < 1 or workers < 1 or plan.budget < 1:
+        raise UsageError(
+            f"cannot generate {count} records with {workers} workers and a budget of {plan.budget}",
+            hint="each is at least 1",
+        )
+    setup = Setup(
+        opener=named(opener),
+        system=system,
+        digest=plan.system_digest,
+        limits=plan.limits,
+        sampler=plan.sampler,
+        seed=plan.seed,
+        budget=plan.budget,
+        runs=plan.runs,
+    )
+    started = time.monotonic()
+    state = _State(count, report, started)
+    with Store(directory, plan, count, kernel=platform.release(), report=state.note) as store:
+        state.kept = store.kept
+        state.tell()
+        with Pool(setup, workers) as pool:
+            for line in pool.records(_missing(store, samples, count)):
+                store.append(line)
+                state.add(line.volatile, line.executions)
+        return Summary(
+            directory=Path(directory),
+            manifest=store.manifest,
+            new=state.new,
+            executions=state.executions,
+            retried=pool.retried,
+            restarts=pool.restarts,
+            seconds=time.monotonic() - started,
+        )
+
+
+def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Task]:
+    """The samples that are not recorded yet, with their numbers."""
+    stream = iter(samples)
+    for number in range(count):
+        drawn = next(stream, None)
+        if drawn is None:
+            raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
+        text = Session(drawn.cwd, (drawn.input,)).text
+        if store.accept(number, text, drawn.input.input_args):
+            yield number, drawn
+
+
+class _State:
+    """Counts what a run has done and tells it."""
+
+    def __init__(self, count: int, report: Callable[[Progress], None], started: float) -> None:
+        self.kept = self.new = self.executions = self.volatile = 0
+        self._count, self._report, self._started = count, report, started
+
+    def add(self, volatile: bool, executions: int) -> None:
+        self.new += 1
+        self.volatile += volatile
+        self.executions += executions
+        self.tell()
+
+    def note(self, text: str) -> None:
+        self.tell(text)
+
+    def tell(self, note: str | None = None) -> None:
+        self._report(
+            Progress(
+                done=self.kept + self.new,
+                count=self._count,
+                kept=self.kept,
+                executions=self.executions,
+                volatile=self.volatile,
+                seconds=time.monotonic() - self._started,
+                note=note,
+            )
+        )

@@ -1,0 +1,292 @@
+"""What a dataset says about itself: the plan that decides its bytes, and its shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
+from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError
+from shioenv.sandbox.base import Limits
+
+FORMAT = "shioenv-dataset"
+SCHEMA_VERSION = 1
+"""Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
+
+MANIFEST = "manifest.json"
+DATA = "data"
+SHARD_RECORDS = 1000
+"""Records of every shard but the last (Appendix A: "files of 1K entries")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that decides a dataset's bytes, apart from how many records it has.
+
+    Two datasets with equal plans begin with the same records, volatile ones apart (those have the
+    same number, input and arguments).
+    """
+
+    sampler: str
+    """`gcs`, `ucs` or `ucs-universal`."""
+    seed: int
+    """Of everything drawn: inputs, and the sub-inputs that are scored."""
+    budget: int
+    """Sub-inputs per input at most (the paper's M)."""
+    runs: int
+    """Runs of each scored input that give its noise threshold (the paper's N)."""
+    system: str
+    """The system's name."""
+    system_digest: str
+    """Equal digests: the same inputs do the same things."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the system's packages; decided by the digest, so never compared."""
+    grammar_digest: str
+    """SHA-256 of the productions inputs were drawn from."""
+    commands: tuple[str, ...]
+    """The grammars' names."""
+    start_directories: tuple[str, ...]
+    """Where inputs are run; each draws one of them."""
+    horizon: int
+    """Arguments of one command at most."""
+    composite_share: float
+    """Share of draws that are composed of several commands."""
+    max_segments: int
+    """Commands of one input at most."""
+    limits: Limits
+    """Bounds of every execution."""
+    version: str
+    """Of the package that drew, executed and scored."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as the manifest holds it."""
+        return {
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "budget": self.budget,
+            "noise_runs": self.runs,
+            "system": {
+                "name": self.system,
+                "digest": self.system_digest,
+                "packages": dict(sorted(self.packages.items())),
+            },
+            "grammar": {"digest": self.grammar_digest, "commands": list(self.commands)},
+            "start_directories": list(self.start_directories),
+            "horizon": self.horizon,
+            "composite_share": self.composite_share,
+            "max_segments": self.max_segments,
+            "limits": asdict(self.limits),
+            "versions": {"shioenv": self.version},
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Plan:
+        """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
+        system, grammar = document["system"], document["grammar"]
+        return cls(
+            sampler=_text(document["sampler"]),
+            seed=_number(document["seed"]),
+            budget=_number(document["budget"]),
+            runs=_number(document["noise_runs"]),
+            system=_text(system["name"]),
+            system_digest=_text(system["digest"]),
+            packages=dict(system["packages"]),
+            grammar_digest=_text(grammar["digest"]),
+            commands=tuple(grammar["commands"]),
+            start_directories=tuple(document["start_directories"]),
+            horizon=_number(document["horizon"]),
+            composite_share=float(document["composite_share"]),
+            max_segments=_number(document["max_segments"]),
+            limits=Limits(**document["limits"]),
+            version=_text(document["versions"]["shioenv"]),
+        )
+
+    def differences(self, asked: Plan) -> tuple[str, ...]:
+        """What another plan says differently, a line each: `seed: 7 in the dataset, 8 asked for`.
+
+        The package versions inside the system are left to its digest.
+        """
+        here, there = dict(_leaves(self.to_json())), dict(_leaves(asked.to_json()))
+        return tuple(
+            f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
+            for name in {**here, **there}
+            if here.get(name) != there.get(name) and not name.startswith("system.packages.")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One finished file of records."""
+
+    file: str
+    """Relative to the dataset's directory: `data/00000.ndjson`."""
+    records: int
+    sha256: str
+    """Of the file."""
+    inputs_sha256: str
+    """Of number, input and arguments of each record: equal on every run, volatile or not."""
+    volatile: int
+    """Records that are volatile."""
+    executions: int
+    """Executions that the scores of its records took."""
+
+    @property
+    def number(self) -> int:
+        """Its place, from 0."""
+        return int(Path(self.file).stem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A dataset's description of itself, rewritten whenever a shard is finished."""
+
+    plan: Plan
+    count: int
+    """Records wanted."""
+    kernels: tuple[str, ...]
+    """Releases of the host kernels it was made under, which `uname -r` and others show."""
+    shards: tuple[Shard, ...] = ()
+    """The finished ones, in order."""
+
+    @property
+    def records(self) -> int:
+        """Records in finished shards."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def complete(self) -> bool:
+        """Every wanted record is in a finished shard."""
+        return self.records == self.count
+
+    @property
+    def volatile(self) -> int:
+        """Volatile records in finished shards."""
+        return sum(shard.volatile for shard in self.shards)
+
+    @property
+    def executions(self) -> int:
+        """Executions that the scores took."""
+        return sum(shard.executions for shard in self.shards)
+
+    @property
+    def mean_executions(self) -> float | None:
+        """Executions per record; None without records."""
+        return self.executions / self.records if self.records else None
+
+    def with_shard(self, shard: Shard) -> Manifest:
+        """The manifest after a shard was finished."""
+        others = [one for one in self.shards if one.number != shard.number]
+        return replace(self, shards=tuple(sorted([*others, shard], key=lambda one: one.number)))
+
+    def without_shard(self, number: int) -> Manifest:
+        """The manifest with this shard to be made again."""
+        return replace(self, shards=tuple(one for one in self.shards if one.number != number))
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as it is written; the same for any number of workers."""
+        return {
+            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
+            "record_schema_version": RECORD_SCHEMA_VERSION,
+            "count": self.count,
+            "records": self.records,
+            "volatile": self.volatile,
+            "mean_executions": self.mean_executions,
+            **self.plan.to_json(),
+            "host_kernels": list(self.kernels),
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+
+    def encode(self) -> bytes:
+        """Indented JSON, ended by a newline."""
+        return (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def decode_manifest(content: bytes, source: str) -> Manifest:
+    """The manifest that `Manifest.encode` wrote. DatasetCorruptError naming `source` for none."""
+    try:
+        document = json.loads(content)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise DatasetCorruptError(f"{source} is not the manifest of a dataset")
+        for key, known in (
+            ("schema_version", SCHEMA_VERSION),
+            ("record_schema_version", RECORD_SCHEMA_VERSION),
+        ):
+            if document[key] != known:
+                raise DatasetCorruptError(
+                    f"{source}: {key} is {document[key]!r}, this is {known}",
+                    hint="use the release that wrote it",
+                )
+        manifest = Manifest(
+            plan=Plan.from_json(document),
+            count=_number(document["count"]),
+            kernels=tuple(document["host_kernels"]),
+            shards=tuple(_shard(shard) for shard in document["shards"]),
+        )
+    except DatasetCorruptError:
+        raise
+    except KeyError as error:
+        raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
+    except (TypeError, ValueError, AttributeError, LimitsError) as error:
+        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {error}") from None
+    return manifest
+
+
+def read_manifest(directory: str | Path) -> Manifest:
+    """The manifest of the dataset in a directory.
+
+    Errors: UnknownDatasetError where there is none, DatasetCorruptError for a damaged one.
+    """
+    path = Path(directory) / MANIFEST
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnknownDatasetError(
+            f"{directory} holds no dataset: there is no {MANIFEST}",
+            hint="shioenv generate DIR --count N makes one",
+        ) from None
+    except OSError as error:
+        raise DatasetCorruptError(f"{path} cannot be read: {error.strerror}") from None
+    return decode_manifest(content, str(path))
+
+
+def shard_file(number: int) -> str:
+    """The name of a shard, relative to the dataset's directory."""
+    return f"{DATA}/{number:05}.ndjson"
+
+
+def _shard(document: Mapping[str, Any]) -> Shard:
+    shard = Shard(**{item.name: document[item.name] for item in fields(Shard)})
+    for number in (shard.records, shard.volatile, shard.executions):
+        _number(number)
+    if shard.file != shard_file(shard.number):
+        raise ValueError(f"a shard is called {shard.file!r}")
+    return shard
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {value!r:.60}")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected a whole number, got {value!r:.60}")
+    return value

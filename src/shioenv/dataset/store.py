@@ -1,0 +1,504 @@
+"""A dataset's files: shards written whole or not at all, journals that keep what is finished.
+
+`data/00000.ndjson` holds exactly 1,000 records, the last shard may be short. Until a shard is full
+its records lie in `data/00000.journal`, in the order they were finished; when it is full they are
+written in order to a temporary file, which takes the shard's name, then the manifest lists it, then
+the journal goes. Killed anywhere in between, the next run finds a journal that still has it all.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.manifest import (
+    DATA,
+    MANIFEST,
+    SHARD_RECORDS,
+    Manifest,
+    Plan,
+    Shard,
+    read_manifest,
+    shard_file,
+)
+from shioenv.domain.record import decode, encode
+from shioenv.errors import (
+    DatasetBusyError,
+    DatasetCorruptError,
+    DatasetMismatchError,
+    DatasetStorageError,
+    RecordError,
+)
+
+TEMPORARY = ".tmp-"
+"""How the names of half-written files begin; the next run removes them."""
+
+_JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
+_SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A finished record as it is stored, with what the manifest counts of it."""
+
+    session_id: int
+    content: bytes
+    """What `domain.record.encode` gave."""
+    volatile: bool
+    executions: int
+
+
+def inputs_line(session_id: int, text: str, input_args: list[str]) -> bytes:
+    """What a shard's `inputs_sha256` is taken over, for one record."""
+    document = [session_id, text, input_args]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _silent(note: str) -> None:
+    """Report to nobody."""
+
+
+class Store:
+    """A dataset directory opened for writing by one process; a context manager.
+
+    `accept` is told every sample of the stream in order and says which still have to be executed;
+    `append` takes finished records in any order. What was appended survives this process. Errors:
+    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        plan: Plan,
+        count: int,
+        *,
+        kernel: str,
+        report: Callable[[str], None] = _silent,
+    ) -> None:
+        self.directory = Path(directory)
+        self.count = count
+        self._report = report
+        self._data = self.directory / DATA
+        self._passed = 0
+        self._journals: dict[int, _Journal] = {}
+        self._inputs: dict[int, _Inputs] = {}
+        with storage_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.directory)
+        try:
+            with storage_errors(self.directory):
+                self._open(plan, kernel)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def kept(self) -> int:
+        """Records that are finished, in shards and in journals."""
+        return self.manifest.records + sum(len(one.places) for one in self._journals.values())
+
+    def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
+        """Whether this sample, the next of the stream, still has to be executed.
+
+        DatasetCorruptError where the record that is there is of another input.
+        """
+        if session_id != self._passed:
+            raise ValueError(f"expected sample {self._passed}, got {session_id}")
+        self._passed += 1
+        number = session_id // SHARD_RECORDS
+        if number not in self._inputs:
+            self._inputs[number] = _Inputs()
+        line = inputs_line(session_id, text, input_args)
+        self._inputs[number].update(line)
+        journal = self._journals.get(number)
+        missing = number not in self._finished
+        if journal is not None and session_id in journal.places:
+            missing = False
+            known = journal.inputs.pop(session_id, None)
+            if known is not None and known != hashlib.sha256(line).digest():
+                raise self._other_inputs(journal.path)
+        if self._passed == self._end(number):
+            self._stream_passed(number)
+        return missing
+
+    def append(self, line: Line) -> None:
+        """Keeps a finished record. One that is there already is left as it is."""
+        number = line.session_id // SHARD_RECORDS
+        if number in self._finished:
+            return
+        journal = self._journal(number)
+        if line.session_id not in journal.places:
+            with storage_errors(journal.path):
+                journal.append(line)
+        self._seal_if_whole(number)
+
+    def close(self) -> None:
+        """Writes everything through to the disk and lets another process in."""
+        try:
+            with storage_errors(self._data):
+                for journal in self._journals.values():
+                    journal.close()
+        finally:
+            self._journals.clear()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    # opening
+
+    def _open(self, plan: Plan, kernel: str) -> None:
+        path = self.directory / MANIFEST
+        if path.exists():
+            manifest = read_manifest(self.directory)
+            differences = manifest.plan.differences(plan)
+            if differences:
+                raise DatasetMismatchError(str(self.directory), differences)
+        else:
+            self._refuse_foreign()
+            manifest = Manifest(plan=plan, count=self.count, kernels=(kernel,))
+        self._data.mkdir(exist_ok=True)
+        for directory in (self.directory, self._data):
+            for leftover in directory.glob(f"{TEMPORARY}*"):
+                leftover.unlink()
+        for shard in manifest.shards:
+            if not self._intact(shard):
+                manifest = manifest.without_shard(shard.number)
+        self.manifest = manifest
+        self._find_files()
+        held = self._held()
+        if held > self.count:
+            raise DatasetMismatchError(
+                str(self.directory),
+                [f"count: {held} records in the dataset, {self.count} asked for"],
+            )
+        for shard in manifest.shards:
+            if shard.records != self._end(shard.number) - shard.number * SHARD_RECORDS:
+                self._reopen(shard)
+        kernels = self.manifest.kernels
+        if kernel not in kernels and not (self.manifest.complete and self.count == held):
+            self._report(f"this host's kernel is {kernel}, records were made under {kernels[-1]}")
+            kernels = (*kernels, kernel)
+        self._write_manifest(replace(self.manifest, count=self.count, kernels=kernels))
+
+    def _refuse_foreign(self) -> None:
+        """A directory that is not empty and has no manifest is somebody else's."""
+        for entry in sorted(self.directory.iterdir()):
+            if entry.name.startswith(TEMPORARY):
+                continue
+            if entry.name == DATA and entry.is_dir() and not any(entry.iterdir()):
+                continue
+            raise DatasetCorruptError(
+                f"{self.directory} is not empty and holds no dataset: found {entry.name!r}, "
+                f"but no {MANIFEST}",
+                hint="choose an empty or a new directory",
+            )
+
+    def _intact(self, shard: Shard) -> bool:
+        """Whether a listed shard is there; DatasetCorruptError where its bytes are others."""
+        path = self.directory / shard.file
+        try:
+            digest = sha256_of(path)
+        except FileNotFoundError:
+            self._report(f"{shard.file} is gone and is made again")
+            return False
+        if digest != shard.sha256:
+            raise DatasetCorruptError(
+                f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
+                hint=f"remove {path} and run this again: it is then made again",
+            )
+        return True
+
+    def _find_files(self) -> None:
+        """Opens the journals; a shard that is not listed yet is made again from its journal."""
+        journals, shards = set(), set()
+        for entry in self._data.iterdir():
+            if match := _JOURNAL.match(entry.name):
+                journals.add(int(match[1]))
+            elif match := _SHARD.match(entry.name):
+                shards.add(int(match[1]))
+        for number in sorted(shards - self._finished):
+            path = self.directory / shard_file(number)
+            if number not in journals:
+                raise DatasetCorruptError(
+                    f"{path} is not in {self.directory / MANIFEST}",
+                    hint=f"remove {path} and run this again: it is then made again",
+                )
+            path.unlink()
+        for number in sorted(journals):
+            if number in self._finished:
+                _journal_path(self._data, number).unlink()
+            else:
+                self._journal(number)
+
+    def _held(self) -> int:
+        """One more than the highest number that is recorded."""
+        in_shards = [one.number * SHARD_RECORDS + one.records for one in self.manifest.shards]
+        in_journals = [max(one.places, default=-1) + 1 for one in self._journals.values()]
+        return max([0, *in_shards, *in_journals])
+
+    def _reopen(self, shard: Shard) -> None:
+        """Turns a short shard back into a journal, because more records are wanted now."""
+        journal = _journal_path(self._data, shard.number)
+        atomic_write(journal, (self.directory / shard.file).read_bytes())
+        self._write_manifest(self.manifest.without_shard(shard.number))
+        (self.directory / shard.file).unlink()
+        self._journal(shard.number)
+
+    # writing
+
+    @property
+    def _finished(self) -> set[int]:
+        return self._numbers
+
+    def _end(self, number: int) -> int:
+        """One more than the highest record number of a shard."""
+        return min((number + 1) * SHARD_RECORDS, self.count)
+
+    def _journal(self, number: int) -> _Journal:
+        if number not in self._journals:
+            path = _journal_path(self._data, number)
+            with storage_errors(path):
+                self._journals[number] = _Journal(path, number, self._report)
+        return self._journals[number]
+
+    def _stream_passed(self, number: int) -> None:
+        """The stream has given all inputs of a shard: compares them, or finishes the shard."""
+        shard = next((one for one in self.manifest.shards if one.number == number), None)
+        if shard is None:
+            self._seal_if_whole(number)
+        elif self._inputs.pop(number).hexdigest() != shard.inputs_sha256:
+            raise self._other_inputs(self.directory / shard.file)
+
+    def _seal_if_whole(self, number: int) -> None:
+        start, end = number * SHARD_RECORDS, self._end(number)
+        journal = self._journals.get(number)
+        if journal is None or len(journal.places) < end - start or self._passed < end:
+            return
+        name = shard_file(number)
+        with storage_errors(self.directory / name):
+            digest = hashlib.sha256()
+            with _replacing(self.directory / name) as file:
+                for session_id in range(start, end):
+                    content = journal.read(session_id)
+                    digest.update(content)
+                    file.write(content)
+            shard = Shard(
+                file=name,
+                records=end - start,
+                sha256=digest.hexdigest(),
+                inputs_sha256=self._inputs.pop(number).hexdigest(),
+                volatile=journal.volatile,
+                executions=journal.executions,
+            )
+            self._write_manifest(self.manifest.with_shard(shard))
+            self._journals.pop(number).remove()
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        atomic_write(self.directory / MANIFEST, manifest.encode())
+        self.manifest = manifest
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the dataset says about itself now."""
+        return self._manifest
+
+    @manifest.setter
+    def manifest(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._numbers = {shard.number for shard in manifest.shards}
+
+    def _other_inputs(self, path: Path) -> DatasetCorruptError:
+        return DatasetCorruptError(
+            f"{path} holds other inputs than its seed and sampler give",
+            hint=f"remove {path} and run this again: it is then made again",
+        )
+
+
+class _Inputs:
+    """The digest of a shard's inputs, in order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.update = self._hash.update
+        self.hexdigest = self._hash.hexdigest
+
+
+class _Journal:
+    """Finished records of one shard, in the order they came; only ever appended to.
+
+    A torn or damaged tail, what a killed process or a power cut leaves, is cut off when opened.
+    """
+
+    def __init__(self, path: Path, number: int, report: Callable[[str], None]) -> None:
+        self.path = path
+        self.places: dict[int, tuple[int, int]] = {}
+        self.inputs: dict[int, bytes] = {}
+        """Digests of inputs that were there when opened, until the stream has confirmed them."""
+        self.volatile = 0
+        self.executions = 0
+        self._size = 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._load(number, report)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, line: Line) -> None:
+        try:
+            _write_all(self._file, line.content, self._size)
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._add(line)
+
+    def read(self, session_id: int) -> bytes:
+        offset, length = self.places[session_id]
+        content = os.pread(self._file, length, offset)
+        if len(content) != length:
+            raise OSError(errno.EIO, "the journal was cut by somebody else")
+        return content
+
+    def close(self) -> None:
+        try:
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
+
+    def remove(self) -> None:
+        os.close(self._file)
+        self.path.unlink()
+
+    def _load(self, number: int, report: Callable[[str], None]) -> None:
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            for content in file:
+                try:
+                    if not content.endswith(b"\n"):
+                        break
+                    record = decode(content)
+                    if encode(record) != content or record.session_id in self.places:
+                        break
+                except (RecordError, ValueError):
+                    break
+                if record.session_id // SHARD_RECORDS != number:
+                    break
+                inputs = inputs_line(record.session_id, record.input, record.input_args)
+                self.inputs[record.session_id] = hashlib.sha256(inputs).digest()
+                self._add(Line(record.session_id, content, record.volatile, record.n_executions))
+        size = os.fstat(self._file).st_size
+        if size > self._size:
+            report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")
+            os.ftruncate(self._file, self._size)
+
+    def _add(self, line: Line) -> None:
+        self.places[line.session_id] = self._size, len(line.content)
+        self._size += len(line.content)
+        self.volatile += line.volatile
+        self.executions += line.executions
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def atomic_write(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, through to the disk."""
+    with _replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Any]:
+    """A new file that takes the path's name when all of it is on the disk."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without it
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turns what the operating system says about a path into a DatasetStorageError."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or path
+        again = "then run the same command again: nothing finished is lost"
+        hints = {
+            errno.ENOSPC: f"free some space, {again}",
+            errno.EDQUOT: f"free some of your quota, {again}",
+            errno.EACCES: f"make it writable for this user, {again}",
+            errno.EPERM: f"make it writable for this user, {again}",
+            errno.EROFS: "it lies on a read-only file system: choose another directory",
+            errno.ENOTDIR: "choose a directory, not a file",
+            errno.EEXIST: "choose a directory, not a file",
+        }
+        raise DatasetStorageError(
+            f"{place}: {error.strerror or error}", hint=hints.get(error.errno or 0)
+        ) from error
+
+
+def _lock(directory: Path) -> int:
+    """The directory, locked for as long as the descriptor is open."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise DatasetBusyError(
+            f"another process is generating into {directory}",
+            hint="wait until it has ended, or choose another directory",
+        ) from None
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _journal_path(data: Path, number: int) -> Path:
+    return data / f"{number:05}.journal"
+
+
+def _write_all(file: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written

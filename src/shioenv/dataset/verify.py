@@ -1,0 +1,401 @@
+"""A dataset checked: its files against its manifest, each record against the rules, and replayed.
+
+Everything that can be told without executing is told by `verify`; `replay` executes some records
+again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.noise import CAP
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import Opener
+from shioenv.dataset.manifest import (
+    DATA,
+    MANIFEST,
+    SHARD_RECORDS,
+    Manifest,
+    Shard,
+    read_manifest,
+    shard_file,
+)
+from shioenv.dataset.read import read_records
+from shioenv.dataset.recording import record as make_record
+from shioenv.dataset.store import inputs_line
+from shioenv.domain.inputs import Input, Session
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import NAMES, Record, decode, encode, output_text
+from shioenv.errors import (
+    DatasetCorruptError,
+    DatasetMismatchError,
+    InputError,
+    PatchError,
+    RecordError,
+    UsageError,
+)
+from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
+
+TIMEOUT_EXIT = 124
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and where."""
+
+    file: str
+    """Relative to the dataset's directory."""
+    line: int | None
+    """From 1; None where it concerns the whole file."""
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `verify` found."""
+
+    directory: str
+    records: int
+    """Records looked at."""
+    shards: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for programs."""
+        return {
+            "directory": self.directory,
+            "ok": self.ok,
+            "records": self.records,
+            "shards": self.shards,
+            "problems": [
+                {"file": one.file, "line": one.line, "message": one.message}
+                for one in self.problems
+            ],
+        }
+
+
+def verify(
+    directory: str | Path, *, report: Callable[[int, int], None] = lambda done, count: None
+) -> Report:
+    """Every problem of a dataset, found without executing anything.
+
+    Files against the manifest (presence, sizes, hashes, counts), each record against the schema,
+    its own fields against each other, numbers and inputs against doubles. `report` is told records
+    done and wanted. Errors: UnknownDatasetError where there is no dataset; all else is a problem.
+    """
+    directory = Path(directory)
+    try:
+        manifest = read_manifest(directory)
+    except DatasetCorruptError as error:
+        return Report(str(directory), 0, 0, (Problem(MANIFEST, None, error.message),))
+    check = _Check(directory, manifest, report)
+    problems = tuple(check.problems())
+    return Report(str(directory), check.records, len(manifest.shards), problems)
+
+
+class _Check:
+    def __init__(
+        self, directory: Path, manifest: Manifest, report: Callable[[int, int], None]
+    ) -> None:
+        self.records = 0
+        self._directory, self._manifest, self._report = directory, manifest, report
+        self._seen: dict[bytes, int] = {}
+
+    def problems(self) -> Iterator[Problem]:
+        manifest = self._manifest
+        missing = manifest.count - manifest.records
+        if missing:
+            yield Problem(
+                MANIFEST,
+                None,
+                f"not finished: {manifest.records} of {manifest.count} records are in shards; "
+                "run the same `shioenv generate` again",
+            )
+        for place, shard in enumerate(manifest.shards):
+            if shard.number != place:
+                yield Problem(MANIFEST, None, f"expected {shard_file(place)}, got {shard.file}")
+            last = place == len(manifest.shards) - 1
+            if shard.records != SHARD_RECORDS and not (last and 0 < shard.records < SHARD_RECORDS):
+                yield Problem(shard.file, None, f"{shard.records} records, not {SHARD_RECORDS}")
+            yield from self._shard(shard)
+        yield from self._others()
+
+    def _others(self) -> Iterator[Problem]:
+        known = {shard.file for shard in self._manifest.shards}
+        data = self._directory / DATA
+        for path in sorted(data.iterdir()) if data.is_dir() else ():
+            name = f"{DATA}/{path.name}"
+            if name in known:
+                continue
+            if path.suffix == ".journal":
+                if self._manifest.complete:
+                    yield Problem(name, None, "left over; run the same `shioenv generate` again")
+            else:
+                yield Problem(name, None, "is not in the manifest")
+
+    def _shard(self, shard: Shard) -> Iterator[Problem]:
+        path = self._directory / shard.file
+        whole, inputs = hashlib.sha256(), hashlib.sha256()
+        lines = volatile = executions = 0
+        try:
+            with path.open("rb") as file:
+                for lines, line in enumerate(file, 1):
+                    whole.update(line)
+                    self.records += 1
+                    try:
+                        found = decode(line)
+                    except RecordError as error:
+                        yield Problem(shard.file, lines, error.message)
+                        continue
+                    inputs.update(inputs_line(found.session_id, found.input, found.input_args))
+                    volatile += found.volatile
+                    executions += found.n_executions
+                    expected = shard.number * SHARD_RECORDS + lines - 1
+                    for message in self._record(found, line, expected):
+                        yield Problem(shard.file, lines, message)
+                    self._report(self.records, self._manifest.count)
+        except OSError as error:
+            yield Problem(shard.file, None, f"cannot be read: {error.strerror}")
+            return
+        for what, says, is_so in (
+            ("records", shard.records, lines),
+            ("volatile", shard.volatile, volatile),
+            ("executions", shard.executions, executions),
+            ("sha256", shard.sha256, whole.hexdigest()),
+            ("inputs_sha256", shard.inputs_sha256, inputs.hexdigest()),
+        ):
+            if says != is_so:
+                yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
+
+    def _record(self, found: Record, line: bytes, expected: int) -> Iterator[str]:
+        if encode(found) != line:
+            yield "is not written as records are: order of fields, blanks or escapes"
+        if found.session_id != expected:
+            yield f"session_id is {found.session_id}, expected {expected}"
+        key = hashlib.sha256(found.input.encode()).digest()[:16]
+        first = self._seen.setdefault(key, found.session_id)
+        if first != found.session_id:
+            yield f"input is the same as record {first}'s"
+        plan = self._manifest.plan
+        if found.system != plan.system or found.sampler != plan.sampler:
+            yield (
+                f"is of {found.sampler} on {found.system}, "
+                f"the manifest says {plan.sampler} on {plan.system}"
+            )
+        if found.cwd not in plan.start_directories:
+            yield f"cwd is {found.cwd!r}, no start directory of the manifest"
+        yield from record_problems(found, budget=plan.budget)
+
+
+def record_problems(found: Record, *, budget: int | None = None) -> Iterator[str]:
+    """What contradicts itself in a record; with `budget` also what that many draws cannot give."""
+    yield from _input_problems(found)
+    yield from _behavior_problems(found)
+    yield from _score_problems(found, budget)
+
+
+def _input_problems(found: Record) -> Iterator[str]:
+    try:
+        shell_input = Input.from_marked(found.input_args)
+    except InputError as error:
+        yield f"input_args: {error.message}"
+        return
+    text = Session(found.cwd, (shell_input,)).text
+    if found.input != text:
+        yield f"input is {found.input!r}, input_args and cwd give {text!r}"
+    if found.n_arguments != shell_input.n_arguments:
+        yield (
+            f"n_arguments is {found.n_arguments}, input_args has {shell_input.n_arguments} "
+            "removable arguments"
+        )
+    counts = [(one.command, len(one.arguments)) for one in shell_input.segments]
+    segments = [(one.get("command"), one.get("n_arguments")) for one in found.segments]
+    if counts != segments:
+        yield f"segments are {segments}, input_args gives {counts}"
+
+
+def _behavior_problems(found: Record) -> Iterator[str]:
+    if not 0 <= found.exit_code <= 255:
+        yield f"exit_code is {found.exit_code}, not 0 to 255"
+    if found.timed_out and (found.exit_code != TIMEOUT_EXIT or not found.volatile):
+        yield f"timed_out asks for exit_code {TIMEOUT_EXIT} and volatile"
+    try:
+        patch = ContextPatch.from_json(found.context_patch)
+        if patch.to_json() != found.context_patch:
+            yield "context_patch is not in canonical order or form"
+    except PatchError as error:
+        yield f"context_patch: {error.message}"
+    if found.output_b64 is not None:
+        try:
+            content = base64.b64decode(found.output_b64, validate=True)
+        except ValueError:
+            yield "output_b64 is not base64"
+        else:
+            if output_text(content) != (found.output, found.output_b64):
+                yield "output is not what output_b64 decodes to"
+    if found.stdout is None or found.stderr is None:
+        yield "stdout or stderr is missing"
+    for name, digest in found.content_digests.items():
+        if not _SHA256.match(digest):
+            yield f"content_digests: {name!r} has {digest!r}, which is no SHA-256"
+
+
+def _score_problems(found: Record, budget: int | None) -> Iterator[str]:
+    scores = (found.irreducibility, found.irreducibility_strict)
+    if any((score is None) != (found.n_arguments == 0) for score in scores):
+        yield f"irreducibility is {scores} with {found.n_arguments} arguments"
+    if any(score is not None and not 0 <= score <= 1 for score in scores):
+        yield f"irreducibility is {scores}, not 0 to 1"
+    elif scores[0] is not None and scores[1] is not None and scores[1] < scores[0] - _CLOSE:
+        yield f"irreducibility_strict is {scores[1]}, less than irreducibility {scores[0]}"
+    if found.noise_threshold is not None and not 0 <= found.noise_threshold <= CAP:
+        yield f"noise_threshold is {found.noise_threshold}, not 0 to {CAP}"
+    if found.n_executions < 1:
+        yield f"n_executions is {found.n_executions}"
+    if found.exact and found.standard_error not in (0, None):
+        yield f"exact with a standard error of {found.standard_error}"
+    for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
+        yield from _pooled_problem(name, score, found.segments)
+    if budget is not None and not found.timed_out and len(found.segments) == 1:
+        exact = 2**found.n_arguments - 1 <= budget
+        if exact != found.exact:
+            yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
+
+
+def _pooled_problem(
+    name: str, score: float | None, segments: Sequence[dict[str, Any]]
+) -> Iterator[str]:
+    try:
+        scored = [(one["n_arguments"], one[name]) for one in segments if one["n_arguments"]]
+        total = sum(n for n, _ in scored)
+        pooled = math.fsum(n * value for n, value in scored) / total if total else None
+    except (KeyError, TypeError):
+        yield f"segments do not hold a number of arguments and {name} each"
+        return
+    if (pooled is None) != (score is None) or (
+        pooled is not None and score is not None and abs(pooled - score) > _CLOSE
+    ):
+        yield f"{name} is {score}, its segments give {pooled}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One record executed again."""
+
+    session_id: int
+    volatile: bool
+    differing: tuple[str, ...]
+    """Fields that came out otherwise."""
+    found: Record
+    again: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What `replay` found."""
+
+    replayed: tuple[Replayed, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Every record that is not volatile came out byte-identical."""
+        return not self.differing
+
+    @property
+    def volatile(self) -> int:
+        """Replayed records that are volatile: nothing is asked of them."""
+        return sum(one.volatile for one in self.replayed)
+
+    @property
+    def differing(self) -> tuple[Replayed, ...]:
+        """The others that did not come out the same."""
+        return tuple(one for one in self.replayed if one.differing and not one.volatile)
+
+    def to_json(self) -> dict[str, Any]:
+        """The findings for programs."""
+        return {
+            "ok": self.ok,
+            "replayed": len(self.replayed),
+            "volatile": self.volatile,
+            "differing": [
+                {"session_id": one.session_id, "input": one.found.input, "fields": one.differing}
+                for one in self.differing
+            ],
+        }
+
+
+def replay(
+    directory: str | Path,
+    count: int,
+    *,
+    seed: int = 0,
+    system: str | None = None,
+    opener: Opener = open_sandbox,
+    report: Callable[[int, int], None] = lambda done, count: None,
+) -> Replay:
+    """`count` records, drawn by `seed`, executed and scored again and compared byte for byte.
+
+    `system` names the system where it was built from a file. Errors: DatasetMismatchError where
+    the system that is built here is another; those of `read_records` and of opening a sandbox.
+    """
+    if count < 1:
+        raise UsageError(f"cannot replay {count} records", hint="at least 1")
+    manifest = read_manifest(directory)
+    plan = manifest.plan
+    numbers = range(manifest.records)
+    wanted = set(random.Random(seed).sample(numbers, min(count, len(numbers))))
+    observer = opener(system or plan.system, plan.limits)
+    try:
+        if observer.system.digest != plan.system_digest:
+            raise DatasetMismatchError(
+                str(directory),
+                [
+                    f"system.digest: {plan.system_digest} in the dataset, "
+                    f"{observer.system.digest} is built here"
+                ],
+            )
+        replayed = []
+        for found in read_records(directory):
+            if found.session_id not in wanted:
+                continue
+            sample = Sample(Input.from_marked(found.input_args), found.cwd, False, ())
+            again = make_record(
+                sample,
+                found.session_id,
+                observer,
+                plan.budget,
+                generator(plan.seed, "score", found.session_id),
+                sampler=plan.sampler,
+                runs=plan.runs,
+            )
+            fields = tuple(
+                name
+                for name in NAMES
+                if (name != "volatile" or not found.volatile)
+                and getattr(found, name) != getattr(again, name)
+            )
+            replayed.append(Replayed(found.session_id, found.volatile, fields, found, again))
+            report(len(replayed), len(wanted))
+        return Replay(tuple(replayed))
+    finally:
+        observer.close()
