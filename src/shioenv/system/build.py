@@ -270,11 +270,14 @@ def _sweep(cache: Path) -> None:
 
 def remove_tree(path: Path) -> None:
     """Remove a directory of ours, the files of mapped ids in it included."""
-    if os.geteuid() != 0:
-        for rootfs in (path / "rootfs", path / "system" / "rootfs"):
-            if rootfs.is_dir():
-                rootfs.parent.chmod(0o777)
-                _mapped(["rm", "-rf", "--one-file-system", "rootfs"], rootfs.parent, None)
+    if os.geteuid() != 0 and not path.name.startswith(".build-") and (path / "rootfs").is_dir():
+        closed = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
+        path.rename(closed / "system")
+        path = closed
+    inside = path / "system"
+    if os.geteuid() != 0 and (inside / "rootfs").is_dir():
+        inside.chmod(0o777)  # the system's root removes rootfs from it; what lies above is closed
+        _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside, None)
     shutil.rmtree(path, ignore_errors=True)
 
 

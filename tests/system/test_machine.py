@@ -1,0 +1,171 @@
+"""What programs of the built default system see of the machine: the declared one, and only that."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.store import System, find_system
+
+COMMANDS = (
+    "arch basename cat cd chgrp chmod chown comm cp cpio curl cut date dd df dir dirname dmesg du "
+    "echo env ethtool export false file find fold free grep groups gzip head hostid id ip last link "
+    "ln logname ls lsblk lscpu mkdir mkfifo mktemp mv netstat nl nproc od paste ping printenv ps "
+    "pwd readlink rev rm rmdir shred sort split stat tail tar tee touch tr true truncate ulimit "
+    "uname unexpand uniq unlink uptime users vdir w wc wget who whoami xargs"
+)
+"""The paper's 86 (Table 5); `ip` stands for ip-addr, ip-link and ip-route."""
+
+Run = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    try:
+        return find_system()
+    except (SystemNotBuiltError, SystemCorruptError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def run(system: System) -> Iterator[Run]:
+    try:
+        sandbox = NamespaceSandbox(system)
+    except HostError as error:
+        pytest.skip(str(error))
+    with sandbox:
+        yield lambda text: sandbox.run(text).output.decode("utf-8", "replace")
+
+
+def test_every_command_of_the_paper_exists(run: Run) -> None:
+    assert len(COMMANDS.split()) + 2 == 86
+    assert run(f"for each in {COMMANDS}; do type $each > /dev/null; done") == ""
+
+
+def test_lscpu_shows_the_declared_processor(run: Run, system: System) -> None:
+    shown = run("lscpu")
+    assert re.search(r"^CPU\(s\): +1$", shown, re.M)
+    assert system.declaration.machine.cpu.model_name in shown
+    assert run("nproc; nproc --all") == "1\n1\n"
+    assert run("grep -c ^processor /proc/cpuinfo") == "1\n"
+
+
+def test_free_shows_the_declared_memory(run: Run) -> None:
+    fields = run("free -k").splitlines()[1].split()
+    assert int(fields[1]) == 216 * 1024
+    assert all(int(field) < 216 * 1024 for field in fields[2:])
+    assert run("free -m | awk '/^Swap/ { print $2 }'") == "0\n"
+
+
+def test_lsblk_and_df_show_the_declared_disks(run: Run) -> None:
+    assert run("lsblk -rno NAME,MAJ:MIN,SIZE,TYPE,MOUNTPOINTS") == (
+        "vda 240:0 256M disk /\nvdb 240:16 64M disk \n"
+    )
+    assert run("df -k --output=size / | tail -1").strip() == str(256 * 1024)
+    assert run("wc -l < /proc/partitions") == "4\n"
+
+
+def test_logins_are_the_declared_ones(run: Run) -> None:
+    assert run("users") == "root ubuntu\n"
+    assert run("who") == (
+        "root     tty1         2025-10-15 16:41\n"
+        "ubuntu   pts/0        2025-10-16 08:04 (10.20.30.2)\n"
+    )
+    assert run("who -b").split() == ["system", "boot", "2025-10-15", "16:40"]
+    last = run("last")
+    assert last.startswith(
+        "alice    pts/1        10.20.30.57      Thu Oct 16 13:27 - 15:02  (01:34)"
+    )
+    assert last.endswith("wtmp begins Fri Oct 10 07:57:44 2025\n")
+    assert "198.51.100.77" in run("lastb")
+    assert "10.20.30.57" in run("lastlog -u alice")
+
+
+def test_names_and_addresses_are_the_declared_ones(run: Run) -> None:
+    assert run("hostname; hostname -f; uname -n") == "ubuntu\nubuntu.example.internal\nubuntu\n"
+    assert "inet 10.20.30.40/24" in run("ip -4 addr show eth0")
+    assert run("ip -o link | wc -l") == "2\n"
+    assert run("id ubuntu") == (
+        "uid=1000(ubuntu) gid=1000(ubuntu) groups=1000(ubuntu),4(adm),27(sudo),1100(developers)\n"
+    )
+
+
+def test_uptime_is_the_declared_one(run: Run) -> None:
+    assert re.search(
+        r"up 1 day,  3:0\d,  2 users,  load average: 0\.08, 0\.03, 0\.01", run("uptime")
+    )
+
+
+def test_dmesg_shows_the_declared_log(run: Run, system: System) -> None:
+    lines = run("dmesg").splitlines()
+    log = system.declaration.machine.kernel.log
+    assert lines == [f"[{seconds:12.6f}] {text}" for seconds, text in log]
+
+
+def test_nothing_of_the_hosts_name_or_files_shows(run: Run) -> None:
+    import socket
+
+    host = socket.gethostname()
+    if len(host) > 3 and host != "ubuntu":
+        shown = run("env; mount; cat /etc/hosts /proc/version /proc/cmdline; ps aux; dmesg")
+        assert host not in shown
+    home = str(Path.home())
+    if home != "/root":
+        assert home not in run("mount; env; cat /proc/self/mountinfo")
+
+
+def test_every_name_of_the_catalogue_exists(run: Run, system: System) -> None:
+    tokens = catalogue(system)
+    for token in ("File", "Directory", "Symlink", "Fifo", "GlobalFile", "GlobalDirectory",
+                  "GlobalExecutable", "Executable"):  # fmt: skip
+        names = " ".join(quoted(name) for name in tokens[token])
+        assert run(f'for n in {names}; do [ -e "$n" ] || [ -L "$n" ] || echo "$n"; done') == ""
+    for user in tokens["Username"]:
+        assert run(f"id -un {user}") == f"{user}\n"
+    for group in tokens["Groupname"]:
+        assert run(f"getent group {group} > /dev/null; echo $?") == "0\n"
+
+
+def test_the_home_tree_is_what_its_tools_say(run: Run) -> None:
+    kinds = run("file -b images/photo.png archives/* misc/utf16.txt misc/crlf.txt bin/hello")
+    for expected in ("PNG image data, 48 x 32", "POSIX tar archive", "gzip compressed data",
+                     "Zip archive data", "ASCII cpio archive", "bzip2 compressed data",
+                     "Unicode text, UTF-16", "CRLF line terminators", "ELF 64-bit"):  # fmt: skip
+        assert expected in kinds
+    assert run("bin/hello") == "hello from a small program\n"
+    assert run("tar tzf archives/backup.tar.gz") == (
+        "data/data.csv\ndata/users.csv\ndata/numbers.txt\ndocuments/notes.txt\n"
+    )
+    assert run("unzip -tq archives/site.zip").startswith("No errors detected")
+    assert (
+        run("gzip -t archives/app.log.1.gz && zcat archives/app.log.1.gz | cmp - logs/app.log.1")
+        == ""
+    )
+    assert run("cpio -t --quiet < archives/scripts.cpio").splitlines()[-1] == "scripts/main.py"
+    assert run("bzcat archives/numbers.txt.bz2 | cmp - data/numbers.txt") == ""
+    assert run("bash -n scripts/*.sh; sh -n bin/greet") == ""
+    assert run("comm -12 documents/words_sorted.txt documents/words_other.txt | wc -l") == "6\n"
+    assert (
+        run("find . -user alice -o -group auditors")
+        == "./data/shared/plan.txt\n./data/shared/budget.csv\n"
+    )
+    assert run("stat -c '%s %b' data/sparse.img") == "65536 16\n"
+    assert run("find . -newermt '2025-10-16 19:43'; find . ! -newermt '2025-04-15'") == ""
+
+
+def test_the_index_agrees_with_what_stat_says(run: Run, system: System) -> None:
+    shown = run("find . -mindepth 1 -printf '%P\\t%m\\t%u\\t%g\\t%n\\t%T@\\0'").split("\0")[:-1]
+    users = {number: name for name, number in system.users.items()}
+    groups = {number: name for name, number in system.groups.items()}
+    assert len(shown) == len(list(system.beneath("/home/ubuntu"))) - 1
+    for line in shown:
+        name, mode, user, group, links, time = line.split("\t")
+        entry = system.index[f"/home/ubuntu/{name}"]
+        assert entry.mode & 0o7777 == int(mode, 8)
+        assert (users[entry.uid], groups[entry.gid]) == (user, group)
+        assert entry.links == int(links)
+        assert entry.mtime == float(time)
