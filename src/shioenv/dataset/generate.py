@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,7 @@ def plan_of(
         composite_share=composite_share,
         max_segments=max_segments,
         limits=limits or Limits(),
-        version=version("shioenv"),
+        version=_version(),
     )
 
 
@@ -229,6 +229,14 @@ def grammar_digest(
     for directory, values in tokens.items():
         add(directory, sorted((name, list(texts)) for name, texts in values.items()))
     return digest.hexdigest()
+
+
+def _version() -> str:
+    """Of this package; `unknown` where it runs from a directory that was never installed."""
+    try:
+        return version("shioenv")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def run(
