@@ -18,6 +18,7 @@ from shioenv.grammar.symbols import (
 )
 
 _HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
+_WRITTEN_OPTION = re.compile(r"-([A-Za-z])(?=\Z|[ <])|<ns>([A-Za-z])|--([a-z][a-z0-9-]*)")
 _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 
@@ -48,12 +49,14 @@ class ArgumentSplitter:
         self.permutes = grammar.header.permutes
         self.shorts: dict[str, OptionSpec] = {}
         self.longs: dict[str, OptionSpec] = {}
-        for spec in grammar.options:
+        for spec in (*grammar.options, *_options_in_productions(grammar)):
             for letter in spec.shorts:
                 self.shorts.setdefault(letter, spec)
             for name in spec.longs:
                 self.longs.setdefault(name, spec)
         self.words = {word: spec for spec in grammar.options for word in spec.words}
+        self.bundles = any(spec.clusters and spec.shorts for spec in grammar.options)
+        self.literals = frozenset(_literals(grammar))
         self.templates: dict[str, list[_Template]] = {}
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
@@ -111,6 +114,8 @@ class ArgumentSplitter:
             if single.value == "required" and following is not None:
                 return [Argument(f"{word} {following}")], 2
             return [Argument(word)], 1
+        if word in self.literals:
+            return [Argument(word)], 1
         return self.bundle(word, following)
 
     def long(self, name: str) -> OptionSpec | None:
@@ -128,12 +133,10 @@ class ArgumentSplitter:
         letters = word[1:]
         for place, letter in enumerate(letters):
             spec = self.shorts.get(letter)
-            if spec is None or (len(letters) > 1 and not spec.clusters and place):
-                return whole
             rest = letters[place + 1 :]
+            if spec is None or (spec.value == "none" and rest and not self.bundles):
+                return whole
             if spec.value == "none":
-                if rest and not spec.clusters:
-                    return whole
                 members.append(letter)
                 continue
             if rest and spec.separate:
@@ -153,31 +156,64 @@ class ArgumentSplitter:
         ], used
 
 
+def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
+    """The arguments in productions that begin with literal text (parts of a bundle are none)."""
+    for head, productions in grammar.productions.items():
+        if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
+            for production in productions:
+                for argument in production.body:
+                    if argument and isinstance(argument[0], Terminal):
+                        yield argument
+
+
+def _literals(grammar: Grammar) -> Iterator[str]:
+    """Words of several characters after one dash that stand in the grammar as they are."""
+    for argument in _written_arguments(grammar):
+        text = str(argument[0])
+        if len(argument) == 1 and len(text) > 2 and text[0] == "-" and NO_SPACE not in text:
+            yield text
+
+
+def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
+    """Options that the grammar writes outside its option blocks: `-E`, `-u<ns>`, `{-e <x>}`."""
+    values: dict[str, set[str]] = {}
+    for argument in _written_arguments(grammar):
+        text = str(argument[0])
+        match = _WRITTEN_OPTION.match(text)
+        if match is None:
+            continue
+        name, rest = match[1] or match[2] or f"--{match[3]}", text[match.end() :]
+        if rest in {"", NO_SPACE} and len(argument) == 1:
+            values.setdefault(name, set()).add("nothing")
+        elif rest.startswith("="):
+            values.setdefault(name, set()).add("attached")
+        elif rest.startswith(" ") or (not rest and not name.startswith("--")):
+            values.setdefault(name, set()).add("word")
+    for name, seen in values.items():
+        if "word" in seen or "nothing" not in seen:
+            value = "required"
+        else:
+            value = "optional" if "attached" in seen else "none"
+        yield OptionSpec(
+            shorts=() if name.startswith("--") else (name,),
+            longs=(name[2:],) if name.startswith("--") else (),
+            words=(),
+            value=value,
+            clusters=True,
+            joined=False,
+            separate=False,
+        )
+
+
 def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
     """The arguments of several words that productions hold, by their first word."""
     patterns = _Patterns(grammar)
-    seen: set[tuple[Symbol, ...]] = set()
-    for head, productions in grammar.productions.items():
-        if head.is_system_token:
-            continue
-        for production in productions:
-            for argument in production.body:
-                first = argument[0] if argument else None
-                if argument in seen or not isinstance(first, Terminal):
-                    continue
-                seen.add(argument)
-                text = first.text
-                plain = re.match(r"[^ '\"\\$`<]+(?= )", text)
-                if not plain or NO_SPACE in show_argument(argument):
-                    continue
-                ends = r"(?= |\Z)"
-                yield (
-                    plain[0],
-                    _Template(
-                        re.compile(patterns.of(argument) + ends),
-                        re.compile(patterns.of(argument, loose=True) + ends),
-                    ),
-                )
+    for argument in dict.fromkeys(_written_arguments(grammar)):
+        plain = re.match(r"[^ '\"\\$`<]+(?= )", str(argument[0]))
+        if plain and NO_SPACE not in show_argument(argument):
+            exact, loose = patterns.of(argument), patterns.of(argument, loose=True)
+            ends = r"(?= |\Z)"
+            yield plain[0], _Template(re.compile(exact + ends), re.compile(loose + ends))
 
 
 class _Patterns:

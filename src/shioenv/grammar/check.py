@@ -174,9 +174,18 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def _fault(loaded: Loaded, head: Nonterminal, kind: FaultKind, message: str) -> Fault:
+def _fault(
+    loaded: Loaded,
+    head: Nonterminal,
+    kind: FaultKind,
+    message: str,
+    production: Production | None = None,
+) -> Fault:
+    place = None
+    if production is not None:
+        place = loaded.places.get((head, production.body))
     base = Nonterminal(head.name.rstrip("*+?~"))
-    line, column = loaded.lines.get(base) or loaded.lines.get(_block_of(base)) or (1, 1)
+    line, column = place or loaded.lines.get(base) or loaded.lines.get(_block_of(base)) or (1, 1)
     return Fault(loaded.grammar.source, line, column, message, kind)
 
 
@@ -264,7 +273,8 @@ def _several_inside_words(loaded: Loaded) -> Iterator[Fault]:
                             f"{_plain(symbol)} can be several arguments but stands inside one "
                             f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
                         )
-                        yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message)
+                        kind = FaultKind.SEVERAL_ARGUMENTS
+                        yield _fault(loaded, head, kind, message, production)
 
 
 def _too_long(loaded: Loaded) -> Iterator[Fault]:
@@ -273,7 +283,8 @@ def _too_long(loaded: Loaded) -> Iterator[Fault]:
     for head, bodies in _own(loaded):
         for production in bodies:
             for argument in production.body:
-                if any(symbol in several for symbol in argument):
+                alone = len(argument) == 1 and isinstance(argument[0], Nonterminal)
+                if alone or any(symbol in several for symbol in argument):
                     continue
                 length = longest_length(grammar.productions, argument)
                 if length > MAX_ARGUMENT_LENGTH:
@@ -282,7 +293,7 @@ def _too_long(loaded: Loaded) -> Iterator[Fault]:
                         f"{text} in {_plain(head)} can be {length} characters long; "
                         f"an argument has at most {MAX_ARGUMENT_LENGTH}"
                     )
-                    yield _fault(loaded, head, FaultKind.TOO_LONG, message)
+                    yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
 
 
 def repeated_heads(grammar: Grammar) -> frozenset[Nonterminal]:

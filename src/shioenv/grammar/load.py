@@ -17,6 +17,7 @@ from shioenv.grammar.notation import (
     Word,
 )
 from shioenv.grammar.symbols import (
+    Body,
     Grammar,
     Header,
     Nonterminal,
@@ -47,6 +48,7 @@ class _Scope:
     slots: set[Nonterminal] = field(default_factory=set)
     specs: list[OptionSpec] = field(default_factory=list)
     lines: dict[Nonterminal, tuple[int, int]] = field(default_factory=dict)
+    places: dict[tuple[Nonterminal, Body], tuple[int, int]] = field(default_factory=dict)
 
     def own(self, name: str) -> Nonterminal:
         """The nonterminal of a name this file defines."""
@@ -93,6 +95,8 @@ class _Scope:
                 self.source.report(*place, FaultKind.DUPLICATE, message)
             return
         existing.append(production)
+        if place is not None:
+            self.places[head, production.body] = place
 
     def words(
         self, words: Iterable[Word], line: int, head: Nonterminal
@@ -207,7 +211,7 @@ class _BlockCompiler:
 
     def option(self, option: OptionLine) -> None:
         """Spread one line's weight over its forms."""
-        place = (option.number, 1)
+        place: tuple[int, int] | None = (option.number, 1)
         spec = OptionSpec(
             shorts=tuple(option.shorts),
             longs=tuple(option.longs),
@@ -224,7 +228,8 @@ class _BlockCompiler:
         for name in option.names:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"
-                self.scope.source.report(*place, FaultKind.DUPLICATE, message)
+                self.scope.source.report(option.number, 1, FaultKind.DUPLICATE, message)
+                place = None  # once is enough
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
         forms = [form for one in specs for form in self.forms(one, value)]
@@ -317,11 +322,15 @@ def shared_productions() -> Mapping[Nonterminal, tuple[Production, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A grammar file as read: the grammar, its faults so far, where each name is defined."""
+    """A grammar file as read: the grammar and its faults so far.
+
+    `lines` says on which line and column each name is defined, `places` where a production stands.
+    """
 
     grammar: Grammar
     faults: tuple[Fault, ...]
     lines: Mapping[Nonterminal, tuple[int, int]]
+    places: Mapping[tuple[Nonterminal, Body], tuple[int, int]]
 
 
 def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
@@ -353,7 +362,7 @@ def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
         examples=tuple(source.examples),
         source=path,
     )
-    return Loaded(grammar, tuple(source.faults), scope.lines)
+    return Loaded(grammar, tuple(source.faults), scope.lines, scope.places)
 
 
 def _header(source: Source) -> Header:

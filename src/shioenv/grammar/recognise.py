@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Symbol, Terminal
 
 
 class Recogniser:
-    """Answers for one grammar, bound or not; a system token without values takes any text.
+    """Answers for one grammar, bound or not; a system token without values takes any word.
 
     Works top-down on finished words, marks included; grammars have no left recursion (the checker
     refuses it), so it ends.
@@ -54,6 +55,18 @@ class _Match:
         """Whether the symbol is a system token without values, which takes any text."""
         return symbol.is_system_token and symbol not in self.bodies
 
+    @staticmethod
+    def open_ends(word: str, offset: int) -> Iterator[int]:
+        """Where a value nobody knows can end: not an option, no marks, no bare blank."""
+        if word.startswith("-", offset) and not offset:
+            return
+        quoted = False
+        for end in range(offset + 1, len(word) + 1):
+            quoted = quoted or word[end - 1] in "'\"\\"
+            if word.startswith(NO_SPACE, end - 1) or (word[end - 1] == " " and not quoted):
+                return
+            yield end
+
     def arguments(self, symbol: Nonterminal, index: int) -> frozenset[int]:
         """Where whole arguments derived from `symbol` can end, starting at word `index`."""
         key = (symbol, index)
@@ -62,7 +75,9 @@ class _Match:
             return known
         found: set[int] = set()
         if self.is_open(symbol) and index < len(self.words):
-            found.add(index + 1)
+            word = self.words[index]
+            if len(word) in self.open_ends(word, 0):
+                found.add(index + 1)
         for body in self.bodies.get(symbol, ()):
             ends = {index}
             for argument in body:
@@ -106,7 +121,7 @@ class _Match:
             return known
         found: set[int] = set()
         if self.is_open(symbol):
-            found.update(range(offset + 1, len(self.words[index]) + 1))
+            found.update(self.open_ends(self.words[index], offset))
         for body in self.bodies.get(symbol, ()):
             if not body:
                 found.add(offset)

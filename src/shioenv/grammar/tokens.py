@@ -100,7 +100,7 @@ STAND_IN: Mapping[str, tuple[str, ...]] = {
     "ImageFile": ("images/photo.png", "images/icon.gif"),
     "HiddenFile": (".bashrc", ".profile"),
     "HardLink": ("data/shared/plan.txt",),
-    "Fifo": ("tmp/pipe",),
+    "Fifo": ("logs/pipe",),
     "Device": ("/dev/null", "/dev/zero"),
     "Hostname": ("localhost", "ubuntu"),
     "IpAddress": ("127.0.0.1",),

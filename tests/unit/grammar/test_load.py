@@ -1,0 +1,235 @@
+"""What a grammar file says, and what is reported where it says it wrongly."""
+
+from shioenv.grammar.check import check
+from shioenv.grammar.faults import Fault, FaultKind
+from shioenv.grammar.load import Loaded, read_grammar
+from shioenv.grammar.symbols import Nonterminal, Terminal
+
+HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
+HEADER_LINES = 4
+
+
+def read(body: str, version: str | None = None) -> Loaded:
+    return read_grammar(HEADER + body, "x.grammar", version)
+
+
+def faults(body: str) -> list[Fault]:
+    loaded = read(body)
+    return [*loaded.faults, *check(loaded)]
+
+
+def forms(body: str, head: str = "x:option") -> list[str]:
+    productions = read(body).grammar.productions[Nonterminal(head)]
+    return [str(production).partition(" = ")[2] for production in productions]
+
+
+def alternatives(text: str) -> list[str]:
+    return forms(f"start x <a>\n<a> = {text}\n", "x:a")
+
+
+def test_a_blank_separates_arguments_and_braces_hold_one_together() -> None:
+    (production,) = read("start x {-B 512K} -a\n").grammar.productions[Nonterminal("x")]
+    assert production.body == ((Terminal("x"),), (Terminal("-B 512K"),), (Terminal("-a"),))
+
+
+def test_braces_without_a_blank_are_shell_text() -> None:
+    assert alternatives("{} | {a,b} | {1..5} | ${HOME}") == ["{}", "{a,b}", "{1..5}", "${HOME}"]
+
+
+def test_a_brace_group_may_hold_literal_braces() -> None:
+    (production,) = read(r"start x {-exec wc {} \;}" + "\n").grammar.productions[Nonterminal("x")]
+    assert production.body[1] == (Terminal(r"-exec wc {} \;"),)
+
+
+def test_shell_quotes_protect_every_sign_of_the_notation() -> None:
+    words = ["'a | b'", '"(x)*"', r"\|", "$(wc -l)", "`date +%s`", "$((1 + 2))", r"$'it\'s'"]
+    shown = [f"{{{word}}}" if " " in word else word for word in words]
+    assert alternatives(" | ".join(words)) == shown
+
+
+def test_a_nonterminal_inside_quotes_is_expanded_without_quotes_of_its_own() -> None:
+    (production,) = read("start x '<File>'\n").grammar.productions[Nonterminal("x")]
+    assert production.body[1] == (Terminal("'"), Nonterminal("'File"), Terminal("'"))
+
+
+def test_indented_lines_are_further_alternatives() -> None:
+    assert forms("start x <a>\n<a> = p | q\n  r\n  | s |\n  t # why\n", "x:a") == list("pqrst")
+
+
+def test_repetition_alone_makes_arguments_and_inside_a_word_text() -> None:
+    productions = read("start x <a>* -<a>+\n<a> = p\n").grammar.productions
+    alone, inside = Nonterminal("x:a*"), Nonterminal("x:a~*")
+    assert [one.body for one in productions[alone]] == [(), ((Nonterminal("x:a"),), (alone,))]
+    assert [one.stops for one in productions[alone]] == [True, False]
+    assert [one.body for one in productions[inside]] == [(), ((Nonterminal("x:a"), inside),)]
+
+
+def test_an_option_item_is_there_or_not() -> None:
+    productions = read("start x --output(=<a>)?\n<a> = p\n").grammar.productions
+    optional = next(head for head in productions if head.name.endswith("?"))
+    assert [one.body == () for one in productions[optional]] == [True, False]
+
+
+def test_flags_form_clusters() -> None:
+    body = "start x <option>*\noptions\n  -a, --all\n  -T, --tab=<n>\n<n> = 8\n"
+    assert forms(body, "x:option.flag") == ["a"]
+    assert forms(body, "x:option.valued") == ["{T <x:n>}", "T<x:n>"]
+    assert forms(body, "x:option.long") == ["--all", "{--tab <x:n>}", "--tab=<x:n>"]
+    assert forms(body, "x:option.rest") == [
+        "<ns><x:option.flag><ns> <x:option.rest>",
+        "<ns><x:option.flag>",
+        "<ns><x:option.valued>",
+    ]
+    assert forms(body)[-1] == "<x:option.cluster>"
+
+
+def test_an_optional_value_reaches_a_short_form_only_where_it_is_shown() -> None:
+    plain = "start x <option>\noptions\n  -F, --classify[=<w>]\n<w> = auto\n"
+    assert forms(plain, "x:option.flag") == ["F"]
+    assert forms(plain, "x:option.long") == ["--classify", "--classify=<x:w>"]
+    shown = "start x <option>\noptions\n  -i[<w>], --in-place[=<w>]\n<w> = .bak\n"
+    assert forms(shown, "x:option.valued") == ["i", "i<x:w>"]
+
+
+def test_every_line_of_a_block_is_as_likely_as_the_next() -> None:
+    body = "start x <option>\noptions\n  -a, --all\n  --size=<n>\n  -q %weight 3\n<n> = 1\n"
+    productions = read(body).grammar.productions
+    flags = {
+        str(p).partition(" = ")[2]: p.weight for p in productions[Nonterminal("x:option.flag")]
+    }
+    longs = {
+        str(p).partition(" = ")[2]: p.weight for p in productions[Nonterminal("x:option.long")]
+    }
+    assert flags == {"a": 0.5, "q": 3.0}
+    assert longs == {"--all": 0.5, "--size=<x:n>": 0.5, "{--size <x:n>}": 0.5}
+
+
+def test_one_dash_and_several_letters_is_no_cluster() -> None:
+    body = "start x <option>\noptions %no-clusters\n  -name <n>\n  -print\n<n> = a\n"
+    assert forms(body) == ["{-name <x:n>}", "-print"]
+
+
+def test_attributes_of_an_option_line_limit_its_forms() -> None:
+    lines = ("-n, --num=<n> %joined", "-m <n>", "-k <n> %separate", "-v %alone")
+    body = "start x <option>\noptions\n  " + "\n  ".join(lines) + "\n<n> = 1\n"
+    assert forms(body, "x:option.valued") == ["n<x:n>", "{m <x:n>}", "m<x:n>", "{k <x:n>}"]
+    assert "-v" in forms(body)
+
+
+def test_a_block_can_take_over_another_ones_lines() -> None:
+    body = (
+        "start x <option>* <quiet>\noptions\n  -a, --all\n  -v\n"
+        "options <quiet> = <option> without -v\n  -q\n"
+    )
+    assert forms(body, "x:quiet.flag") == ["a", "q"]
+
+
+def test_guards_compare_versions_as_numbers() -> None:
+    body = "start x <a>\n<a> = old | new %if version >= 9.10\n"
+    productions = {
+        v: read(body, v).grammar.productions[Nonterminal("x:a")] for v in ("9.4", "9.10")
+    }
+    assert {v: len(found) for v, found in productions.items()} == {"9.4": 1, "9.10": 2}
+    assert len(read(body, "1:10.1-2+b3").grammar.productions[Nonterminal("x:a")]) == 2
+
+
+def test_percent_and_one_letter_is_text() -> None:
+    assert alternatives("%Y | %s | %d %weight 2") == ["%Y", "%s", "%d"]
+
+
+def test_a_shared_definition_is_there_and_can_be_replaced() -> None:
+    assert Nonterminal("size") in read("start x <size>\n").grammar.productions
+    replaced = read("start x <size>\n<size> = 1\n").grammar.productions
+    assert Nonterminal("size") not in replaced
+
+
+def test_the_header_is_read() -> None:
+    header = read("start x\npermutes no\n").grammar.header
+    assert (header.version, header.package, header.volatile, header.permutes) == (
+        "9.1",
+        "things",
+        False,
+        False,
+    )
+
+
+def test_examples_carry_marks_and_expectations() -> None:
+    body = "start x -a\nexample x -l<ns> {<ns>T 32}\n  exit 3\n  prints a  b\n  after cat y\n"
+    (example,) = read(body).grammar.examples
+    assert [argument.marked for argument in example.arguments] == ["-l<ns>", "<ns>T 32"]
+    assert (example.exit_code, example.prints, example.after) == (3, ("a  b",), "cat y")
+
+
+def test_every_fault_of_a_file_is_reported_at_once_with_its_place() -> None:
+    text = "command y\nstrat x\nstart x <sise> (a\n<b> =\nomit -i\n"
+    found = read_grammar(text, "x.grammar").faults
+    assert {(fault.line, fault.kind) for fault in found} == {
+        (1, FaultKind.HEADER),
+        (2, FaultKind.SYNTAX),
+        (3, FaultKind.SYNTAX),
+        (3, FaultKind.UNDEFINED),
+        (4, FaultKind.SYNTAX),
+        (5, FaultKind.SYNTAX),
+    }
+    undefined = next(fault for fault in found if fault.kind is FaultKind.UNDEFINED)
+    assert undefined.column == 9
+    assert str(undefined) == (
+        "x.grammar:3:9: <sise> is not defined; did you mean <size>? (SHIO-G12)"
+    )
+
+
+def one_fault(body: str) -> tuple[FaultKind, str]:
+    (fault,) = faults(body)
+    assert fault.line > HEADER_LINES
+    return fault.kind, fault.message
+
+
+def test_an_unknown_system_token_is_named_with_the_nearest_one() -> None:
+    kind, message = one_fault("start x <Fiel>\n")
+    assert kind is FaultKind.UNDEFINED
+    assert "did you mean <File>?" in message
+
+
+def test_a_name_without_its_capital_is_recognised() -> None:
+    assert "did you mean <Directory>?" in one_fault("start x <directory>\n")[1]
+
+
+def test_a_definition_nobody_uses_is_unreachable() -> None:
+    assert one_fault("start x\n<a> = p\n")[0] is FaultKind.UNREACHABLE
+
+
+def test_a_nonterminal_that_never_ends_is_a_fault() -> None:
+    kinds = {fault.kind for fault in faults("start x <a>\n<a> = p<a>\n")}
+    assert kinds == {FaultKind.ENDLESS}
+
+
+def test_left_recursion_is_a_fault() -> None:
+    kind, message = one_fault("start x <a>\n<a> = p | <a> q\n")
+    assert kind is FaultKind.ENDLESS
+    assert "comes back to itself" in message
+
+
+def test_an_alternative_written_twice_is_a_duplicate() -> None:
+    assert one_fault("start x <a>\n<a> = p | q\n  p\n")[0] is FaultKind.DUPLICATE
+
+
+def test_an_option_written_twice_is_a_duplicate() -> None:
+    body = "start x <option>\noptions\n  -a, --all\n  -b, --all\n"
+    assert one_fault(body)[0] is FaultKind.DUPLICATE
+
+
+def test_an_argument_that_can_get_too_long_is_a_fault() -> None:
+    assert (
+        one_fault(f"start x <a>\n<a> = {'p' * 40}<b>\n<b> = {'q' * 25}\n")[0] is FaultKind.TOO_LONG
+    )
+
+
+def test_several_arguments_inside_a_word_are_a_fault() -> None:
+    kind, message = one_fault("start x --a=<b>\n<b> = p q\n")
+    assert kind is FaultKind.SEVERAL_ARGUMENTS
+    assert "braces" in message
+
+
+def test_misspelt_attributes_are_reported() -> None:
+    assert "did you mean %weight?" in one_fault("start x p %wieght 3\n")[1]
+    assert "means nothing here" in one_fault("start x p %alone\n")[1]

@@ -1,0 +1,120 @@
+"""Any Bash input taken apart."""
+
+import pytest
+
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.load import read_grammar
+from shioenv.grammar.parse import InputParser, parse_input
+from shioenv.grammar.words import split_words
+
+FINDER = r"""command finder
+manual finder(1), Things 1.0
+package things
+volatile no
+start finder <Directory> <test>*
+options %no-clusters
+  -name <n>
+  -print
+<n> = '*.txt'
+<test> = <option> | {-exec <tool> {} \;} | {-size <n> <n>}
+<tool> = {wc -l} | cat
+"""
+WRAPPER = """command wrap
+manual wrap(1), Things 1.0
+package things
+volatile no
+permutes no
+start wrap <option>* echo -n
+options
+  -n <n>
+<n> = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def parser() -> InputParser:
+    extra = [
+        read_grammar(FINDER, "finder.grammar").grammar,
+        read_grammar(WRAPPER, "wrap.grammar").grammar,
+    ]
+    return InputParser([*load_grammars(["ls", "df", "echo", "cat"]), *extra])
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("ls -laT 32", ["ls", "-l<ns>", "<ns>a<ns>", "<ns>T 32"]),
+        ("ls -l -a -T32", ["ls", "-l", "-a", "-T32"]),
+        ("df -a --output=source -B 512K", ["df", "-a", "--output=source", "-B 512K"]),
+        ("df --block-size 512K -B512K", ["df", "--block-size 512K", "-B512K"]),
+        ("df --block 512K", ["df", "--block 512K"]),
+        ("ls -Fl --classify auto", ["ls", "-F<ns>", "<ns>l", "--classify", "auto"]),
+        ("ls -- -l", ["ls", "--", "-l"]),
+        ("ls -lJ", ["ls", "-lJ"]),
+        ("ls -T", ["ls", "-T"]),
+        ("ls - -l", ["ls", "-", "-l"]),
+        ("/bin/ls -la", ["/bin/ls", "-l<ns>", "<ns>a"]),
+        ("ls -I 'a b' $(pwd -P)", ["ls", "-I 'a b'", "$(pwd -P)"]),
+        ("echo -ne a -n", ["echo", "-n<ns>", "<ns>e", "a", "-n"]),
+        ("unknown -n 5 x", ["unknown", "-n", "5", "x"]),
+        (
+            "finder . -name '*.c' -exec grep -c x {} \\; -print",
+            ["finder", ".", "-name '*.c'", "-exec grep -c x {} \\;", "-print"],
+        ),
+        ("finder . -size 1 2 -print", ["finder", ".", "-size 1 2", "-print"]),
+        ("wrap -n 1 echo -n 5", ["wrap", "-n 1", "echo", "-n", "5"]),
+    ],
+)
+def test_arguments_of_a_command(parser: InputParser, text: str, marked: list[str]) -> None:
+    parsed = parser.parse(text)
+    assert parsed.input_args == marked
+    assert parsed.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "n_arguments"),
+    [
+        ("ls -l|cat -n>x", ["ls", "-l", "|", "cat", "-n", ">", "x"], 2),
+        ("ls && df || echo a; cat f", ["ls", "&&", "df", "||", "echo", "a", ";", "cat", "f"], 2),
+        ("ls > out -l", ["ls", "-l", ">", "out"], 1),
+        ("ls 2>/dev/null -a 2>&1", ["ls", "-a", "2>", "/dev/null", "2>&1"], 1),
+        ("cat < in | ls", ["cat", "<", "in", "|", "ls"], 0),
+        ("cat <<< 'a b'", ["cat", "<<<", "'a b'"], 0),
+        ("LC_ALL=C ls -l", ["LC_ALL=C ls", "-l"], 1),
+        ("a\nb # why\n", ["a", ";", "b"], 0),
+        ("ls &", ["ls", "&"], 0),
+        ("[ -f x ] && ls", ["[", "-f", "x", "]", "&&", "ls"], 3),
+        ("echo $((1 << 2))", ["echo", "$((1 << 2))"], 1),
+        ("for i in a; do ls; done", ["for i in a; do ls; done"], 0),
+        ("(ls; df) | cat -n", ["(ls; df)", "|", "cat", "-n"], 1),
+        ("cat <<E\nhi\nE", ["cat <<E\nhi\nE"], 0),
+        ("ls 'unclosed", ["ls", "'unclosed"], 1),
+        ("ls )", ["ls", ")"], 1),
+        ("", [" "], 0),
+    ],
+)
+def test_operators_and_redirections(
+    parser: InputParser, text: str, marked: list[str], n_arguments: int
+) -> None:
+    parsed = parser.parse(text)
+    assert parsed.input_args == marked
+    assert parsed.n_arguments == n_arguments
+
+
+def test_bytes_that_are_no_text_survive() -> None:
+    assert parse_input("ls \udcff", []).text == "ls \udcff"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a  b\tc", ["a", "b", "c"]),
+        (r"a\ b 'c d' \'", [r"a\ b", "'c d'", r"\'"]),
+        ('"a $(b "c d") e" f', ['"a $(b "c d") e"', "f"]),
+        ("${x:-a b} `c d` <(e f)", ["${x:-a b}", "`c d`", "<(e f)"]),
+        (r"$'a\' b' c", [r"$'a\' b'", "c"]),
+        ("'never closed x", ["'never closed x"]),
+    ],
+)
+def test_words_keep_their_quotes(text: str, words: list[str]) -> None:
+    assert split_words(text) == words
