@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 struct shared *shared;
@@ -38,7 +39,13 @@ static pid_t fork_as(pid_t pid)
         .set_tid = (uintptr_t)&pid,
         .set_tid_size = 1,
     };
-    return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+    pid_t child;
+    /* The kernel frees the number a moment after the last process that used it was seen to be gone. */
+    for (int tries = 0; (child = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments)) < 0; tries++) {
+        if (errno != EEXIST || tries > 4000) break;
+        nanosleep(&(struct timespec){0, 25000}, NULL);
+    }
+    return child;
 }
 
 static int write_number(int fd, unsigned value)

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 from shioenv.system.declare import Interface
 
-_NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24
+_NEWLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 16, 20, 24, 32
 _REQUEST = 0x1 | 0x4 | 0x400 | 0x200  # request, acknowledge, create, exclusive
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _UP = 1
 _GATEWAY_DESCRIPTOR = 100  # FD_GATEWAY of protocol.h
 _FIRST_INDEX = 2  # 1 is lo
+_BEYOND = 100  # a routing table
+_UNREACHABLE, _THROW = 7, 9
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -55,12 +57,34 @@ def _default_route(index: int, gateway: str) -> bytes:
     return _message(_NEWROUTE, body)
 
 
+def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
+    # a table of its own, boot protocol, universe scope
+    route = struct.pack("BBBBBBBBI", socket.AF_INET, prefix, 0, 0, _BEYOND, 3, 0, kind, 0)
+    return _message(_NEWROUTE, route + (_attribute(1, network) if network else b""))
+
+
+def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
+    """TCP to where no interface is connected fails at once.
+
+    The gateway says so as well, but to a socket that is just connecting it says it too early: only the
+    next attempt, a second later, is believed.
+    """
+    messages = [_beyond(_UNREACHABLE)]
+    for interface in interfaces:
+        mask = 0xFFFFFFFF << (32 - interface.prefix) & 0xFFFFFFFF
+        address = struct.unpack("!I", socket.inet_aton(interface.address))[0]
+        messages.append(_beyond(_THROW, struct.pack("!I", address & mask), interface.prefix))
+    rule = struct.pack("BBBBBBBBI", socket.AF_INET, 0, 0, 0, _BEYOND, 0, 0, 1, 0)
+    return [*messages, _message(_NEWRULE, rule + _attribute(22, bytes([socket.IPPROTO_TCP])))]
+
+
 def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
     """What makes the network inside, and what configures the other end of its cables."""
     inside, outside = [_set_up(1)], [_set_up(1)]
     for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
+        cable = f"cable{index}"
         mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
-        peer = _link(index, up=False) + _name(f"cable{index}") + mtu
+        peer = _link(index, up=False) + _name(cable) + mtu
         peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", _GATEWAY_DESCRIPTOR))
         kind = _attribute(_INFO_KIND, b"veth") + _attribute(
             _INFO_DATA, _attribute(_VETH_PEER, peer)
@@ -74,4 +98,5 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
         if interface.gateway:
             outside.append(_address(index, interface.gateway, interface.prefix))
             inside.append(_default_route(index, interface.gateway))
+    inside += _no_way_out(interfaces)
     return b"".join(inside), b"".join(outside)

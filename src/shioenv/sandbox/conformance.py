@@ -1,0 +1,354 @@
+"""What every sandbox must do, as checks that any backend can be put through.
+
+A check is a function that takes an open sandbox, runs inputs and asserts. They share one sandbox in the
+order given: each must leave it as it found it, which is itself what is being checked. The inputs need no
+more than bash, coreutils and procps in the system.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shioenv.errors import InputError, StartDirectoryError
+from shioenv.sandbox.base import Execution, FileChange, Limits, Sandbox
+
+LIMITS = Limits(
+    wall_seconds=1.0,
+    memory_bytes=192 << 20,
+    processes=64,
+    disk_bytes=16 << 20,
+    disk_inodes=2048,
+    output_bytes=64 << 10,
+    drain_bytes=1 << 20,
+)
+"""What a sandbox must be opened with for the checks: small, so that reaching them is quick."""
+
+Check = Callable[[Sandbox], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One check's result: `failure` is None where it passed."""
+
+    name: str
+    failure: str | None
+
+
+def run_checks(sandbox: Sandbox) -> Iterator[Outcome]:
+    """Every check in turn, with what failed. The sandbox must be open with `LIMITS`."""
+    for check in CHECKS:
+        name = check.__name__
+        try:
+            check(sandbox)
+        except AssertionError as error:
+            yield Outcome(name, str(error) or "the assertion does not hold")
+        else:
+            yield Outcome(name, None)
+
+
+def _expect(sandbox: Sandbox, text: str, output: str, exit_code: int = 0) -> Execution:
+    execution = sandbox.run(text)
+    found = execution.output.decode("utf-8", "replace")
+    assert found == output, f"{text!r} printed {found!r}, not {output!r}"
+    assert execution.exit_code == exit_code, f"{text!r}: exit code {execution.exit_code}"
+    return execution
+
+
+def _pristine(sandbox: Sandbox) -> None:
+    """The sandbox still works and shows nothing of what ran before."""
+    _expect(sandbox, "ls -A /var/tmp; echo $((6 * 7)); ls /etc/passwd", "42\n/etc/passwd\n")
+    _expect(sandbox, "ps -e -o pid=,comm= | grep -c .", "4\n")
+
+
+def _changes(execution: Execution) -> dict[str, FileChange]:
+    return {change.path.decode("utf-8", "backslashreplace"): change for change in execution.changes}
+
+
+# ---- what a run is ----
+
+
+def output_and_exit_code(sandbox: Sandbox) -> None:
+    """Bytes come back as they were written, the exit code as the shell gave it."""
+    _expect(sandbox, "printf 'a\\n\\tb'; exit 7", "a\n\tb", 7)
+    assert sandbox.run("printf '\\377\\000x'").output == b"\xff\x00x"
+    _expect(sandbox, "true", "")
+    assert sandbox.run("echo no newline | tr -d '\\n'").output == b"no newline"
+
+
+def messages_are_those_of_bash_c(sandbox: Sandbox) -> None:
+    """Errors name the shell and the line as `bash -c` does."""
+    _expect(sandbox, "no-such-command", "bash: line 1: no-such-command: command not found\n", 127)
+    execution = sandbox.run("ls 'unclosed")
+    assert execution.exit_code == 2
+    assert execution.output.startswith(b"bash: -c: line 1: unexpected EOF"), execution.output
+
+
+def both_channels_in_order(sandbox: Sandbox) -> None:
+    """One pipe for both channels keeps the order of arrival."""
+    _expect(sandbox, "echo 1; echo 2 >&2; echo 3", "1\n2\n3\n")
+
+
+def separate_channels(sandbox: Sandbox) -> None:
+    """With two pipes, each channel holds its own."""
+    execution = sandbox.run("echo out; echo err >&2; exit 3", separate=True)
+    assert execution.stdout == b"out\n", execution.stdout
+    assert execution.stderr == b"err\n", execution.stderr
+    assert execution.exit_code == 3
+
+
+def standard_input_is_empty(sandbox: Sandbox) -> None:
+    """Reading gets end of file at once, and there is no terminal."""
+    _expect(sandbox, "cat; read x; echo $?; tty", "1\nnot a tty\n", 1)
+
+
+def process_ids_are_fixed(sandbox: Sandbox) -> None:
+    """The same numbers in every run."""
+    first = sandbox.run("echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output
+    assert first == sandbox.run("echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output, first
+
+
+def working_directory(sandbox: Sandbox) -> None:
+    """A run starts where it is told to; a place that cannot be entered is the caller's error."""
+    assert sandbox.run("pwd; echo $PWD", cwd="/etc").output == b"/etc\n/etc\n"
+    assert sandbox.run("cd /usr", cwd="/etc").cwd == b"/usr"
+    for missing in ("/no/such/place", "/etc/passwd"):
+        try:
+            sandbox.run("true", cwd=missing)
+        except StartDirectoryError:
+            continue
+        raise AssertionError(f"starting in {missing} raised nothing")
+    _pristine(sandbox)
+
+
+def impossible_inputs_are_refused(sandbox: Sandbox) -> None:
+    """What cannot be a shell argument never runs."""
+    for text in ("echo a\0b", "echo " + "x" * (1 << 18)):
+        try:
+            sandbox.run(text)
+        except InputError:
+            continue
+        raise AssertionError("an impossible input raised nothing")
+    longest = "echo " + "x" * (128 * 1024 - 6)
+    assert sandbox.run(longest).exit_code == 0
+
+
+def shell_state_is_known(sandbox: Sandbox) -> None:
+    """However a shell ends by its own doing, its state at the end is known."""
+    endings = (
+        "x=1",
+        "x=1; exit 3",
+        "x=1; exec true",
+        "x=1; kill -9 $$",
+        "x=1; trap 'exit 4' EXIT",
+        "x=1; declare() { :; }; builtin() { :; }; enable -n declare set shopt; readonly x",
+        "x=1; set -r; set -o posix; exec 0<&- 1>&- 2>&-",
+        "x=1; exec 3>/dev/null 200>/dev/null 201>/dev/null; exec 200>&- 201>&-",
+    )
+    for text in endings:
+        state = sandbox.run(text).shell
+        assert state is not None, f"the state after {text!r} is unknown"
+        assert b'x="1"' in state, f"the state after {text!r} lacks the variable"
+
+
+# ---- what a run changed ----
+
+
+def changes_are_complete(sandbox: Sandbox) -> None:
+    """Everything a run did to files is reported, nothing else is."""
+    assert not sandbox.run("ls -R /etc > /dev/null; cat /etc/passwd > /dev/null").changes
+    text = r"""
+        mkdir -p /srv/new/deep; echo hi > /srv/new/deep/f; ln -s f /srv/new/deep/l
+        ln /srv/new/deep/f /srv/new/hard; mkfifo /srv/new/pipe; mv /etc/hostname /etc/moved
+        rm /etc/shells; chmod 600 /etc/passwd; chown 7:8 /etc/group; echo x >> /etc/issue
+        printf x > $'/srv/odd\nname \xff'; rm -r /etc/skel; mkdir /etc/skel
+    """
+    found = _changes(sandbox.run(text))
+    after = {path: change.after for path, change in found.items() if change.after}
+    gone = {path for path, change in found.items() if change.after is None}
+    assert {"/etc/hostname", "/etc/shells", "/etc/skel/.bashrc"} <= gone, gone
+    assert stat.S_ISDIR(after["/srv/new/deep"].mode)
+    hard = after["/srv/new/hard"]
+    assert hard.links == 2, hard
+    assert hard.size == 3, hard
+    assert after["/srv/new/deep/l"].target == b"f"
+    assert stat.S_ISFIFO(after["/srv/new/pipe"].mode)
+    assert stat.S_IMODE(after["/etc/passwd"].mode) == 0o600
+    assert (after["/etc/group"].uid, after["/etc/group"].gid) == (7, 8)
+    assert found["/etc/issue"].before is not None
+    assert after["/etc/issue"].size == found["/etc/issue"].before.size + 2
+    assert "/srv/odd\nname \\xff" in after, sorted(after)
+    moved, before = after["/etc/moved"], found["/etc/hostname"].before
+    assert before is not None
+    assert (moved.size, moved.mtime_ns) == (before.size, before.mtime_ns)
+    digest = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4"
+    assert hard.digest == digest, hard.digest
+    _pristine(sandbox)
+
+
+def files_are_pristine_again(sandbox: Sandbox) -> None:
+    """Nothing written, removed or changed outlives its run."""
+    before = sandbox.run("ls -laR /etc /var /root | cksum").output
+    sandbox.run("rm -rf /etc /var /root /usr/bin/[a-m]*; echo x > /y; chmod 0 /")
+    sandbox.run("touch -d 2001-01-01 /etc /etc/passwd; chmod 1777 /root; mkdir /var/tmp/a")
+    assert sandbox.run("ls -laR /etc /var /root | cksum").output == before
+    _pristine(sandbox)
+
+
+def shell_is_pristine_again(sandbox: Sandbox) -> None:
+    """Variables, functions, options, limits and directories are those of a fresh shell."""
+    probe = "set | grep -v -e RANDOM -e SECONDS -e EPOCH; shopt; set -o; ulimit -a; alias; umask; pwd"
+    before = sandbox.run(probe).output
+    sandbox.run("v=1; export w=2; f() { :; }; alias a=b; shopt -s extglob; set -f; umask 7; cd /")
+    sandbox.run("ulimit -n 30; ulimit -u 20; readonly PATH=/x; trap 'echo t' EXIT; PS1=x")
+    assert sandbox.run(probe).output == before
+
+
+# ---- what outlives the shell ----
+
+
+def background_processes_end(sandbox: Sandbox) -> None:
+    """What a run leaves behind has a moment to finish, then it is gone."""
+    _expect(sandbox, "(sleep 0.02; echo late) &", "late\n")
+    sandbox.run("sleep 100 & nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
+    sandbox.run("trap '' HUP TERM INT; (trap '' HUP TERM; while :; do :; done) & exit 3")
+    _pristine(sandbox)
+
+
+def the_network_is_pristine_again(sandbox: Sandbox) -> None:
+    """Interfaces, addresses and routes, IPC objects and the host name come back."""
+    before = sandbox.run("ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
+    sandbox.run("ip link set lo down; ip address add 10.1.1.1/8 dev lo; ip route flush table main")
+    sandbox.run("hostname other; ipcmk -M 4096 -Q -S 3")
+    after = sandbox.run("ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
+    assert after == before, (before, after)
+    _pristine(sandbox)
+
+
+# ---- limits ----
+
+
+def wall_time(sandbox: Sandbox) -> None:
+    """A run that takes too long is ended and says so."""
+    execution = sandbox.run("echo before; sleep 60; echo after")
+    assert execution.timed_out
+    assert execution.exit_code == 124
+    assert execution.output == b"before\n"
+    assert sandbox.run("trap '' TERM INT HUP; while :; do :; done").timed_out
+    _pristine(sandbox)
+
+
+def output_is_bounded(sandbox: Sandbox) -> None:
+    """The first bytes are kept; the exit code stays true while the rest is not too much."""
+    execution = sandbox.run("head -c 300000 /dev/zero; exit 5")
+    assert execution.output_truncated
+    assert len(execution.output) == LIMITS.output_bytes
+    assert execution.exit_code == 5
+    assert sandbox.run("yes").output_truncated
+    _pristine(sandbox)
+
+
+def processes_are_bounded(sandbox: Sandbox) -> None:
+    """A fork bomb fails to fork, and ends with its run."""
+    sandbox.run("b() { b | b & }; b; sleep 0.3")
+    execution = sandbox.run("for i in {1..100}; do sleep 5 & done; echo spawned")
+    assert b"fork: " in execution.output, execution.output[-200:]
+    _pristine(sandbox)
+
+
+def disk_is_bounded(sandbox: Sandbox) -> None:
+    """Writing too much, and too many files, fails inside the run."""
+    execution = sandbox.run("head -c 100M /dev/zero > /var/tmp/big; ls -s /var/tmp | wc -l")
+    assert b"No space left on device" in execution.output, execution.output
+    execution = sandbox.run("cd /var/tmp; for ((i = 0; i < 4000; i++)); do : > f$i || exit 9; done")
+    assert execution.exit_code == 9, execution
+    _pristine(sandbox)
+
+
+def memory_is_bounded(sandbox: Sandbox) -> None:
+    """Taking too much memory ends the run."""
+    execution = sandbox.run("x=$(head -c 900M /dev/zero | tr '\\0' x); echo ${#x}")
+    assert execution.exit_code != 0 or b"900" not in execution.output, execution.output[:99]
+    _pristine(sandbox)
+
+
+# ---- hostile inputs ----
+
+
+def killing_everything(sandbox: Sandbox) -> None:
+    """No signal reaches what runs the sandbox."""
+    assert sandbox.run("kill -9 -1; kill -9 $$").exit_code == 137
+    assert sandbox.run("kill -TERM $$").exit_code == 143
+    sandbox.run("kill -9 1; kill -STOP -1; kill -9 0")
+    _pristine(sandbox)
+
+
+def descriptors_are_closed(sandbox: Sandbox) -> None:
+    """Only the three standard descriptors are open, and writing to others reaches nothing."""
+    _expect(sandbox, "ls /proc/$$/fd; true", "0\n1\n2\n")
+    sandbox.run("for ((i = 3; i < 256; i++)); do eval \"echo junk >&$i\"; done; exec 1>&- 2>&-")
+    _pristine(sandbox)
+
+
+def mounts_stay(sandbox: Sandbox) -> None:
+    """Tearing at the mounts hurts at most the run that does it."""
+    for text in (
+        "umount -l /; umount -a -l; ls",
+        "mount -t tmpfs none /etc; mount -t tmpfs none /; mount --bind /etc /usr",
+        "mount -o remount,rw /proc/sys; echo other > /proc/sys/kernel/hostname",
+        "mount -t proc none /mnt; chroot /mnt; umount /proc/meminfo; umount /dev/null",
+    ):
+        sandbox.run(text)
+        _pristine(sandbox)
+
+
+def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
+    """No host process, file, device or name server can be seen or reached."""
+    _expect(sandbox, "ps -e -o pid= | sort -n | head -n 2 | tr -d ' \\n'", "11000")
+    assert sandbox.run("echo 1 > /proc/sys/vm/drop_caches").exit_code != 0
+    assert sandbox.run("mknod /var/tmp/sda b 8 0 && head -c 1 /var/tmp/sda").exit_code != 0
+    assert sandbox.run("echo x > /proc/sysrq-trigger").exit_code != 0
+    assert sandbox.run("cat /proc/1/environ /proc/1/root/etc/hostname").exit_code != 0
+    assert sandbox.run("exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
+    assert sandbox.run("unshare -U true").exit_code != 0
+    assert b"Seccomp:\t2" in sandbox.run("cat /proc/self/status").output
+
+
+def repeated_runs_are_identical(sandbox: Sandbox) -> None:
+    """The same input gives the same bytes each time, whatever ran in between."""
+    text = "ls -lai /etc; find / -xdev -maxdepth 2 -printf '%p %i %s\\n'; echo $$; mkdir q; ls -id q"
+    first = sandbox.run(text)
+    sandbox.run("touch /a /b; rm -r /etc/skel")
+    second = sandbox.run(text)
+    assert first.output == second.output
+    assert {change.path for change in first.changes} == {change.path for change in second.changes}
+
+
+CHECKS: tuple[Check, ...] = (
+    output_and_exit_code,
+    messages_are_those_of_bash_c,
+    both_channels_in_order,
+    separate_channels,
+    standard_input_is_empty,
+    process_ids_are_fixed,
+    working_directory,
+    impossible_inputs_are_refused,
+    shell_state_is_known,
+    changes_are_complete,
+    files_are_pristine_again,
+    shell_is_pristine_again,
+    background_processes_end,
+    the_network_is_pristine_again,
+    wall_time,
+    output_is_bounded,
+    processes_are_bounded,
+    disk_is_bounded,
+    memory_is_bounded,
+    killing_everything,
+    descriptors_are_closed,
+    mounts_stay,
+    the_host_is_out_of_reach,
+    repeated_runs_are_identical,
+)
+"""All checks, in the order in which `run_checks` runs them."""
