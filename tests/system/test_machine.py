@@ -13,9 +13,9 @@ from shioenv.system.store import System, find_system
 
 COMMANDS = (
     "arch basename cat cd chgrp chmod chown comm cp cpio curl cut date dd df dir dirname dmesg du "
-    "echo env ethtool export false file find fold free grep groups gzip head hostid id ip last link "
-    "ln logname ls lsblk lscpu mkdir mkfifo mktemp mv netstat nl nproc od paste ping printenv ps "
-    "pwd readlink rev rm rmdir shred sort split stat tail tar tee touch tr true truncate ulimit "
+    "echo env ethtool export false file find fold free grep groups gzip head hostid id ip last "
+    "link ln logname ls lsblk lscpu mkdir mkfifo mktemp mv netstat nl nproc od paste ping printenv "
+    "ps pwd readlink rev rm rmdir shred sort split stat tail tar tee touch tr true truncate ulimit "
     "uname unexpand uniq unlink uptime users vdir w wc wget who whoami xargs"
 )
 """The paper's 86 (Table 5); `ip` stands for ip-addr, ip-link and ip-route."""
