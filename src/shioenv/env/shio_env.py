@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Session
@@ -43,6 +44,8 @@ MAX_ARGUMENTS: Final = 12
 
 CELLS_BESIDE_ARGUMENTS: Final = 4
 """What a segment's cells hold beside arguments: command, operator, redirection and its target."""
+
+METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
 SAMPLER: Final = "env"
 """What a record names as the writer of its input."""
@@ -90,7 +93,7 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
     (None or a code). No sandbox is opened before the first execution.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
 
     def __init__(
         self,
@@ -117,17 +120,12 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         closed with the environment, an observer stays its owner's. Errors: UnknownSystemError,
         EnvironmentOptionError.
         """
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise EnvironmentOptionError(
-                f"no render mode is called {render_mode!r}",
-                hint=did_you_mean(render_mode, self.metadata["render_modes"]),
-            )
         self.max_commands = require_count("max_commands", max_commands)
         self.columns = require_count("max_segments", max_segments) * (
             require_count("max_arguments", max_arguments) + CELLS_BESIDE_ARGUMENTS
         )
         self.max_argument_length = require_count("max_argument_length", max_argument_length)
-        self.render_mode = render_mode
+        self.render_mode = checked_render_mode(render_mode)
         self.executor = Executor(
             system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
         )
@@ -194,11 +192,7 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         None where the environment was made without `render_mode="ansi"`.
         """
         if self.render_mode is None:
-            if self.spec is not None:
-                gymnasium.logger.warn(
-                    f"render needs a render mode: gymnasium.make({self.spec.id!r}, "
-                    'render_mode="ansi")'
-                )
+            warn_without_mode(self.spec)
             return None
         prompt = "".join(f"$ {row.text}\n" for row in self.session.rows)
         after = "" if self._outcome is None else shown(self._outcome)
@@ -265,6 +259,23 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
             "row_full": length == self.columns,
             "error": None if fault is None else fault.value,
         }
+
+
+def checked_render_mode(mode: str | None) -> str | None:
+    """The render mode. Errors: EnvironmentOptionError for one that no environment here has."""
+    modes = METADATA["render_modes"]
+    if mode is not None and mode not in modes:
+        message = f"no render mode is called {mode!r}"
+        raise EnvironmentOptionError(message, hint=did_you_mean(mode, modes))
+    return mode
+
+
+def warn_without_mode(spec: EnvSpec | None) -> None:
+    """Tell who renders without a mode how to make the environment, as Gymnasium's own do."""
+    if spec is not None:
+        gymnasium.logger.warn(
+            f'nothing is rendered without a mode: gymnasium.make({spec.id!r}, render_mode="ansi")'
+        )
 
 
 def begin(

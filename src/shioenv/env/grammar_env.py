@@ -1,0 +1,367 @@
+"""`ShIOEnv-Grammar-v0`: an input written production by production, then executed and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, SupportsInt, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from shioenv.domain.inputs import Input, Session
+from shioenv.env import rewards
+from shioenv.env.execution import Executor, ObserverSource, Outcome, require_count, shown
+from shioenv.env.shio_env import (
+    METADATA,
+    begin,
+    checked_directories,
+    checked_render_mode,
+    warn_without_mode,
+)
+from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
+from shioenv.errors import (
+    ActionError,
+    EnvironmentOptionError,
+    EpisodeError,
+    UnboundTokenError,
+    did_you_mean,
+)
+from shioenv.grammar.bind import bind
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
+from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.sandbox.base import Limits
+from shioenv.synthesis.compose import command_tokens
+from shioenv.synthesis.derivation import BREAK, Derivation, Entry, Table
+from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, Drawn, united
+from shioenv.synthesis.state import State
+from shioenv.system.catalogue import catalogue as catalogue_of
+from shioenv.system.store import find_system
+
+MAX_SYMBOLS: Final = 128
+"""Symbols and argument borders that an observation holds."""
+
+START: Final = Nonterminal("env:input")
+"""What every episode starts from: its productions choose the command."""
+
+PADDING: Final = 0
+BORDER: Final = 1
+"""In an observation: where an argument ends."""
+
+SAMPLER: Final = "env-grammar"
+"""What a record names as the writer of its input."""
+
+Catalogue: TypeAlias = Mapping[str, Sequence[str]]
+Observation: TypeAlias = dict[str, Any]
+
+
+class Fault(StrEnum):
+    """Why an action ended the episode without an execution: the codes of `info["error"]`."""
+
+    MASKED_ACTION = "MASKED_ACTION"
+    """The production is not one of the leftmost nonterminal's, or makes too many arguments."""
+    TOO_LONG = "TOO_LONG"
+    """An argument has become longer than a cell of `ShIOEnv-v0` holds."""
+    HORIZON = "HORIZON"
+    """The derivation has no room left, or takes too many steps. Costs nothing."""
+
+
+class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
+    """The leftmost derivation of an input as a Markov decision process (Section 3.2).
+
+    The state is a partly expanded input, an action one of all the productions of the loaded
+    grammars, bound to the system; it expands the leftmost nonterminal. The mask (in the observation
+    and in `info`) permits those productions of that nonterminal with which what is mandatory still
+    fits into `max_arguments`. With the last nonterminal gone the input is executed and scored as in
+    `ShIOEnv-v0`: the same reward, the same info. A masked action, and an argument of more than 64
+    characters, end the episode at -10.
+
+    Observation: `symbols`, the state as numbers (0 padding, 1 the end of an argument, then
+    `vocabulary`'s places), `leftmost`, the number of the nonterminal to expand (0 for none), and
+    `action_mask`. `productions[action]` is what an action does; `action_masks()` is the mask as
+    booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
+    """
+
+    metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
+
+    def __init__(
+        self,
+        system: str | None = None,
+        *,
+        commands: Sequence[str] | None = None,
+        max_arguments: int = HORIZON,
+        max_symbols: int = MAX_SYMBOLS,
+        max_expansions: int = MAX_EXPANSIONS,
+        budget: int = BUDGET,
+        noise_runs: int = RUNS,
+        limits: Limits | None = None,
+        start_directories: Iterable[str] | None = None,
+        observer: ObserverSource | None = None,
+        grammars: Sequence[Grammar] | None = None,
+        catalogue: Catalogue | Callable[[str], Catalogue] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """Make the environment: grammars are loaded and bound, nothing is executed.
+
+        `commands` limits them (default: all shipped), `grammars` replaces them. `catalogue` holds
+        the values of system tokens, or gives them for a start directory; by default they are the
+        built system's. The rest is as in `ShIOEnv`. Errors: UnknownGrammarError,
+        UnboundTokenError where no command is left, SystemNotBuiltError without a catalogue,
+        EnvironmentOptionError, UnknownSystemError.
+        """
+        self.max_arguments = require_count("max_arguments", max_arguments)
+        self.max_symbols = require_count("max_symbols", max_symbols)
+        self.max_expansions = require_count("max_expansions", max_expansions)
+        self.render_mode = checked_render_mode(render_mode)
+        self.executor = Executor(
+            system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
+        )
+        self.start_directories = checked_directories(
+            self.executor.declaration.session.start_directories
+            if start_directories is None
+            else start_directories,
+            MAX_ARGUMENT_LENGTH,
+        )
+        versions = None
+        if catalogue is None:
+            built = find_system(system)
+            versions = built.packages
+            catalogue = _of_system(system)
+        loaded = grammars if grammars is not None else load_grammars(commands, versions=versions)
+        self._places = _places(loaded, catalogue, self.start_directories)
+
+        every = [p for place in self._places.values() for ps in place.values() for p in ps]
+        self.productions: tuple[Production, ...] = tuple(dict.fromkeys(every))
+        """What each action does."""
+        self.vocabulary: tuple[Symbol, ...] = _vocabulary(self.productions)
+        """The symbols of observations: the number of one is its place here, and 2."""
+        self._action = {production: number for number, production in enumerate(self.productions)}
+        self._number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
+        self._tables = {cwd: Table(place, place) for cwd, place in self._places.items()}
+        heads = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
+        self.action_space = spaces.Discrete(len(self.productions))
+        self.observation_space = spaces.Dict(
+            {
+                "symbols": spaces.Box(0, len(self.vocabulary) + 1, (self.max_symbols,), np.int32),
+                "leftmost": spaces.Discrete(heads + 2),
+                "action_mask": spaces.MultiBinary(len(self.productions)),
+            }
+        )
+        self._cwd = self.start_directories[0]
+        self._state = State(())
+        self._derivation: Derivation | None = None
+        self._permitted: dict[int, int] = {}
+        self._entry: Entry | None = None
+        self._expansions = 0
+        self._outcome: Outcome | None = None
+        self._episodes = 0
+        self._score_seed = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """The state that holds nothing but `START`, in a start directory drawn as in `ShIOEnv`.
+
+        `options["cwd"]` chooses one of them. Errors: EnvironmentOptionError.
+        """
+        super().reset(seed=seed)
+        cwd, self._score_seed = begin(
+            self.np_random, self.start_directories, options, MAX_ARGUMENT_LENGTH
+        )
+        if cwd not in self._tables:
+            raise EnvironmentOptionError(
+                f"{cwd!r} is none of this environment's start directories",
+                hint=did_you_mean(cwd, self.start_directories),
+            )
+        self._cwd = cwd
+        self._state = State.initial(START)
+        self._derivation = Derivation(self._tables[cwd], START)
+        self._expansions = 0
+        self._outcome = None
+        self._episodes += 1
+        self._permit()
+        return self._observation(), self._info()
+
+    def step(self, action: SupportsInt) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Expand the leftmost nonterminal; execute and score once there is none left.
+
+        Errors: ActionError for what is no action's number; EpisodeError where no episode is
+        running; what the sandbox raises, and then the state is as before and the action may be
+        repeated.
+        """
+        derivation, entry = self._derivation, self._entry
+        if derivation is None or entry is None:
+            raise EpisodeError("no episode is running", hint="call reset first")
+        number = _number_of(action, len(self.productions))
+        index = self._permitted.get(number)
+        if index is None:
+            return self._ended(Fault.MASKED_ACTION)
+        state = self._state.expand(self.productions[number])
+        if state.leftmost is None:
+            return self._finish(state)
+        derivation.expand(entry, index)
+        self._state = state
+        self._expansions += 1
+        if any(len(word) > MAX_ARGUMENT_LENGTH for word in derivation.words):
+            return self._ended(Fault.TOO_LONG)
+        if self._expansions >= self.max_expansions or len(self._numbers()) > self.max_symbols:
+            return self._ended(Fault.HORIZON)
+        self._permit()
+        return self._observation(), rewards.NOTHING, False, False, self._info()
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are permitted now; none once the episode has ended."""
+        return self._mask().astype(np.bool_)
+
+    def render(self) -> str | None:
+        """The partly expanded input; once executed, the input with what it did.
+
+        None where the environment was made without `render_mode="ansi"`.
+        """
+        if self.render_mode is None:
+            warn_without_mode(self.spec)
+            return None
+        if self._outcome is None:
+            return f"$ cd {self._cwd}\n{self._state}\n"
+        line = self._input(self._state).text
+        return f"$ cd {self._cwd}\n$ {line}\n{shown(self._outcome)}"
+
+    def close(self) -> None:
+        """Close the sandbox, where one was opened here; any number of calls."""
+        self.executor.close()
+
+    @property
+    def state(self) -> State:
+        """The partly expanded input."""
+        return self._state
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The score with all its parts, and the record, once the input was executed."""
+        return self._outcome
+
+    def _permit(self) -> None:
+        """Find the productions that may be taken now."""
+        derivation = self._derivation
+        assert derivation is not None
+        assert derivation.leftmost != BREAK
+        table = self._tables[self._cwd]
+        entry = table.entry(derivation.leftmost)
+        room = self.max_arguments + 1 - derivation.least + table.least[derivation.leftmost]
+        if entry.most > room:
+            entry = entry.within(room)
+        self._entry = entry
+        self._permitted = {
+            self._action[production]: index for index, production in enumerate(entry.productions)
+        }
+
+    def _finish(self, state: State) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        if any(len(word) > MAX_ARGUMENT_LENGTH for word in state.words):
+            self._state = state
+            return self._ended(Fault.TOO_LONG)
+        session = Session(self._cwd, (self._input(state),))
+        outcome = self.executor.execute(
+            session, self._score_seed, session_id=self._episodes - 1, sampler=SAMPLER
+        )
+        self._state, self._outcome = state, outcome
+        self._expansions += 1
+        self._stop()
+        info = {**self._info(), **outcome.info()}
+        reward = rewards.terminal_reward(outcome.score)
+        return self._observation(), reward, True, False, info
+
+    def _ended(self, fault: Fault) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        self._stop()
+        reward = rewards.NOTHING if fault is Fault.HORIZON else rewards.INVALID
+        return self._observation(), reward, True, False, self._info(fault)
+
+    def _stop(self) -> None:
+        self._derivation = self._entry = None
+        self._permitted = {}
+
+    def _input(self, state: State) -> Input:
+        return Input(command_tokens(Drawn(state.words, ())))
+
+    def _mask(self) -> NDArray[np.int8]:
+        mask = np.zeros(len(self.productions), np.int8)  # (actions,)
+        mask[list(self._permitted)] = 1
+        return mask
+
+    def _numbers(self) -> list[int]:
+        numbers: list[int] = []
+        for argument in self._state.arguments:
+            numbers.extend(self._number[symbol] for symbol in argument)
+            numbers.append(BORDER)
+        return numbers
+
+    def _observation(self) -> Observation:
+        symbols = np.full(self.max_symbols, PADDING, np.int32)  # (max_symbols,)
+        numbers = self._numbers()[: self.max_symbols]
+        symbols[: len(numbers)] = numbers
+        leftmost = self._state.leftmost
+        return {
+            "symbols": symbols,
+            "leftmost": np.int64(0 if leftmost is None else self._number[leftmost]),
+            "action_mask": self._mask(),
+        }
+
+    def _info(self, fault: Fault | None = None) -> dict[str, Any]:
+        leftmost = self._state.leftmost
+        return {
+            "action_mask": self._mask(),
+            "state": str(self._state),
+            "leftmost": None if leftmost is None else leftmost.name,
+            "expansions": self._expansions,
+            "cwd": self._cwd,
+            "error": None if fault is None else fault.value,
+        }
+
+
+def _of_system(name: str | None) -> Callable[[str], Catalogue]:
+    system = find_system(name)
+    return lambda cwd: catalogue_of(system, cwd)
+
+
+def _places(
+    grammars: Sequence[Grammar],
+    catalogue: Catalogue | Callable[[str], Catalogue],
+    directories: Sequence[str],
+) -> dict[str, dict[Nonterminal, tuple[Production, ...]]]:
+    """Each start directory's productions, `START`'s first. UnboundTokenError where it has none."""
+    places = {}
+    for cwd in directories:
+        values = catalogue(cwd) if callable(catalogue) else catalogue
+        bound: list[Grammar] = []
+        missing: UnboundTokenError | None = None
+        for grammar in grammars:
+            try:
+                bound.append(bind(grammar, values))
+            except UnboundTokenError as error:
+                missing = error
+        if not bound:
+            raise missing or EnvironmentOptionError(
+                "there is no grammar to write with", hint="name at least one command"
+            )
+        starts = tuple(Production(START, ((grammar.start,),)) for grammar in bound)
+        places[cwd] = {START: starts, **united(bound)}
+    return places
+
+
+def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
+    """Every symbol of these productions, nonterminals first, in the order they occur."""
+    found: dict[Symbol, None] = {START: None}
+    for production in productions:
+        found.setdefault(production.head)
+        for argument in production.body:
+            found.update(dict.fromkeys(argument))
+    return tuple(sorted(found, key=lambda symbol: not isinstance(symbol, Nonterminal)))
+
+
+def _number_of(action: SupportsInt, count: int) -> int:
+    value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
+    if isinstance(value, (int, np.integer)) and 0 <= value < count:
+        return int(value)
+    raise ActionError(f"{action!r} is no action", hint=f"actions are the integers below {count}")
