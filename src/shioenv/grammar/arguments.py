@@ -42,7 +42,8 @@ class ArgumentSplitter:
     An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`); letters
     bundled after one dash are arguments with no-space marks; after `--`, and for programs that do
     not permute after the first operand, every word is an operand. Values need not be among the
-    grammar's. Long options may be abbreviated.
+    grammar's. Long options may be abbreviated. Programs with names of several letters after one
+    dash (`find`) go on with them after `--`.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -60,6 +61,8 @@ class ArgumentSplitter:
         self.templates: dict[str, list[_Template]] = {}
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
+        names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
+        self.dashes_end_options = not any(re.match(r"\w\w", name) for name in names)
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
         """The arguments in these words (the command not among them), in order."""
@@ -76,7 +79,7 @@ class ArgumentSplitter:
                 index += 1
             elif word == "--":
                 found.append(Argument(word))
-                options_end = True
+                options_end = self.dashes_end_options
                 index += 1
             else:
                 following = words[index + 1] if index + 1 < len(words) else None
@@ -87,7 +90,12 @@ class ArgumentSplitter:
 
     def templated(self, words: Sequence[str], index: int) -> int:
         """How many words from `index` make one argument of several words; 0 where none do."""
-        templates = self.templates.get(words[index], ())
+        templates = [
+            template
+            for first, found in self.templates.items()
+            if words[index].startswith(first)
+            for template in found
+        ]
         if not templates:
             return 0
         line = " ".join(word.translate(_HIDDEN) for word in words[index:])
@@ -206,46 +214,57 @@ def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
 
 
 def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
-    """The arguments of several words that productions hold, by their first word."""
+    """The arguments of several words that productions hold, by how their first word begins."""
     patterns = _Patterns(grammar)
     for argument in dict.fromkeys(_written_arguments(grammar)):
-        plain = re.match(r"[^ '\"\\$`<]+(?= )", str(argument[0]))
-        if plain and NO_SPACE not in show_argument(argument):
+        first = re.match(r"[^ '\"\\$`<=]+", str(argument[0]))
+        if first is None or NO_SPACE in show_argument(argument):
+            continue
+        if patterns.has_blank_written(argument):
             exact, loose = patterns.of(argument), patterns.of(argument, loose=True)
             ends = r"(?= |\Z)"
-            yield plain[0], _Template(re.compile(exact + ends), re.compile(loose + ends))
+            yield first[0], _Template(re.compile(exact + ends), re.compile(loose + ends))
 
 
 class _Patterns:
-    """Regular expressions of arguments; system tokens and recursion take any word."""
+    """Regular expressions of arguments; system tokens and recursion take any word.
+
+    Blanks inside quotes are written as `templated` writes those of quoted words.
+    """
 
     def __init__(self, grammar: Grammar) -> None:
         self.productions = grammar.productions
-        self.memo: dict[Nonterminal, str] = {}
+        self.memo: dict[tuple[Nonterminal, bool], str] = {}
 
-    def of(self, argument: Iterable[Symbol], *, loose: bool = False) -> str:
+    def of(self, argument: Iterable[Symbol], *, loose: bool = False, quoted: bool = False) -> str:
         """The pattern of one argument; a loose one takes any value for a nonterminal."""
         parts = []
-        for symbol in argument:
-            if isinstance(symbol, Terminal):
-                parts.append(re.escape(_hide_quoted(symbol.text)))
+        for piece, inside in _pieces(argument, quoted):
+            if isinstance(piece, str):
+                parts.append(re.escape(piece))
             elif loose:
-                parts.append(_ANY_WORDS if self.has_blank(symbol) else _ANY_WORD)
+                many = not inside and self.has_blank(piece)
+                parts.append(_ANY_WORDS if many else _ANY_WORD)
             else:
-                parts.append(self.nonterminal(symbol))
+                parts.append(self.nonterminal(piece, inside))
         return "".join(parts)
 
-    def nonterminal(self, symbol: Nonterminal) -> str:
-        if symbol not in self.memo:
-            self.memo[symbol] = _ANY_WORD
+    def nonterminal(self, symbol: Nonterminal, quoted: bool) -> str:
+        """The pattern of what a nonterminal expands to."""
+        key = (symbol, quoted)
+        if key not in self.memo:
+            self.memo[key] = _ANY_WORD
             if not symbol.is_system_token:
-                bodies = [
-                    "".join(map(self.of, production.body))
+                bodies = {
+                    "".join(self.of(argument, quoted=quoted) for argument in production.body)
                     for production in self.productions.get(symbol, ())
-                ]
-                bodies.sort(key=len, reverse=True)
-                self.memo[symbol] = "(?:" + "|".join(bodies) + ")"
-        return self.memo[symbol]
+                }
+                self.memo[key] = "(?:" + "|".join(sorted(bodies, key=len, reverse=True)) + ")"
+        return self.memo[key]
+
+    def has_blank_written(self, argument: Iterable[Symbol]) -> bool:
+        """Whether the literal text of an argument has a blank outside quotes."""
+        return any(isinstance(piece, str) and " " in piece for piece, _ in _pieces(argument))
 
     def has_blank(self, symbol: Nonterminal, seen: frozenset[Nonterminal] = frozenset()) -> bool:
         """Whether the symbol's text can contain a blank outside quotes."""
@@ -253,18 +272,34 @@ class _Patterns:
             return False
         for production in self.productions.get(symbol, ()):
             for argument in production.body:
-                for one in argument:
-                    if isinstance(one, Terminal):
-                        if " " in _hide_quoted(one.text):
-                            return True
-                    elif self.has_blank(one, seen | {symbol}):
-                        return True
+                if self.has_blank_written(argument):
+                    return True
+                bare = [piece for piece, inside in _pieces(argument) if not inside]
+                symbols = [piece for piece in bare if not isinstance(piece, str)]
+                if any(self.has_blank(one, seen | {symbol}) for one in symbols):
+                    return True
         return False
 
 
-def _hide_quoted(text: str) -> str:
-    """The text with blanks inside quotes replaced as `templated` replaces those inside words."""
-    parts = re.split(r"('[^']*'|\"[^\"]*\"|\\.)", text)
-    return "".join(
-        part.translate(_HIDDEN) if index % 2 else part for index, part in enumerate(parts)
-    )
+def _pieces(
+    argument: Iterable[Symbol], quoted: bool = False
+) -> Iterator[tuple[str | Nonterminal, bool]]:
+    """Texts (blanks inside quotes hidden) and nonterminals, each with whether a quote is open."""
+    quote = '"' if quoted else ""
+    for symbol in argument:
+        if not isinstance(symbol, Terminal):
+            yield symbol, bool(quote)
+            continue
+        text: list[str] = []
+        escaped = False
+        for character in symbol.text:
+            text.append(character.translate(_HIDDEN) if quote or escaped else character)
+            if escaped:
+                escaped = False
+            elif character == "\\" and quote != "'":
+                escaped = True
+            elif character == quote and not quoted:
+                quote = ""
+            elif character in "'\"" and not quote:
+                quote = character
+        yield "".join(text), bool(quote)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from shioenv.domain.argument import render
 from shioenv.domain.inputs import Role
+from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.recognise import Recogniser
-from shioenv.grammar.symbols import Example, Grammar
+from shioenv.grammar.symbols import Example, Grammar, Terminal, show_argument
 
 Run: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs one input on the pristine system: its exit code and its output."""
@@ -58,6 +60,29 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
         if parsed != list(example.arguments):
             shown = ", ".join(argument.marked for argument in parsed)
             yield fault(example, f"parsing the example gives other arguments: {shown}")
+
+
+def check_values(grammar: Grammar) -> Iterator[Fault]:
+    """Faults of options that are written as arguments of their own though they take a value.
+
+    `-d '='` without braces would be two arguments; parsing finds one.
+    """
+    splitter = ArgumentSplitter(grammar)
+    for head, productions in grammar.productions.items():
+        if not head.name.startswith((grammar.name + ":", grammar.name + "|")):
+            continue
+        for production in productions:
+            for argument, following in pairwise(production.body):
+                text = "".join(map(str, argument))
+                if not text.startswith("-") or "<" in text or not isinstance(argument[0], Terminal):
+                    continue
+                found = splitter.arguments([text, "x"])
+                if len(found) == 1:
+                    message = (
+                        f"{text} takes a value; write {{{text} {show_argument(following)}}} "
+                        f"where that is one in {production}"
+                    )
+                    yield Fault(grammar.source, 1, 1, message, FaultKind.EXAMPLE)
 
 
 def run_examples(grammars: Iterable[Grammar], run: Run) -> Iterator[ExampleResult]:

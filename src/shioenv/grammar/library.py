@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean
 from shioenv.grammar.check import check
-from shioenv.grammar.examples import check_examples
+from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar
 from shioenv.grammar.symbols import Grammar
@@ -78,7 +78,8 @@ def check_grammars(
     faults: list[Fault] = []
     for name in names if names is not None else names_of_grammars(directory):
         try:
-            faults.extend(check_examples(load_grammar(name, directory=directory)))
+            grammar = load_grammar(name, directory=directory)
+            faults += [*check_examples(grammar), *check_values(grammar)]
         except FaultyGrammarError as error:
             faults.extend(error.faults)
     return tuple(faults)
