@@ -1,1 +1,88 @@
-"""ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded and scored."""
+"""ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
+
+`import shioenv` loads none of it: a public name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from shioenv.env.registration import announce
+
+if TYPE_CHECKING:
+    from shioenv.behavior.observe import Observer, open_sandbox
+    from shioenv.dataset.generate import generate
+    from shioenv.dataset.read import read_records
+    from shioenv.domain.behavior import Behavior
+    from shioenv.domain.context import Context
+    from shioenv.domain.inputs import Input
+    from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.record import Record
+    from shioenv.errors import ShioenvError
+    from shioenv.irreducibility.score import Score, estimate_irreducibility
+    from shioenv.irreducibility.text import score
+    from shioenv.sandbox.base import Limits
+    from shioenv.synthesis.sample import sample
+    from shioenv.system.store import System, build_system, find_system
+
+_HOMES = {
+    "Behavior": "shioenv.domain.behavior",
+    "Context": "shioenv.domain.context",
+    "ContextPatch": "shioenv.domain.patch",
+    "Input": "shioenv.domain.inputs",
+    "Limits": "shioenv.sandbox.base",
+    "Observer": "shioenv.behavior.observe",
+    "Record": "shioenv.domain.record",
+    "Score": "shioenv.irreducibility.score",
+    "ShioenvError": "shioenv.errors",
+    "System": "shioenv.system.store",
+    "build_system": "shioenv.system.store",
+    "estimate_irreducibility": "shioenv.irreducibility.score",
+    "find_system": "shioenv.system.store",
+    "generate": "shioenv.dataset.generate",
+    "open_sandbox": "shioenv.behavior.observe",
+    "read_records": "shioenv.dataset.read",
+    "sample": "shioenv.synthesis.sample",
+    "score": "shioenv.irreducibility.text",
+}
+
+__all__ = [
+    "Behavior",
+    "Context",
+    "ContextPatch",
+    "Input",
+    "Limits",
+    "Observer",
+    "Record",
+    "Score",
+    "ShioenvError",
+    "System",
+    "__version__",
+    "build_system",
+    "estimate_irreducibility",
+    "find_system",
+    "generate",
+    "open_sandbox",
+    "read_records",
+    "sample",
+    "score",
+]
+
+announce()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("shioenv")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

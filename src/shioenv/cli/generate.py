@@ -1,0 +1,191 @@
+"""`shioenv generate`: a dataset of executed and scored inputs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.run import limits_of
+
+if TYPE_CHECKING:
+    from shioenv.dataset.generate import Progress, Summary
+
+PLAIN_SECONDS = 10.0
+"""Between two lines of progress where there is no terminal."""
+
+
+def generate(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Made where it does not exist; run again to go on."),
+    ],
+    sampler: shared.SamplerName = "gcs",
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
+    budget: Annotated[
+        int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
+    ] = 64,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="W",
+            help="Processes; any number gives the same bytes (default: one per processor).",
+            show_default=False,
+        ),
+    ] = None,
+    noise_runs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
+    ] = 3,
+    command: shared.CommandNames = None,
+    horizon: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")
+    ] = 12,
+    composite_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
+    ] = 0.25,
+    timeout: shared.Timeout = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Generate a dataset: sample inputs, execute and score them, keep the records.
+
+    Ctrl-C, or even a crash, loses nothing that was finished: the same call goes on, and gives the
+    same bytes as a run that was never interrupted. A larger count makes a dataset longer.
+    """
+    from shioenv.dataset.generate import generate as generate_records
+
+    meter = _meter()
+    started = time.monotonic()
+    try:
+        with meter:
+            summary = generate_records(
+                directory,
+                sampler=sampler,
+                count=count,
+                seed=seed,
+                budget=budget,
+                workers=workers,
+                runs=noise_runs,
+                commands=command or None,
+                horizon=horizon,
+                composite_share=composite_share,
+                limits=limits_of(timeout),
+                system=system,
+                report=meter.report,
+            )
+    except KeyboardInterrupt:
+        shared.note(f"stopped; what is finished is kept in {directory}, the same command goes on")
+        raise
+    if json:
+        shared.print_json(summary.to_json())
+    else:
+        _print(summary, time.monotonic() - started)
+
+
+class _Meter(Protocol):
+    """Shows progress; a context manager."""
+
+    def report(self, progress: Progress) -> None:
+        """Shows how far the run has come."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+def _meter() -> _Meter:
+    import sys
+
+    return _Bar() if sys.stderr.isatty() else _Lines()
+
+
+class _Lines:
+    """A line at the start, every ten seconds, and at the end."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._shown = -1
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def report(self, progress: Progress) -> None:
+        if progress.note:
+            shared.note(progress.note)
+            return
+        now = time.monotonic()
+        due = self._last is None or now - self._last >= PLAIN_SECONDS
+        if not due and not (progress.done == progress.count and self._shown != progress.done):
+            return
+        self._last, self._shown = now, progress.done
+        new = progress.done - progress.kept
+        rate = f", {new / progress.seconds:.1f} records/s" if new and progress.seconds else ""
+        kept = f" ({progress.kept} reused)" if progress.kept else ""
+        shared.note(f"{progress.done}/{progress.count} records{kept}{rate}")
+
+
+class _Bar:
+    """A progress bar on standard error."""
+
+    def __init__(self) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("records"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=shared.console(stderr=True),
+        )
+        self._task = self._bar.add_task("records", total=None, rate="")
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def report(self, progress: Progress) -> None:
+        if progress.note:
+            self._bar.console.print(progress.note, markup=False)
+        new = progress.done - progress.kept
+        rate = f"{new / progress.seconds:.1f}/s" if new and progress.seconds else ""
+        self._bar.update(self._task, total=progress.count, completed=progress.done, rate=rate)
+
+
+def _print(summary: Summary, seconds: float) -> None:
+    from shioenv.dataset.read import read_records
+
+    manifest = summary.manifest
+    timed_out = sum(record.timed_out for record in read_records(summary.directory))
+    mean = manifest.mean_executions
+    rate = summary.new / summary.seconds if summary.seconds else 0.0
+    rows = {
+        "dataset": str(summary.directory),
+        "records": f"{manifest.records}, {summary.new} of them new",
+        "time": f"{seconds:.1f} s" + (f", {rate:.1f} records/s" if summary.new else ""),
+        "executions": f"{mean:.1f} per record" if mean is not None else "-",
+        "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
+        "timed out": f"{timed_out} ({shared.percent(timed_out, manifest.records)})",
+    }
+    if summary.retried or summary.restarts:
+        rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
+    for key, value in rows.items():
+        print(f"{key:11} {value}")

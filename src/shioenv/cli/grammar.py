@@ -1,0 +1,222 @@
+"""`shioenv grammar`: check, count and show the grammars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import shared
+
+if TYPE_CHECKING:
+    from shioenv.grammar.examples import ExampleResult
+    from shioenv.grammar.faults import Fault
+    from shioenv.grammar.symbols import Grammar
+
+app = typer.Typer(no_args_is_help=True, help="Grammars: what inputs may be written.")
+
+
+@app.command(epilog="Example: shioenv grammar check df ./my/own.grammar")
+def check(
+    grammars: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILES]...",
+            autocompletion=shared.complete_commands,
+            help="Names of shipped grammars, or paths of .grammar files (default: all shipped).",
+        ),
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Also run every example on the system.")
+    ] = False,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Check grammars: every fault with file, line and column, examples included.
+
+    The exit status is 1 where there is a fault.
+    """
+    from shioenv.grammar.library import names_of_grammars
+
+    asked = grammars or list(names_of_grammars())
+    faults = [fault for one in asked for fault in _faults(one)]
+    failed = _failed(asked, system) if run and not faults else []
+    if json:
+        shared.print_json(
+            {
+                "grammars": len(asked),
+                "faults": [
+                    {
+                        "path": fault.path,
+                        "line": fault.line,
+                        "column": fault.column,
+                        "code": fault.kind.value,
+                        "message": fault.message,
+                    }
+                    for fault in faults
+                ],
+                "failed_examples": [
+                    {"grammar": one.grammar, "input": one.text, "failures": list(one.failures)}
+                    for one in failed
+                ],
+            }
+        )
+    else:
+        for fault in faults:
+            print(fault)
+        for one in failed:
+            print(f"{one.grammar}.grammar:{one.example.line}: `{one.text}`: {one.failures[0]}")
+        bad = len(faults) + len(failed)
+        print(f"{len(asked)} grammars, {bad or 'no'} fault{'s' * (bad != 1)}")
+    if faults or failed:
+        raise typer.Exit(1)
+
+
+def _place(name: str) -> tuple[str, Path]:
+    """Name and directory of a grammar given by name or path."""
+    from shioenv.grammar.library import COMMANDS
+
+    path = Path(name)
+    if path.suffix == ".grammar" or "/" in name:
+        return path.name.removesuffix(".grammar"), path.parent
+    return name, COMMANDS
+
+
+def _faults(name: str) -> tuple[Fault, ...]:
+    from shioenv.grammar.library import check_grammars
+
+    stem, directory = _place(name)
+    return check_grammars([stem], directory=directory)
+
+
+def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
+    """The examples that do something else on the system than they say."""
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.grammar.examples import run_examples
+    from shioenv.grammar.library import load_grammar
+
+    with open_sandbox(system) as sandbox:
+        versions = sandbox.system.packages
+
+        def execute(text: str) -> tuple[int, str]:
+            behavior = sandbox.run(text)
+            return behavior.exit_code, behavior.text
+
+        places = [_place(name) for name in asked]
+        loaded = [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
+        return [result for result in run_examples(loaded, execute) if result.failures]
+
+
+@app.command(epilog="Example: shioenv grammar stats")
+def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
+    """Count nonterminals, productions, options and examples, per command and together.
+
+    Grounded productions are those that a built system's own names add; without one they are left
+    out.
+    """
+    from rich.table import Table
+
+    from shioenv.grammar.bind import bind_all
+    from shioenv.grammar.library import load_grammars
+    from shioenv.grammar.symbols import count
+    from shioenv.system.catalogue import catalogue
+    from shioenv.system.store import find_system
+
+    try:
+        built = find_system(system)
+    except Exception:
+        if system is not None:
+            raise
+        built = None
+    grammars = load_grammars(versions=built.packages if built else None)
+    bound = bind_all(grammars, catalogue(built)) if built else None
+    grounded = count(bound).grounded if bound else None
+    total = count(grammars)
+    rows = [
+        {
+            "command": one.name,
+            "nonterminals": count([one]).nonterminals,
+            "productions": count([one]).productions,
+            "options": len(one.options),
+            "examples": len(one.examples),
+        }
+        for one in grammars
+    ]
+    together = {
+        "commands": len(grammars),
+        "nonterminals": total.nonterminals,
+        "productions": total.productions,
+        "grounded_productions": grounded,
+        "options": sum(len(one.options) for one in grammars),
+        "examples": sum(len(one.examples) for one in grammars),
+    }
+    if json:
+        shared.print_json(
+            {**together, "system": built.name if built else None, "grammars": rows}, indent=2
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("command")
+    for heading in ("nonterminals", "productions", "options", "examples"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    table.add_section()
+    columns = ("nonterminals", "productions", "options", "examples")
+    table.add_row("together", *(str(together[column]) for column in columns), style="bold")
+    console = shared.console()
+    console.print(table)
+    console.print("What several commands share counts once in the last line.", style="dim")
+    if built:
+        console.print(f"{grounded} more productions are names of {built.name}.", style="dim")
+
+
+@app.command(epilog="Example: shioenv grammar show df")
+def show(
+    command: Annotated[
+        str,
+        typer.Argument(autocompletion=shared.complete_commands, help="A command with a grammar."),
+    ],
+    productions: Annotated[
+        bool, typer.Option("--productions", help="Print the productions, not the file.")
+    ] = False,
+    json: shared.Json = False,
+) -> None:
+    """Show the grammar of a command: the file as it is written, or what it means."""
+    from shioenv.grammar.library import load_grammar
+
+    stem, directory = _place(command)
+    grammar = load_grammar(stem, directory=directory)
+    if json:
+        shared.print_json(_document(grammar), indent=2)
+    elif productions:
+        for bodies in grammar.productions.values():
+            for production in bodies:
+                print(production)
+    else:
+        shared.write((directory / f"{stem}.grammar").read_bytes())
+
+
+def _document(grammar: Grammar) -> dict[str, object]:
+    header = grammar.header
+    return {
+        "command": grammar.name,
+        "manual": header.manual,
+        "version": header.version,
+        "package": header.package,
+        "volatile": header.volatile,
+        "pipe": grammar.pipe is not None,
+        "options": [{"names": list(one.names), "value": one.value} for one in grammar.options],
+        "left_out": [{"options": list(o.options), "reason": o.reason} for o in grammar.omissions],
+        "productions": {
+            str(head): [
+                str(production).partition(" -> ")[2] or str(production) for production in ps
+            ]
+            for head, ps in grammar.productions.items()
+        },
+        "examples": [
+            [one.command, *(argument.marked for argument in one.arguments)]
+            for one in grammar.examples
+        ],
+    }

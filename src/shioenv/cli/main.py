@@ -1,0 +1,108 @@
+"""`shioenv`: its subcommands put together, and what an error looks like on a terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from shioenv.cli import dataset, doctor, generate, grammar, run, sample, score, system
+from shioenv.errors import ShioenvError
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class Commands(TyperGroup):
+    """The group of all subcommands; what they raise on purpose ends as a message and a status."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Runs the subcommand. 0 done, 1 failed, 2 usage, 3 the host lacks something, 130 Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except ShioenvError as error:
+            print_error(error)
+            raise typer.Exit(error.exit_status) from error
+        except KeyboardInterrupt as error:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def print_error(error: ShioenvError) -> None:
+    """Prints `error: message (CODE)` and the hint to standard error."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    first, *rest = error.message.split("\n")
+    line = Text("error", style="bold red").append(
+        f": {first} ({error.code})", style="not bold default"
+    )
+    console.print(line)
+    for text in rest:
+        console.print(Text(text))
+    if error.hint:
+        console.print(Text(f"  hint: {error.hint}", style="dim"))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"shioenv {version('shioenv')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="shioenv",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something.",
+)
+
+
+@app.callback()
+def shioenv(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Synthesise shell inputs, execute them on a pristine system, record and score what they did."""
+
+
+app.command("doctor", epilog="Example: shioenv doctor")(doctor.doctor)
+app.add_typer(system.app, name="system")
+app.command("run", epilog="Example: shioenv run 'sort -u data/names.txt > sorted.txt'")(run.run)
+app.command("score", epilog="Example: shioenv score 'ls -laT 32'")(score.score)
+app.add_typer(grammar.app, name="grammar")
+app.command("sample", epilog="Example: shioenv sample --count 5 --seed 7 --command df")(
+    sample.sample
+)
+app.command("generate", epilog="Example: shioenv generate ./dataset --count 1000 --seed 7")(
+    generate.generate
+)
+app.add_typer(dataset.app, name="dataset")
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its exit status."""
+    try:
+        app(prog_name="shioenv")
+    except KeyboardInterrupt:  # before or after a subcommand had the word
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader has seen enough; nothing is left to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

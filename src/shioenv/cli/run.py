@@ -1,0 +1,114 @@
+"""`shioenv run`: one input on the pristine system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+
+if TYPE_CHECKING:
+    from shioenv.domain.behavior import Behavior
+    from shioenv.domain.patch import Operation
+    from shioenv.sandbox.base import Limits
+
+
+def run(
+    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
+    cwd: shared.StartDirectory = None,
+    system: shared.SystemName = None,
+    timeout: shared.Timeout = None,
+    json: shared.Json = False,
+) -> None:
+    """Run one input on the pristine system: its output, exit code and context patch.
+
+    The output goes to standard output as it is; exit code and patch go to standard error. The exit
+    status is 0 when the input was observed: its own exit code is part of the result.
+    """
+    from shioenv.behavior.observe import open_sandbox
+
+    with open_sandbox(system, limits_of(timeout)) as sandbox:
+        behavior = sandbox.run(shell_input, cwd=cwd)
+        start = cwd or sandbox.system.declaration.start_directory
+        name = sandbox.system.name
+    if json:
+        shared.print_json(document(shell_input, start, name, behavior))
+        return
+    shared.write(behavior.output)
+    _print_facts(behavior)
+
+
+def limits_of(timeout: float | None) -> Limits:
+    """The default limits with another wall time. LimitsError for none."""
+    from shioenv.sandbox.base import Limits
+
+    return Limits() if timeout is None else Limits(wall_seconds=timeout)
+
+
+def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
+    """What `shioenv run --json` prints."""
+    import json
+
+    from shioenv.domain.record import output_text
+
+    output, output_b64 = output_text(behavior.output)
+    return {
+        "input": text,
+        "cwd": cwd,
+        "system": system,
+        "exit_code": behavior.exit_code,
+        "output": output,
+        "output_b64": output_b64,
+        "context_patch": json.loads(behavior.patch.to_json()),
+        "content_digests": dict(sorted(behavior.content_digests.items())),
+        "timed_out": behavior.timed_out,
+        "output_truncated": behavior.output_truncated,
+        "patch_truncated": behavior.patch_truncated,
+        "shell_state_known": behavior.shell_state_known,
+        "died_by_signal": behavior.died_by_signal,
+        "volatile": behavior.volatile,
+    }
+
+
+def _print_facts(behavior: Behavior) -> None:
+    from rich.text import Text
+
+    console = shared.console(stderr=True)
+    if behavior.output and not behavior.output.endswith(b"\n") and console.is_terminal:
+        console.print()
+    facts = [f"exit code {behavior.exit_code}"]
+    if behavior.timed_out:
+        facts.append("timed out")
+    if behavior.died_by_signal:
+        facts.append(f"ended by signal {behavior.died_by_signal}")
+    if behavior.output_truncated:
+        facts.append("output truncated")
+    if behavior.patch_truncated:
+        facts.append("patch truncated")
+    if not behavior.shell_state_known:
+        facts.append("shell state unknown")
+    console.print(Text(", ".join(facts), style="dim"))
+    for operation in behavior.patch.operations:
+        console.print(Text(f"  {describe(operation)}", style="dim"))
+
+
+def describe(operation: Operation) -> str:
+    """One operation of a context patch for people: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
+    code, path = operation[0], operation[1]
+    if code == "r":
+        return f"removed {path}"
+    if code == "m":
+        return f"moved   {path} to {operation[2]}"
+    return f"{'added  ' if code == 'a' else 'changed'} {path}  {_value(operation[2])}"
+
+
+def _value(value: Any) -> str:
+    import json
+
+    if isinstance(value, dict) and "perms" in value:
+        size = value.get("size", 0)
+        target = f" -> {value['target']}" if "target" in value else ""
+        return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,60 @@
+"""`shioenv sample`: inputs written by a sampler, not executed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shioenv.cli import shared
+
+
+def sample(
+    sampler: shared.SamplerName = "gcs",
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 10,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
+    command: shared.CommandNames = None,
+    horizon: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")
+    ] = 12,
+    composite_share: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
+    ] = 0.25,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Write inputs with a sampler, without executing them; one a line."""
+    from shioenv.domain.inputs import Session
+    from shioenv.synthesis.sample import sample as samples
+    from shioenv.system.catalogue import catalogue
+    from shioenv.system.store import find_system
+
+    found = find_system(system)
+    stream = samples(
+        sampler,
+        seed=seed,
+        count=count,
+        catalogue=lambda directory: catalogue(found, directory),
+        start_directories=found.declaration.session.start_directories,
+        commands=command or None,
+        versions=found.packages,
+        horizon=horizon,
+        composite_share=composite_share,
+    )
+    for one in stream:
+        text = Session(one.cwd, (one.input,)).text
+        if json:
+            shared.print_json(
+                {
+                    "input": text,
+                    "input_args": one.input.input_args,
+                    "cwd": one.cwd,
+                    "n_arguments": one.input.n_arguments,
+                    "volatile": one.volatile,
+                    "sampler": sampler,
+                    "system": found.name,
+                }
+            )
+        else:
+            shared.write(text.encode("utf-8", "surrogateescape") + b"\n")

@@ -1,0 +1,128 @@
+"""What the subcommands share: common options, completion of names, JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def complete_systems(incomplete: str) -> list[str]:
+    """Names of systems, declared or built, that begin with what was typed."""
+    from shioenv.system.build import cache_directory
+    from shioenv.system.declare import declared_names
+
+    built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))
+    return sorted(name for name in {*declared_names(), *built} if name.startswith(incomplete))
+
+
+def complete_commands(incomplete: str) -> list[str]:
+    """Names of commands that have a grammar and begin with what was typed."""
+    from shioenv.grammar.library import names_of_grammars
+
+    return [name for name in names_of_grammars() if name.startswith(incomplete)]
+
+
+def complete_samplers(incomplete: str) -> list[str]:
+    """Names of samplers that begin with what was typed."""
+    from shioenv.synthesis.samplers import SAMPLERS
+
+    return [name for name in SAMPLERS if name.startswith(incomplete)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+SystemName = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        autocompletion=complete_systems,
+        help="A built system, or the TOML file it was built from (default: debian-12).",
+        show_default=False,
+    ),
+]
+
+StartDirectory = Annotated[
+    str | None,
+    typer.Option(
+        "--cwd",
+        metavar="DIR",
+        help="Start directory in the system (default: the system's first one).",
+        show_default=False,
+    ),
+]
+
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="Wall time of one execution (default: 10).",
+        show_default=False,
+    ),
+]
+
+SamplerName = Annotated[
+    str,
+    typer.Option(
+        "--sampler",
+        metavar="NAME",
+        autocompletion=complete_samplers,
+        help="gcs (productions of the leftmost nonterminal), ucs (options of every command), "
+        "ucs-universal (every production everywhere).",
+    ),
+]
+
+CommandNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--command",
+        metavar="COMMAND",
+        autocompletion=complete_commands,
+        help="Only inputs of this command; may be given again (default: all with a grammar).",
+        show_default=False,
+    ),
+]
+
+
+def print_json(document: Any, *, indent: int | None = None) -> None:
+    """Prints one JSON document on standard output, lone surrogates of file names escaped."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        content = json.dumps(document, indent=indent).encode()
+    write(content + b"\n")
+
+
+def write(content: bytes) -> None:
+    """Writes bytes to standard output as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that adds no colours of its own and breaks no lines elsewhere than on a tty."""
+    from rich.console import Console
+
+    plain = Console(stderr=stderr, highlight=False)
+    if not plain.is_terminal:
+        return Console(stderr=stderr, highlight=False, soft_wrap=True, width=200)
+    return plain
+
+
+def note(text: str) -> None:
+    """Prints a line of progress on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def percent(part: int, whole: int) -> str:
+    """`12.5%`, or `-` of nothing."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"

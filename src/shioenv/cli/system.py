@@ -1,0 +1,153 @@
+"""`shioenv system`: build, list and show systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+
+if TYPE_CHECKING:
+    from shioenv.system.store import System
+
+app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        autocompletion=shared.complete_systems,
+        help="A shipped system, or a TOML file of one's own (default: debian-12).",
+        show_default=False,
+    ),
+]
+
+
+@app.command(epilog="Example: shioenv system build debian-12")
+def build(
+    name: Name = None,
+    rootfs_tar: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Start from this tarball of a root filesystem, not mmdebstrap."
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Download the packages again.")] = False,
+    json: shared.Json = False,
+) -> None:
+    """Build a system's root filesystem into the cache, and prove its shell.
+
+    What is there already is reused. The packages come through this host's own package mirror.
+    """
+    from shioenv.sandbox.probe import choose_shell_mode, shell_mode
+    from shioenv.system.store import build_system
+
+    built_now: list[str] = []
+
+    def report(line: str) -> None:
+        built_now.append(line)
+        shared.note(line)
+
+    system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
+    if any(line.startswith("already built") for line in built_now):
+        shell_mode(system)
+    else:
+        choose_shell_mode(system, shared.note)
+    if json:
+        shared.print_json(_facts(system))
+
+
+@app.command("list", epilog="Example: shioenv system list")
+def list_(json: shared.Json = False) -> None:
+    """List the systems that are declared or built."""
+    from rich.table import Table
+
+    from shioenv.system.store import list_systems
+
+    systems = list_systems()
+    if json:
+        shared.print_json(
+            [
+                {
+                    "name": name,
+                    "built": system is not None,
+                    "digest": system.digest if system else None,
+                    "rootfs": str(system.rootfs) if system else None,
+                }
+                for name, system in systems
+            ]
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("system", "digest", "root filesystem"):
+        table.add_column(heading, no_wrap=True)
+    for name, system in systems:
+        if system is None:
+            table.add_row(name, "-", f"not built: shioenv system build {name}", style="dim")
+        else:
+            table.add_row(name, system.digest[:12], str(system.rootfs))
+    shared.console().print(table)
+
+
+@app.command(epilog="Example: shioenv system show debian-12 --json")
+def show(name: Name = None, json: shared.Json = False) -> None:
+    """Show a built system: its digest, where it lies, the machine that programs see."""
+    from shioenv.system.store import find_system
+
+    facts = _facts(find_system(name))
+    if json:
+        shared.print_json(facts, indent=2)
+        return
+    machine = facts["machine"]
+    rows = {
+        "name": facts["name"],
+        "digest": facts["digest"],
+        "root filesystem": facts["rootfs"],
+        "made from": facts["source"],
+        "packages": len(facts["packages"]),
+        "files": facts["entries"],
+        "size": f"{facts['bytes'] / 1e6:.0f} MB",
+        "shell": facts["shell"] or "not probed yet",
+        "machine": f"{machine['hostname']}: {machine['processors']} processor, "
+        f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
+        "session": f"{facts['session']['user']} in "
+        + ", ".join(facts["session"]["start_directories"]),
+    }
+    width = max(map(len, rows))
+    for key, value in rows.items():
+        shared.console().print(f"{key:{width}}  {value}", markup=False, soft_wrap=True)
+
+
+def _facts(system: System) -> dict[str, Any]:
+    """What `system show --json` prints."""
+    from contextlib import suppress
+    from json import loads
+
+    declaration = system.declaration
+    machine, session = declaration.machine, declaration.session
+    shell = None
+    with suppress(OSError, ValueError, KeyError):
+        shell = loads((system.path / "shell.json").read_text())["mode"]
+    return {
+        "name": system.name,
+        "digest": system.digest,
+        "rootfs": str(system.rootfs),
+        "source": system.source,
+        "entries": system.facts["entries"],
+        "bytes": system.facts["bytes"],
+        "shell": shell,
+        "machine": {
+            "hostname": machine.hostname,
+            "processors": machine.cpu.count,
+            "memory": machine.memory,
+            "disk": machine.disk,
+        },
+        "session": {
+            "user": session.user,
+            "start_directories": list(session.start_directories),
+        },
+        "instant": declaration.instant.isoformat(),
+        "packages": dict(system.packages),
+    }
