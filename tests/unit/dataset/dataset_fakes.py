@@ -1,0 +1,147 @@
+"""A stand-in for the sandbox whose answers are a pure function of the text, and samples for it.
+
+Words in an input steer it: `broken` breaks the sandbox, `deadly` kills the worker, `bug` raises an
+ordinary exception, each the first time only (`always-broken`, `always-deadly`: every time); `slow`
+takes a while; `hangs` times out, `hasty` times out the first time; `random` prints something else
+every time. What happened once is remembered by files in the directory the system is named after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shioenv.dataset.manifest import Plan
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.base import Limits
+from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
+
+HOME = "/home/ubuntu"
+
+
+@dataclass(frozen=True)
+class FakeSystem:
+    name: str = "fake"
+    digest: str = "d1935"
+
+
+class FakeObserver:
+    system = FakeSystem()
+
+    def __init__(self, scratch: str) -> None:
+        self._scratch = Path(scratch)
+        self.closed = False
+
+    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        assert cwd is not None
+        assert shell_input.startswith(f"cd {cwd}; ")
+        words = shell_input.split()
+        if "always-broken" in words or ("broken" in words and self._once("broken")):
+            raise SandboxError("the fake sandbox broke")
+        if "always-deadly" in words or ("deadly" in words and self._once("deadly")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "bug" in words:
+            raise RuntimeError("a bug in the observer")
+        if "slow" in words:
+            time.sleep(0.02)
+        if "hangs" in words or ("hasty" in words and self._once("hasty")):
+            return Behavior(124, b"partial\n", timed_out=True, volatile=True)
+        kept = [word for word in words[3:] if not word.startswith("useless")]
+        digest = hashlib.sha256(" ".join(kept).encode()).hexdigest()
+        output = f"{digest}\n".encode() + (b"\xff\xfe" if "bytes" in words else b"")
+        if "random" in words:
+            output = os.urandom(64)
+        patch = ContextPatch()
+        if "touch" in words:
+            patch = ContextPatch((("=", "/fs/notes.txt/size", len(kept)),))
+        return Behavior(
+            exit_code=int(digest[0], 16) // 8,
+            output=output,
+            patch=patch,
+            stdout=output if separate else None,
+            stderr=b"" if separate else None,
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _once(self, what: str) -> bool:
+        try:
+            os.close(os.open(self._scratch / what, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+def open_fake(system: str, limits: Limits) -> FakeObserver:
+    return FakeObserver(system)
+
+
+def open_nothing(system: str, limits: Limits) -> FakeObserver:
+    raise HostError("this host forbids everything", hint="allow something")
+
+
+def open_and_die(system: str, limits: Limits) -> FakeObserver:
+    os._exit(7)
+
+
+def plan(seed: int = 7, **changes: object) -> Plan:
+    fields: dict[str, object] = {
+        "sampler": "gcs",
+        "seed": seed,
+        "budget": 8,
+        "runs": 3,
+        "system": "fake",
+        "system_digest": FakeSystem.digest,
+        "packages": {"bash": "5.2"},
+        "grammar_digest": "9" * 64,
+        "commands": ("echo", "ls"),
+        "start_directories": (HOME,),
+        "horizon": 12,
+        "composite_share": 0.25,
+        "max_segments": 3,
+        "limits": Limits(),
+        "version": "0.1.0",
+    }
+    return Plan(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def sample(*input_args: str) -> Sample:
+    return Sample(Input.from_marked(input_args), HOME, False, ())
+
+
+def samples(seed: int = 7) -> Iterator[Sample]:
+    """A stream without end."""
+    random = generator(seed, "fake-samples")
+    number = 0
+    while True:
+        words = [random.choice(("a", "useless", "-l<ns>", "bytes")) for _ in range(number % 5)]
+        args = [random.choice(("echo", "touch")), f"n{number}", *words]
+        if random.random() < 0.3:
+            args += ["&&", "ls", "x", "useless"]
+        yield sample(*args)
+        number += 1
+
+
+def interspersed(special: dict[int, Sample], seed: int = 7) -> Iterator[Sample]:
+    """The stream with some of its samples replaced."""
+    for number, one in enumerate(samples(seed)):
+        yield special.get(number, one)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file of a dataset directory."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }

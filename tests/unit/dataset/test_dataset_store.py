@@ -1,0 +1,359 @@
+"""What a dataset directory survives, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_fakes import HOME, contents, plan
+
+from shioenv.dataset import store as store_module
+from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.store import Line, Store
+from shioenv.domain.record import Record, encode
+from shioenv.errors import (
+    DatasetBusyError,
+    DatasetCorruptError,
+    DatasetMismatchError,
+    DatasetStorageError,
+    UnknownDatasetError,
+)
+
+
+def record(number: int) -> Record:
+    return Record(
+        session_id=number,
+        input=f"cd {HOME}; echo {number}",
+        input_args=["echo", str(number)],
+        exit_code=0,
+        output=f"{number}\n",
+        context_patch="[]",
+        irreducibility=1.0,
+        volatile=number % 10 == 0,
+        n_executions=4,
+    )
+
+
+def line(number: int) -> Line:
+    made = record(number)
+    return Line(number, encode(made), made.volatile, made.n_executions)
+
+
+def fill(
+    directory: Path, count: int, numbers: Iterable[int] | None = None, asked: Plan | None = None
+) -> Manifest:
+    with Store(directory, asked or plan(), count, kernel="6.1.0") as store:
+        missing = [
+            number
+            for number in range(count)
+            if store.accept(number, record(number).input, record(number).input_args)
+        ]
+        for number in missing if numbers is None else numbers:
+            store.append(line(number))
+        return store.manifest
+
+
+def test_shards_hold_a_thousand_records_and_the_last_the_rest(tmp_path: Path) -> None:
+    manifest = fill(tmp_path / "a", 2300)
+    assert [shard.records for shard in manifest.shards] == [1000, 1000, 300]
+    assert sorted(contents(tmp_path / "a")) == [
+        "data/00000.ndjson", "data/00001.ndjson", "data/00002.ndjson", "manifest.json",
+    ]  # fmt: skip
+    assert [one.session_id for one in read_records(tmp_path / "a")] == list(range(2300))
+    shard = manifest.shards[0]
+    content = (tmp_path / "a/data/00000.ndjson").read_bytes()
+    assert shard.sha256 == hashlib.sha256(content).hexdigest()
+    assert (shard.volatile, shard.executions) == (100, 4000)
+    assert manifest == read_manifest(tmp_path / "a")
+    assert manifest.complete
+    assert manifest.mean_executions == 4
+
+
+def test_what_was_appended_in_any_order_is_kept_and_only_the_rest_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path / "whole", 1200)
+    with Store(tmp_path / "a", plan(), 1200, kernel="6.1.0") as store:
+        for number in range(700):
+            assert store.accept(number, record(number).input, record(number).input_args)
+        for number in (5, 3, 1100, 699, 0):
+            store.append(line(number))
+    with Store(tmp_path / "a", plan(), 1200, kernel="6.1.0") as store:
+        assert store.kept == 5
+        asked = [
+            number
+            for number in range(1200)
+            if store.accept(number, record(number).input, record(number).input_args)
+        ]
+        assert asked == sorted(set(range(1200)) - {0, 3, 5, 699, 1100})
+        for number in reversed(asked):
+            store.append(line(number))
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("torn", [1, 100, 5000])
+def test_a_torn_journal_loses_only_its_tail(tmp_path: Path, torn: int) -> None:
+    fill(tmp_path / "whole", 50)
+    fill(tmp_path / "a", 50, range(30))
+    journal = tmp_path / "a/data/00000.journal"
+    os.truncate(journal, journal.stat().st_size - torn)
+    notes: list[str] = []
+    Store(tmp_path / "a", plan(), 50, kernel="6.1.0", report=notes.append).close()
+    assert "torn" in notes[0]
+    fill(tmp_path / "a", 50)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_garbage_in_a_journal_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 50)
+    fill(tmp_path / "a", 50, range(30))
+    with (tmp_path / "a/data/00000.journal").open("ab") as journal:
+        journal.write(b"\0" * 512 + b"\n" + line(30).content)
+    fill(tmp_path / "a", 50)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("step", ["rename", "manifest", "unlink"])
+def test_a_shard_half_finished_at_any_step_is_finished_again(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "whole", 1500)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments: object) -> Any:
+        raise Killed
+
+    targets = {
+        "rename": (Path, "rename"),
+        "manifest": (Store, "_write_manifest"),
+        "unlink": (store_module._Journal, "remove"),
+    }
+    store = Store(tmp_path / "a", plan(), 1500, kernel="6.1.0")
+    for number in range(1000):
+        store.accept(number, record(number).input, record(number).input_args)
+    for number in range(999):
+        store.append(line(number))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(*targets[step], killed)
+        store.append(line(999))
+    store.close()
+    fill(tmp_path / "a", 1500)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_a_dataset_is_made_longer(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 2100)
+    for count in (300, 1300, 2000, 2100):
+        fill(tmp_path / "a", count)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_a_dataset_is_never_cut(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    before = contents(tmp_path)
+    with pytest.raises(DatasetMismatchError, match="count: 300 records in the dataset, 200 asked"):
+        fill(tmp_path, 200)
+    assert contents(tmp_path) == before
+
+
+def test_fewer_than_first_wanted_is_fine_while_no_more_are_there(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 100)
+    fill(tmp_path / "a", 2000, range(40))
+    fill(tmp_path / "a", 100)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_other_settings_are_refused_with_each_difference(tmp_path: Path) -> None:
+    fill(tmp_path, 10)
+    before = contents(tmp_path)
+    other = plan(seed=8, budget=64, sampler="ucs", system_digest="e" * 8, packages={"bash": "6"})
+    with pytest.raises(DatasetMismatchError) as caught:
+        fill(tmp_path, 10, asked=other)
+    assert caught.value.differences == (
+        'sampler: "gcs" in the dataset, "ucs" asked for',
+        "seed: 7 in the dataset, 8 asked for",
+        "budget: 8 in the dataset, 64 asked for",
+        'system.digest: "d1935" in the dataset, "eeeeeeee" asked for',
+    )
+    assert "seed: 7 in the dataset, 8 asked for" in str(caught.value)
+    assert contents(tmp_path) == before
+
+
+def test_a_second_generator_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path, plan(), 10, kernel="6.1.0"), pytest.raises(DatasetBusyError):
+        Store(tmp_path, plan(), 10, kernel="6.1.0")
+    fill(tmp_path, 10)
+
+
+def test_the_lock_is_the_directory_itself(tmp_path: Path) -> None:
+    with Store(tmp_path, plan(), 10, kernel="6.1.0"):
+        handle = os.open(tmp_path, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(handle)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".git", "data/x"])
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(DatasetCorruptError, match="not empty and holds no dataset"):
+        fill(tmp_path, 10)
+    assert contents(tmp_path) == {name: b"mine"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not the manifest"),
+        (b"{}", "is not the manifest"),
+        (b'{"name": "package"}', "is not the manifest"),
+        (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
+        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 1"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    fill(tmp_path, 10)
+    (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(DatasetCorruptError, match=message):
+        fill(tmp_path, 10)
+
+
+def test_manifests_say_what_was_written_about_a_wrong_type(tmp_path: Path) -> None:
+    document = json.loads(fill(tmp_path, 10).encode())
+    document["seed"] = "7"
+    with pytest.raises(DatasetCorruptError, match="expected a whole number, got '7'"):
+        decode_manifest(json.dumps(document).encode(), "manifest.json")
+
+
+def test_a_changed_shard_is_refused_and_made_again_once_removed(tmp_path: Path) -> None:
+    fill(tmp_path, 1200)
+    whole = contents(tmp_path)
+    shard = tmp_path / "data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b"echo 17", b"echo 18"))
+    with pytest.raises(DatasetCorruptError, match=r"00000\.ndjson was changed") as caught:
+        fill(tmp_path, 1200)
+    assert "remove" in str(caught.value)
+    shard.unlink()
+    notes: list[str] = []
+    Store(tmp_path, plan(), 1200, kernel="6.1.0", report=notes.append).close()
+    assert notes == ["data/00000.ndjson is gone and is made again"]
+    fill(tmp_path, 1200)
+    assert contents(tmp_path) == whole
+
+
+def test_a_shard_of_nobody_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path, 1200, range(3))
+    (tmp_path / "data/00001.ndjson").write_bytes(line(1000).content)
+    with pytest.raises(DatasetCorruptError, match="is not in"):
+        fill(tmp_path, 1200)
+
+
+def test_records_of_another_stream_are_noticed(tmp_path: Path) -> None:
+    fill(tmp_path / "journal", 30, range(20))
+    with (
+        Store(tmp_path / "journal", plan(), 30, kernel="6.1.0") as store,
+        pytest.raises(DatasetCorruptError, match="other inputs"),
+    ):
+        store.accept(0, f"cd {HOME}; ls", ["ls"])
+    fill(tmp_path / "shard", 3)
+    with Store(tmp_path / "shard", plan(), 3, kernel="6.1.0") as store:
+        for number in range(2):
+            store.accept(number, record(number).input, record(number).input_args)
+        with pytest.raises(DatasetCorruptError, match="other inputs"):
+            store.accept(2, f"cd {HOME}; ls", ["ls"])
+
+
+def test_half_written_files_are_cleared_away(tmp_path: Path) -> None:
+    tmp_path.joinpath(".tmp-manifest.json").write_bytes(b"{")
+    fill(tmp_path, 10, range(3))
+    (tmp_path / "data/.tmp-00000.ndjson").write_bytes(b"{")
+    fill(tmp_path, 10)
+    assert sorted(contents(tmp_path)) == ["data/00000.ndjson", "manifest.json"]
+
+
+def test_a_new_kernel_is_added_and_told(tmp_path: Path) -> None:
+    fill(tmp_path, 10, range(3))
+    notes: list[str] = []
+    store = Store(tmp_path, plan(), 10, kernel="6.9.0", report=notes.append)
+    store.close()
+    assert store.manifest.kernels == ("6.1.0", "6.9.0")
+    assert notes == ["this host's kernel is 6.9.0, records were made under 6.1.0"]
+    done = fill(tmp_path, 10)
+    with Store(tmp_path, plan(), 10, kernel="7.0.0") as store:  # nothing left to do
+        assert store.manifest.kernels == done.kernels
+
+
+def test_a_full_disk_is_an_error_that_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "whole", 50)
+    write = os.pwrite
+
+    def full(file: int, content: bytes, offset: int) -> int:
+        if offset > 2000:
+            if len(content) > 20:
+                return write(file, content[:20], offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, content, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(DatasetStorageError, match="No space left on device") as caught:
+            fill(tmp_path / "a", 50)
+    assert "nothing finished is lost" in str(caught.value)
+    fill(tmp_path / "a", 50)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EDQUOT])
+def test_forbidden_writes_say_what_to_do(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, *arguments: Any, **keywords: Any) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(DatasetStorageError) as caught:
+        fill(tmp_path / "a", 5)
+    assert caught.value.hint
+    assert str(tmp_path / "a") in str(caught.value)
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DatasetStorageError, match="file"):
+        fill(tmp_path / "file", 5)
+    with pytest.raises(DatasetStorageError, match="file"):
+        fill(tmp_path / "file/inside", 5)
+
+
+def test_there_is_no_dataset_where_there_is_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownDatasetError):
+        read_records(tmp_path / "nowhere")
+
+
+def test_reading_names_file_and_line(tmp_path: Path) -> None:
+    fill(tmp_path, 5)
+    shard = tmp_path / "data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b'"session_id":3', b'"session_id":"3"'))
+    with pytest.raises(DatasetCorruptError, match=r"00000\.ndjson:4: expected int, got str"):
+        list(read_records(tmp_path))
+
+
+def test_plans_and_manifests_read_back(tmp_path: Path) -> None:
+    manifest = fill(tmp_path, 1100)
+    assert decode_manifest(manifest.encode(), "x") == manifest
+    assert Plan.from_json(plan().to_json()) == plan()
+    assert replace(plan(), seed=3) != plan()
