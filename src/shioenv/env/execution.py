@@ -76,6 +76,7 @@ class BehaviorCache(MutableMapping[str, Behavior]):
     def __setitem__(self, text: str, behavior: Behavior) -> None:
         if len(behavior.output) <= CACHED_OUTPUT:
             self._store[self._cwd, text] = behavior
+            self._store.move_to_end((self._cwd, text))
             if len(self._store) > self._capacity:
                 self._store.popitem(last=False)
 
@@ -83,7 +84,7 @@ class BehaviorCache(MutableMapping[str, Behavior]):
         del self._store[self._cwd, text]
 
     def __iter__(self) -> Iterator[str]:
-        return (text for cwd, text in self._store if cwd == self._cwd)
+        return iter([text for cwd, text in self._store if cwd == self._cwd])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
