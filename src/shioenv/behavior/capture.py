@@ -29,7 +29,7 @@ from shioenv.domain.names import name_text
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
-from shioenv.sandbox.base import Execution, FileChange, FileStat, Sandbox
+from shioenv.sandbox.base import Execution, FileChange, FileStat
 
 MAX_OPERATIONS = 4096
 """Of a patch; what is past it is represented by a digest."""
@@ -204,14 +204,15 @@ class Recorder:
                 collect(old, new, here, operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
+        moved = _moved_trees(removed, added)
         for path, after in added:
             name = self.name(path)
-            source = _renamed_from(removed.get(after.inode, ()), after)
+            source = moved.get(path) or _renamed_from(removed.get(after.inode, ()), after)
             if source is not None:
                 origin, before = source
                 settled = directories.moved(path, before, after)
                 if self.entry(before) == self.entry(settled, own=own):
-                    removed[after.inode].remove(source)
+                    removed[before.inode].remove(source)
                     target = f"/fs/{escape(name)}"
                     operations.append(("m", f"/fs/{escape(self.name(origin))}", target))
                     continue
@@ -222,18 +223,6 @@ class Recorder:
         for group in removed.values():
             operations.extend(("r", f"/fs/{escape(self.name(path))}") for path, _ in group)
         return digests
-
-
-def behave(
-    sandbox: Sandbox,
-    recorder: Recorder,
-    shell_input: str,
-    *,
-    cwd: str | None = None,
-    separate: bool = False,
-) -> Behavior:
-    """What the input does in the sandbox; `cwd` is the directory the recorder was made for."""
-    return recorder.behavior(sandbox.run(shell_input, cwd=cwd, separate=separate))
 
 
 class _Directories:
@@ -303,6 +292,52 @@ def _renamed_from(
         ):
             return path, before
     return None
+
+
+def _moved_trees(
+    removed: Mapping[int, list[tuple[bytes, FileStat]]], added: list[tuple[bytes, FileStat]]
+) -> dict[bytes, tuple[bytes, FileStat]]:
+    """For each added path of a directory that was moved: what it was.
+
+    The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it: the
+    inodes are new. A tree that is gone and one that is new are one where names, kinds, owners, times
+    and contents of everything in them are the same.
+    """
+    gone = {path: before for group in removed.values() for path, before in group}
+    if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
+        return {}
+    trees = {frozenset(_identities(tree)): tree for tree in _trees(sorted(gone.items()))}
+    moved: dict[bytes, tuple[bytes, FileStat]] = {}
+    for tree in _trees(added):
+        origin = trees.pop(frozenset(_identities(tree)), None)
+        if origin is not None:
+            old, new = origin[0][0], tree[0][0]
+            for path, before in origin:
+                moved[new + path[len(old) :]] = path, before
+    return moved
+
+
+def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, FileStat]]]:
+    """The directories whose parent is not among the sorted files, each with all that is in it."""
+    trees: list[list[tuple[bytes, FileStat]]] = []
+    inside = b"\0"
+    for path, found in files:
+        if path.startswith(inside):
+            trees[-1].append((path, found))
+        elif stat.S_ISDIR(found.mode):
+            trees.append([(path, found)])
+            inside = path + b"/"
+    return trees
+
+
+def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ...]]:
+    top = len(tree[0][0])
+    for path, found in tree:
+        size = 0 if stat.S_ISDIR(found.mode) else found.size
+        yield (
+            path[top:], found.mode, found.uid, found.gid, size, found.mtime_ns, found.rdev,
+            found.target, found.digest,
+        )  # fmt: skip
 
 
 def _content_changed(before: FileStat, after: FileStat) -> bool:

@@ -13,6 +13,8 @@
 #include "sha256.h"
 
 enum { DEPTH_MAX = 128 };            /* three descriptors per level */
+#define BEFORE_MAX (1u << 20)        /* of what was there before only small files are read, */
+#define BEFORE_TOTAL_MAX (64u << 20) /* and not too many: digests tell renamed from new there */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
 #define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
 
@@ -21,6 +23,7 @@ struct scan {
     char path[DEPTH_MAX * 256 + 256];
     size_t length;
     int depth;
+    uint64_t read_before;
     bool truncated;
 };
 
@@ -87,8 +90,10 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     add_u32(out, (uint32_t)target_length);
     buffer_add(out, target, (size_t)target_length);
     uint8_t digest[32], has_digest = 0;
-    if (kind == 'A' && S_ISREG(entry->st_mode))
-        has_digest = digest_file(directory, name, (uint64_t)entry->st_size, digest);
+    uint64_t size = (uint64_t)entry->st_size;
+    bool wanted = kind == 'A' || (size <= BEFORE_MAX && (scan->read_before += size) <= BEFORE_TOTAL_MAX);
+    if (wanted && S_ISREG(entry->st_mode))
+        has_digest = digest_file(directory, name, size, digest);
     buffer_add(out, &has_digest, 1);
     if (has_digest) buffer_add(out, digest, sizeof digest);
 }

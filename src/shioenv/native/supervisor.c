@@ -132,6 +132,8 @@ static struct {
     char device[64];   /* what `df` calls the file system of / */
     struct { uint8_t *bytes; uint32_t length; } netlink, gateway;  /* rtnetlink messages */
     struct sock_fprog seccomp;
+    struct { char *name; uint8_t *bytes; uint32_t length; } covers[8];  /* of /proc, made for this sandbox */
+    int n_covers;
 } config;
 
 static void copy_text(char *to, size_t room, const char *from, uint32_t length)
@@ -176,6 +178,14 @@ static void read_configuration(void)
             preload_bytes = (uint8_t *)value;
             preload_length = record.length;
             continue;
+        case CONFIG_COVER: {
+            size_t name = strlen(value) + 1;
+            if (config.n_covers == 8 || name > record.length) { errno = E2BIG; die("cover %s", value); }
+            config.covers[config.n_covers].name = value;
+            config.covers[config.n_covers].bytes = (uint8_t *)value + name;
+            config.covers[config.n_covers++].length = record.length - (uint32_t)name;
+            continue;
+        }
         case CONFIG_SECCOMP:
             config.seccomp.filter = (struct sock_filter *)value;
             config.seccomp.len = (unsigned short)(record.length / sizeof(struct sock_filter));
@@ -405,6 +415,14 @@ static void copy_file(const char *from, const char *to)
     close(out);
 }
 
+static void write_over(const char *path, int cover)
+{
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    CHECK(fd, "write %s", path);
+    write_all(fd, config.covers[cover].bytes, config.covers[cover].length);
+    close(fd);
+}
+
 /* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
  * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
  * a file system of no size, or `df` would show the host's disk. */
@@ -427,6 +445,8 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
         }
         if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
         copy_file(source, cover);
+        for (int i = 0; i < config.n_covers; i++)
+            if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
         do_mount(cover, target, NULL, MS_BIND, NULL);
     }
     if (list) closedir(list);

@@ -19,7 +19,7 @@ class Limits:
     """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
     memory_bytes: int = 216 * MEBIBYTE
     """Memory of all the run's processes together; past it the kernel ends one of them."""
-    processes: int = 256
+    processes: int = 800
     """Processes and threads alive at once; past it `fork` fails."""
     disk_bytes: int = 256 * MEBIBYTE
     """Bytes of new or changed file content; past it writing fails with ENOSPC."""

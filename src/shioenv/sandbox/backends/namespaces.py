@@ -8,9 +8,11 @@ module configures it, sends it inputs and reads what they did. `docs/design/sand
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import struct
 import subprocess
+import time
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag, StrEnum
 from types import TracebackType
@@ -28,6 +30,7 @@ from shioenv.sandbox.netlink import network_messages
 from shioenv.sandbox.seccomp import filter_program
 from shioenv.system.declare import UNLIMITED
 from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.profile import live_proc_files
 from shioenv.system.store import System
 
 
@@ -62,6 +65,7 @@ class _Config(IntEnum):  # CONFIG_* of protocol.h
     DIRECTORY = 12
     DEVICE = 13
     PROCESSORS = 14
+    COVER = 15
 
 
 class _Flag(IntFlag):  # REPLY_*
@@ -194,6 +198,9 @@ class NamespaceSandbox:
         limits = b"".join(
             struct.pack("=3Q", *triple) for triple in _resource_limits(session.limits, self.limits)
         )
+        live = live_proc_files(
+            declaration, now=time.time(), kernel_release=platform.release()
+        )
         size = min(self.limits.disk_bytes, machine.disk)
         disk = f"size={size},nr_inodes={self.limits.disk_inodes},mode=755"
         records: list[tuple[_Config, bytes]] = [
@@ -214,6 +221,7 @@ class NamespaceSandbox:
             (_Config.SHELL, self.mode.encode()),
             (_Config.PRELOAD, native.preload_library().read_bytes()),
             (_Config.DIRECTORY, session.start_directories[0].encode()),
+            *((_Config.COVER, name.encode() + b"\0" + text) for name, text in live.items()),
             (_Config.END, b""),
         ]
         return b"".join(_RECORD.pack(kind, len(value)) + value for kind, value in records)
