@@ -117,19 +117,24 @@ class Sampler:
         self.horizon = horizon
         self.policy = policy or WeightedPolicy()
         self._grammatical = sampler == "gcs"
+        # Where several arguments replace a part of one, they are not counted beforehand.
+        self._overflows = sampler == "ucs-universal"
         self.table = Table(united(grammars), permitted_by(sampler, grammars))
 
     def draw(self, start: Nonterminal, random: Random) -> Drawn:
         """One input derived from `start`.
 
-        Drawn again as a whole where an argument is over-long or nothing at all was written; a
-        GrammarError after 200 attempts names the start symbol (its grammar cannot be right).
+        Drawn again as a whole where an argument is over-long, nothing at all was written, or
+        `ucs-universal` went past the horizon; a GrammarError after 200 attempts names the start
+        symbol (its grammar cannot be right).
         """
         for _ in range(MAX_ATTEMPTS):
             drawn = self._derive(start, random)
             if not self._grammatical:
                 drawn = Drawn(_tidied(drawn.words), drawn.trace)
-            if drawn.words and max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH:
+            if not drawn.words or (self._overflows and len(drawn.words) > self.horizon + 1):
+                continue
+            if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH:
                 return drawn
         raise GrammarError(
             f"no input from {start} within {MAX_ARGUMENT_LENGTH} characters an argument "

@@ -1,0 +1,78 @@
+"""Every sampled input parses back to its own arguments, whatever the command."""
+
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shioenv.errors import SamplesExhaustedError
+from shioenv.grammar.bind import bind, stand_in_catalogue
+from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
+from shioenv.grammar.parse import InputParser, parse_input
+from shioenv.grammar.recognise import Recogniser
+from shioenv.grammar.words import split_words
+from shioenv.synthesis.sample import sample
+
+CATALOGUE = {
+    **stand_in_catalogue(),
+    "File": ("documents/notes.txt", "misc/a file.txt", "misc/it's.txt", "misc/star*.txt", "-n.txt"),
+}
+
+
+@pytest.mark.parametrize("name", names_of_grammars())
+def test_single_inputs_parse_back_and_are_derived(name: str) -> None:
+    grammar = load_grammar(name)
+    parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, CATALOGUE))
+    stream = sample(
+        "gcs",
+        seed=7,
+        catalogue=CATALOGUE,
+        start_directories=["/home/ubuntu"],
+        grammars=[grammar],
+        composite_share=0,
+    )
+    drawn = 0
+    try:
+        for one in islice(stream, 400):
+            drawn += 1
+            assert parser.parse(one.input.text) == one.input
+            assert recogniser.derives(one.input.input_args)
+    except SamplesExhaustedError:
+        assert drawn > 10
+
+
+def test_composite_inputs_parse_back() -> None:
+    grammars = load_grammars()
+    parser = InputParser(grammars)
+    stream = sample(
+        "gcs",
+        seed=11,
+        count=600,
+        catalogue=CATALOGUE,
+        start_directories=["/home/ubuntu"],
+        grammars=grammars,
+        composite_share=1,
+    )
+    for one in stream:
+        assert parser.parse(one.input.text) == one.input
+
+
+LS = load_grammar("ls")
+
+
+@given(st.text(alphabet="ab -'\"\\|&;<>$(){}`*\n#=", max_size=30).map("ls ".__add__))
+def test_no_text_makes_the_parser_fail(text: str) -> None:
+    parsed = parse_input(text, [LS])
+    assert parsed.tokens
+
+
+@given(st.text(alphabet="ab \t'\"\\$(){}`", max_size=30))
+def test_words_hold_everything_but_the_blanks_between_them(text: str) -> None:
+    words = split_words(text)
+    assert all(words)
+    position = 0
+    for word in words:
+        assert not text[position : text.index(word, position)].strip()
+        position = text.index(word, position) + len(word)
+    assert not text[position:].strip()

@@ -1,0 +1,171 @@
+"""Samples: one deterministic stream of unique inputs."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from shioenv.domain.inputs import Input
+from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
+from shioenv.grammar.bind import bind, stand_in_catalogue
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.load import read_grammar
+from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.samplers import Sampler
+
+HEADER = "command {}\nmanual x(1), T 1\npackage t\nvolatile {}\n"
+HERE = ("/home/ubuntu",)
+COMMANDS = ["cat", "df", "echo", "ls"]
+
+
+def small(name: str, body: str, volatile: str = "no") -> Grammar:
+    return read_grammar(HEADER.format(name, volatile) + body, f"{name}.grammar").grammar
+
+
+PRODUCER = small("producer", "start producer <Word>*\n")
+FILTER = small("filter", "start filter <File>\npipe filter -s\n", "yes: it says so")
+
+
+def draw(count: int, **options: object) -> list[Sample]:
+    arguments: dict[str, object] = {
+        "seed": 1,
+        "catalogue": stand_in_catalogue(),
+        "start_directories": HERE,
+        "commands": COMMANDS,
+    }
+    return list(sample("gcs", count=count, **(arguments | options)))  # type: ignore[arg-type]
+
+
+def test_the_same_seed_gives_the_same_stream_and_another_one_another() -> None:
+    first, second, other = draw(300), draw(300), draw(300, seed=2)
+    assert first == second
+    assert first != other
+
+
+def test_a_longer_stream_begins_with_the_shorter_one() -> None:
+    assert draw(400)[:100] == draw(100)
+
+
+def test_inputs_are_unique() -> None:
+    samples = draw(3000, start_directories=("/a", "/b"))
+    assert len({(one.cwd, one.input.text) for one in samples}) == 3000
+
+
+def test_commands_and_start_directories_are_drawn_uniformly() -> None:
+    samples = draw(4000, composite_share=0, start_directories=("/a", "/b"))
+    for counts in (
+        Counter(one.trace[0].grammar for one in samples),
+        Counter(one.cwd for one in samples),
+    ):
+        assert max(counts.values()) / min(counts.values()) < 1.3
+
+
+def test_a_used_up_command_leaves_the_draw() -> None:
+    grammars = [small("one", "start one a\nstart one b\n"), PRODUCER]
+    samples = draw(300, grammars=grammars, composite_share=0)
+    assert Counter(one.trace[0].grammar for one in samples)["one"] == 2
+
+
+def test_when_nothing_new_is_left_the_stream_says_so() -> None:
+    grammars = [small("one", "start one a\nstart one b\n")]
+    assert len(draw(2, grammars=grammars, composite_share=0)) == 2
+    with pytest.raises(SamplesExhaustedError, match="no more than 2"):
+        draw(3, grammars=grammars, composite_share=0)
+    with pytest.raises(SamplesExhaustedError):
+        draw(1000, grammars=grammars, composite_share=0.5, max_segments=2)
+
+
+def test_a_stream_without_count_goes_on() -> None:
+    stream = sample(
+        "gcs", seed=1, catalogue=stand_in_catalogue(), start_directories=HERE, commands=["ls"]
+    )
+    assert len(list(islice(stream, 50))) == 50
+
+
+def test_without_a_share_there_is_no_composite() -> None:
+    assert all(not one.input.operators for one in draw(500, composite_share=0))
+
+
+def test_composites_have_the_share_and_the_segments_asked_for() -> None:
+    samples = draw(2000, composite_share=0.5)
+    composite = [one for one in samples if one.input.operators]
+    assert len(composite) / len(samples) == pytest.approx(0.5, abs=0.06)
+    assert {len(one.input.segments) for one in composite} == {1, 2, 3}
+    assert all(len(one.trace) == len(one.input.segments) for one in composite)
+    operators = Counter(operator for one in composite for operator in one.input.operators)
+    assert set(operators) >= {"&&", "||", ";", ">", ">>"}
+
+
+def test_to_the_right_of_a_pipe_stand_only_commands_made_for_it() -> None:
+    samples = draw(600, grammars=[PRODUCER, FILTER], composite_share=0.9)
+    piped = [
+        segment
+        for one in samples
+        for segment, operator in zip(one.input.segments[1:], one.input.operators, strict=False)
+        if operator == "|"
+    ]
+    assert piped
+    assert {segment.command for segment in piped} == {"filter"}
+    assert all([a.text for a in segment.arguments] == ["-s"] for segment in piped)
+
+
+def test_redirections_end_the_input_and_are_never_arguments() -> None:
+    for one in draw(800, composite_share=0.9):
+        operators = one.input.operators
+        assert not {">", ">>"} & set(operators[:-1])
+        if operators and operators[-1] in {">", ">>"}:
+            assert one.input.tokens[-1].role == "target"
+        assert Input.from_marked(one.input.input_args) == one.input
+
+
+def test_a_volatile_command_makes_the_whole_input_volatile() -> None:
+    for one in draw(300, grammars=[PRODUCER, FILTER], composite_share=0.6):
+        assert one.volatile == any(trace.grammar == "filter" for trace in one.trace)
+
+
+def test_a_sample_can_be_written_again_from_its_trace() -> None:
+    grammars = {g.name: bind(g, stand_in_catalogue()) for g in load_grammars(COMMANDS)}
+    sampler = Sampler("gcs", tuple(grammars.values()))
+    for one in draw(200):
+        for trace, segment in zip(one.trace, one.input.segments, strict=True):
+            grammar = grammars[trace.grammar]
+            start = grammar.pipe if trace.piped and grammar.pipe else grammar.start
+            words = sampler.replay(start, trace.choices)
+            assert words == (segment.command, *(a.marked for a in segment.arguments))
+
+
+def test_values_may_depend_on_the_start_directory() -> None:
+    grammars = [small("one", "start one <File>\n")]
+    samples = draw(
+        4,
+        grammars=grammars,
+        composite_share=0,
+        start_directories=("/a", "/b"),
+        catalogue=lambda cwd: {"File": [f"{cwd[1:]}{number}" for number in (1, 2)]},
+    )
+    assert {(one.cwd, one.input.text) for one in samples} == {
+        ("/a", "one a1"),
+        ("/a", "one a2"),
+        ("/b", "one b1"),
+        ("/b", "one b2"),
+    }
+
+
+def test_a_command_without_values_is_left_out_unless_it_is_the_only_one() -> None:
+    needy = small("needy", "start needy <ZipFile>\n")
+    samples = draw(20, grammars=[needy, PRODUCER], catalogue={"Word": "abcdefgh"})
+    assert {trace.grammar for one in samples for trace in one.trace} == {"producer"}
+    with pytest.raises(UnboundTokenError):
+        draw(1, grammars=[needy], catalogue={})
+
+
+def test_impossible_requests_are_refused_before_the_first_sample() -> None:
+    for wrong in (
+        {"start_directories": ()},
+        {"commands": []},
+        {"composite_share": 1.5},
+        {"max_segments": 0},
+    ):
+        with pytest.raises(UsageError):
+            draw(1, **wrong)

@@ -1,0 +1,149 @@
+"""Samplers: horizon, action sets, policies, traces."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from shioenv.errors import TraceError, UnknownSamplerError
+from shioenv.grammar.bind import bind, stand_in_catalogue
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.load import read_grammar
+from shioenv.grammar.recognise import Recogniser
+from shioenv.grammar.symbols import Grammar, Nonterminal
+from shioenv.synthesis.policy import UniformPolicy, WeightedPolicy
+from shioenv.synthesis.samplers import SAMPLERS, Sampler, permitted_by
+
+NAMES = ["cat", "df", "echo", "ls"]
+
+
+def small(body: str) -> Grammar:
+    header = "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
+    return bind(read_grammar(header + body, "x.grammar").grammar, stand_in_catalogue())
+
+
+@pytest.fixture(scope="module")
+def grammars() -> tuple[Grammar, ...]:
+    return tuple(bind(grammar, stand_in_catalogue()) for grammar in load_grammars(NAMES))
+
+
+def test_gcs_inputs_are_derived_by_their_grammar(grammars: tuple[Grammar, ...]) -> None:
+    sampler, random = Sampler("gcs", grammars), Random(3)
+    for grammar in grammars:
+        recogniser = Recogniser(grammar)
+        for _ in range(100):
+            drawn = sampler.draw(grammar.start, random)
+            assert recogniser.derives(drawn.words), drawn.words
+
+
+def test_ucs_opens_the_option_slots_to_every_command_and_nothing_else(
+    grammars: tuple[Grammar, ...],
+) -> None:
+    permitted = permitted_by("ucs", grammars)
+    option, operand = Nonterminal("df:option"), Nonterminal("df:operand")
+    heads = {production.head.name for production in permitted[option]}
+    assert {"df:option", "ls:option", "cat:option", "echo:option"} <= heads
+    assert {production.head for production in permitted[operand]} == {operand}
+
+
+def test_ucs_universal_permits_every_production_everywhere(
+    grammars: tuple[Grammar, ...],
+) -> None:
+    permitted = permitted_by("ucs-universal", grammars)
+    total = sum(len(bodies) for bodies in permitted_by("gcs", grammars).values())
+    assert {len(productions) for productions in permitted.values()} == {total}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("horizon", [1, 3, 12])
+def test_no_command_has_more_arguments_than_the_horizon(
+    grammars: tuple[Grammar, ...], name: str, horizon: int
+) -> None:
+    policy = WeightedPolicy(stop_probability=0.05)
+    sampler, random = Sampler(name, grammars, policy=policy, horizon=horizon), Random(0)
+    lengths = Counter(
+        len(sampler.draw(grammar.start, random).words) - 1
+        for grammar in grammars
+        for _ in range(200)
+    )
+    assert max(lengths) <= horizon
+    assert name == "ucs-universal" or lengths[horizon]
+
+
+def test_mandatory_arguments_fit_whatever_comes_before_them() -> None:
+    grammar = small("start x <a>* <b> <b>\n<a> = p\n<b> = q | q r s\n")
+    policy = WeightedPolicy(stop_probability=0.01)
+    sampler, random = Sampler("gcs", [grammar], policy=policy, horizon=5), Random(0)
+    for _ in range(100):
+        words = sampler.draw(grammar.start, random).words
+        assert len(words) <= 6
+        assert words.count("q") == 2
+
+
+def test_what_cannot_fit_is_finished_in_the_shortest_way() -> None:
+    grammar = small("start x p p p <a>\n<a> = q r | q\n")
+    sampler = Sampler("gcs", [grammar], horizon=2)
+    assert sampler.draw(grammar.start, Random(0)).words == ("x", "p", "p", "p", "q")
+
+
+def test_arguments_stay_within_their_length() -> None:
+    grammar = small("start x -<a>*\n<a> = 0123456789\n")
+    sampler, random = Sampler("gcs", [grammar], policy=WeightedPolicy(0.1)), Random(0)
+    longest = max(len(sampler.draw(grammar.start, random).words[1]) for _ in range(200))
+    assert 50 < longest <= 64
+
+
+def test_deep_recursion_is_no_problem() -> None:
+    grammar = small("start x <a>\n<a> = ()  | <b><a>\n<b> = ()\n")
+    sampler = Sampler("gcs", [grammar], policy=UniformPolicy())
+    assert sampler.draw(grammar.start, Random(0)).words == ("x",)
+
+
+def test_repetitions_stop_with_the_stop_probability() -> None:
+    grammar = small("start x <a>*\n<a> = p\n")
+    sampler, random = Sampler("gcs", [grammar], horizon=1000), Random(0)
+    lengths = [len(sampler.draw(grammar.start, random).words) - 1 for _ in range(4000)]
+    assert sum(lengths) / len(lengths) == pytest.approx(3, abs=0.2)
+    assert lengths.count(0) / len(lengths) == pytest.approx(0.25, abs=0.03)
+
+
+def test_weights_decide_and_the_uniform_policy_ignores_them() -> None:
+    grammar = small("start x <a>\n<a> = p %weight 9 | q\n")
+
+    def share_of_p(policy: WeightedPolicy | UniformPolicy) -> float:
+        sampler, random = Sampler("gcs", [grammar], policy=policy), Random(0)
+        return sum(sampler.draw(grammar.start, random).words[1] == "p" for _ in range(2000)) / 2000
+
+    assert share_of_p(WeightedPolicy()) == pytest.approx(0.9, abs=0.03)
+    assert share_of_p(UniformPolicy()) == pytest.approx(0.5, abs=0.04)
+    assert share_of_p(WeightedPolicy(weights={"<x:a> = q": 81.0})) == pytest.approx(0.1, abs=0.03)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_trace_writes_the_same_words_again(grammars: tuple[Grammar, ...], name: str) -> None:
+    sampler, random = Sampler(name, grammars), Random(5)
+    for grammar in grammars:
+        for _ in range(50):
+            drawn = sampler.draw(grammar.start, random)
+            assert sampler.replay(grammar.start, drawn.trace) == drawn.words
+
+
+def test_a_trace_that_does_not_fit_is_refused(grammars: tuple[Grammar, ...]) -> None:
+    sampler = Sampler("gcs", grammars)
+    trace = sampler.draw(Nonterminal("df"), Random(1)).trace
+    for wrong in (trace[:-1], (*trace, 0), (999, *trace[1:])):
+        with pytest.raises(TraceError):
+            sampler.replay(Nonterminal("df"), wrong)
+
+
+def test_an_unknown_sampler_is_named_with_the_nearest_one(grammars: tuple[Grammar, ...]) -> None:
+    with pytest.raises(UnknownSamplerError, match="did you mean gcs"):
+        Sampler("gsc", grammars)
+    with pytest.raises(UnknownSamplerError, match="horizon"):
+        Sampler("gcs", grammars, horizon=0)
+
+
+@pytest.mark.parametrize("probability", [0, -1, 1.5])
+def test_a_stop_probability_that_is_none_is_refused(probability: float) -> None:
+    with pytest.raises(ValueError, match="stop_probability"):
+        WeightedPolicy(probability)
