@@ -1,7 +1,9 @@
 """The environments on the built default system: what is written there is really executed."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,6 +23,7 @@ from shioenv.system.store import find_system
 
 registration.register()
 
+DOCS = Path(__file__).parents[2] / "docs"
 HOME = "/home/ubuntu"
 Env = gymnasium.Env[Any, Any]
 
@@ -163,3 +166,17 @@ def test_gymnasiums_own_checks_find_nothing(name: str) -> None:
     env = gymnasium.make(name, **options)
     check_env(env.unwrapped)
     env.close()
+
+
+def test_tutorial_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block of Python in order; what a block is shown to print, it prints."""
+    page = (DOCS / "tutorial" / "reinforcement-learning.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", page, re.DOTALL)
+    assert len(blocks) > 4
+    names: dict[str, Any] = {}
+    for code, shown in blocks:
+        exec(compile(code, "reinforcement-learning.md", "exec"), names)
+        printed = capsys.readouterr().out
+        if shown:
+            assert printed.strip() == shown.strip()
+    assert np.mean(names["rewards"][-50:]) > np.mean(names["rewards"][:50])

@@ -1,0 +1,39 @@
+"""The reference page names everything that can be asked for or come back."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from shioenv.env.execution import CACHED_BEHAVIORS
+from shioenv.env.grammar_env import Fault as GrammarFault
+from shioenv.env.grammar_env import GrammarEnv
+from shioenv.env.registration import ENTRY_POINTS
+from shioenv.env.shio_env import Fault, ShIOEnv
+from shioenv.env.spaces import ACTION_FIELDS
+from shioenv.env.wrappers import ENCODINGS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "environment.md").read_text()
+OPTIONS = {
+    name
+    for made in (ShIOEnv, GrammarEnv)
+    for name in inspect.signature(made).parameters
+    if name != "self"
+}
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*OPTIONS, *Fault, *GrammarFault, *ENTRY_POINTS, *ACTION_FIELDS})
+)
+def test_reference_names(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+def test_reference_shows_the_defaults() -> None:
+    rows = dict(line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| `"))
+    shown = {name.strip(" `"): default.strip() for name, default in rows.items()}
+    for name, parameter in inspect.signature(ShIOEnv).parameters.items():
+        if isinstance(parameter.default, int):
+            assert shown[name] == str(parameter.default)
+    assert f"{CACHED_BEHAVIORS:,}" in PAGE
+    assert all(f'"{encoding}"' in PAGE for encoding in ENCODINGS)
