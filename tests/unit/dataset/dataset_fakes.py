@@ -52,7 +52,7 @@ class FakeObserver:
         if "bug" in words:
             raise RuntimeError("a bug in the observer")
         if "slow" in words:
-            time.sleep(0.02)
+            time.sleep(0.002)
         if "hangs" in words or ("hasty" in words and self._once("hasty")):
             return Behavior(124, b"partial\n", timed_out=True, volatile=True)
         kept = [word for word in words[3:] if not word.startswith("useless")]

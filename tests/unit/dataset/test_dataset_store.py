@@ -144,9 +144,10 @@ def test_a_shard_half_finished_at_any_step_is_finished_again(
         store.accept(number, record(number).input, record(number).input_args)
     for number in range(999):
         store.append(line(number))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(*targets[step], killed)
-        store.append(line(999))
+        with pytest.raises(Killed):
+            store.append(line(999))
     store.close()
     fill(tmp_path / "a", 1500)
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")

@@ -1,0 +1,104 @@
+"""A dataset's bytes do not depend on the order records arrive in, nor on where it was killed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shioenv.dataset import manifest as manifest_module
+from shioenv.dataset import store as store_module
+from shioenv.dataset.manifest import Plan
+from shioenv.dataset.store import Line, Store
+from shioenv.dataset.verify import verify
+from shioenv.domain.record import Record, encode
+from shioenv.sandbox.base import Limits
+
+PLAN = Plan(
+    sampler="gcs", seed=1, budget=8, runs=3, system="s", system_digest="d", grammar_digest="g",
+    commands=("echo",), start_directories=("/",), horizon=12, composite_share=0.25,
+    max_segments=3, limits=Limits(), version="1",
+)  # fmt: skip
+SIZE = 7
+"""Records of a shard here: small, so that a few records make several."""
+
+
+def line(number: int) -> Line:
+    made = Record(
+        session_id=number,
+        input=f"cd /; echo {'é' * (number % 3)}{number}",
+        input_args=["echo", f"{'é' * (number % 3)}{number}"],
+        exit_code=0,
+        output="\n" * number,
+        context_patch="[]",
+        irreducibility=1.0,
+        irreducibility_strict=1.0,
+        exact=True,
+        standard_error=0.0,
+        n_arguments=1,
+        n_executions=4,
+        segments=[
+            {"command": "echo", "n_arguments": 1, "irreducibility": 1.0,
+             "irreducibility_strict": 1.0}
+        ],
+        stdout="",
+        stderr="",
+        cwd="/",
+        system="s",
+        sampler="gcs",
+    )  # fmt: skip
+    return Line(number, encode(made), made.volatile, made.n_executions)
+
+
+def attempt(directory: Path, count: int, order: Sequence[int], stop: int) -> None:
+    """Records arrive in this order, `stop` of them."""
+    with Store(directory, PLAN, count, kernel="k") as store:
+        missing = set()
+        for number in range(count):
+            text = f"{'é' * (number % 3)}{number}"
+            if store.accept(number, f"cd /; echo {text}", ["echo", text]):
+                missing.add(number)
+        for number in [one for one in order if one in missing][:stop]:
+            store.append(line(number))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(1, 25),
+    attempts=st.lists(st.tuples(st.randoms(use_true_random=False), st.integers(0, 12)), max_size=4),
+    torn=st.integers(0, 500),
+)
+def test_interrupted_in_any_order_and_torn_anywhere_gives_the_same_bytes(
+    count: int, attempts: list[tuple[object, int]], torn: int
+) -> None:
+    with (
+        patch.object(store_module, "SHARD_RECORDS", SIZE),
+        patch.object(manifest_module, "SHARD_RECORDS", SIZE),
+        patch("shioenv.dataset.verify.SHARD_RECORDS", SIZE),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        whole, directory = Path(scratch, "whole"), Path(scratch, "dataset")
+        attempt(whole, count, range(count), count)
+        for random, stop in attempts:
+            order = list(range(count))
+            random.shuffle(order)  # type: ignore[attr-defined]
+            attempt(directory, count, order, stop)
+            for journal in sorted(directory.glob("data/*.journal"))[:1]:
+                os.truncate(journal, max(0, journal.stat().st_size - torn))
+        attempt(directory, count, range(count), count)
+        assert contents(directory) == contents(whole)
+        report = verify(directory)
+        assert report.ok, report.problems

@@ -1,0 +1,277 @@
+"""Every kind of damage is named with its file and line; statistics count right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_fakes import FakeObserver, open_fake, plan, sample
+
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.recording import record as make_record
+from shioenv.dataset.stats import statistics, statistics_of
+from shioenv.dataset.store import Line, Store
+from shioenv.dataset.verify import record_problems, replay, verify
+from shioenv.domain.record import Record, encode
+from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError
+from shioenv.sandbox.base import Limits
+from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
+
+STREAM = [
+    sample("echo", "n0"),
+    sample("touch", "n1", "a", "useless", "bytes"),
+    sample("echo"),
+    sample("echo", "n3", "-l<ns>", "<ns>a", "b", "c", "d"),
+    sample("echo", "n4", "a", "&&", "ls", "useless", "x"),
+    sample("touch", "n5", "|", "grep", "-q", "a", ">", "out.txt"),
+]
+
+
+def made(number: int, one: Sample, **changes: Any) -> Record:
+    observer = FakeObserver("/nonexistent")
+    rng = generator(plan().seed, "score", number)
+    found = make_record(one, number, observer, plan().budget, rng, sampler="gcs")
+    return replace(found, **changes)
+
+
+def write(directory: Path, records: list[Record]) -> Path:
+    with Store(directory, plan(), len(records), kernel="6.1.0") as store:
+        for number, one in enumerate(records):
+            store.accept(number, one.input, one.input_args)
+            store.append(Line(number, encode(one), one.volatile, one.n_executions))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    return [made(number, one) for number, one in enumerate(STREAM)]
+
+
+def test_a_sound_dataset_has_no_problem(tmp_path: Path, records: list[Record]) -> None:
+    told: list[tuple[int, int]] = []
+    report = verify(write(tmp_path, records), report=lambda *done: told.append(done))
+    assert report.ok, report.problems
+    assert (report.records, report.shards) == (6, 1)
+    assert told[-1] == (6, 6)
+    assert report.to_json()["ok"] is True
+
+
+CHANGES: list[tuple[int, dict[str, Any], str]] = [
+    (0, {"session_id": 4}, "session_id is 4, expected 0"),
+    (
+        0,
+        {"input": "cd /home/ubuntu; echo n1"},
+        "input_args and cwd give 'cd /home/ubuntu; echo n0'",
+    ),
+    (0, {"exit_code": 256}, "exit_code is 256"),
+    (0, {"timed_out": True}, "timed_out asks for exit_code 124 and volatile"),
+    (0, {"context_patch": "[[]]"}, "context_patch:"),
+    (0, {"context_patch": "[ ]"}, "context_patch is not in canonical order or form"),
+    (0, {"output_b64": "?"}, "output_b64 is not base64"),
+    (1, {"output": "x"}, "output is not what output_b64 decodes to"),
+    (0, {"stdout": None}, "stdout or stderr is missing"),
+    (0, {"content_digests": {"a": "b"}}, "which is no SHA-256"),
+    (0, {"irreducibility": None}, "irreducibility is (None"),
+    (0, {"irreducibility": 1.5, "irreducibility_strict": 2.0}, "not 0 to 1"),
+    (1, {"irreducibility": 0.25}, "its segments give"),
+    (1, {"irreducibility_strict": 0.0}, "irreducibility_strict is 0.0"),
+    (0, {"noise_threshold": 0.99}, "noise_threshold is 0.99"),
+    (0, {"n_executions": 0}, "n_executions is 0"),
+    (0, {"n_arguments": 2}, "n_arguments is 2, input_args has 1 removable"),
+    (0, {"segments": []}, "segments are [], input_args gives [('echo', 1)]"),
+    (0, {"segments": [{"command": "echo", "n_arguments": 1}]}, "segments do not hold"),
+    (0, {"exact": False}, "exact is False with 1 arguments and budget 8"),
+    (0, {"standard_error": 0.5}, "exact with a standard error of 0.5"),
+    (0, {"sampler": "ucs"}, "is of ucs on fake, the manifest says gcs on fake"),
+    (0, {"cwd": "/tmp"}, "cwd is '/tmp', no start directory"),
+    (3, {"input": "cd /home/ubuntu; echo n0"}, "input is the same as record 0's"),
+]
+
+
+@pytest.mark.parametrize(("number", "change", "message"), CHANGES)
+def test_every_contradiction_is_named_with_file_and_line(
+    tmp_path: Path, records: list[Record], number: int, change: dict[str, Any], message: str
+) -> None:
+    changed = list(records)
+    content = encode(replace(changed[number], **change))
+    write(tmp_path, changed)
+    lines = (tmp_path / "data/00000.ndjson").read_bytes().splitlines(keepends=True)
+    lines[number] = content
+    (tmp_path / "data/00000.ndjson").write_bytes(b"".join(lines))
+    report = verify(tmp_path)
+    assert not report.ok
+    found = [str(one) for one in report.problems if one.line == number + 1]
+    assert any(message in one for one in found), found
+    assert found[0].startswith(f"data/00000.ndjson:{number + 1}: ")
+    assert any("sha256 is" in one.message for one in report.problems)
+
+
+def test_record_problems_needs_no_dataset(records: list[Record]) -> None:
+    assert [list(record_problems(one)) for one in records] == [[] for _ in records]
+
+
+def damage(change: Callable[[Path], object]) -> Callable[[Path], object]:
+    return change
+
+
+def cut(directory: Path) -> None:
+    shard = directory / "data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes()[:-30])
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = directory / "manifest.json"
+    document = json.loads(path.read_bytes())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (cut, "data/00000.ndjson:6: not a record"),
+        (lambda d: (d / "data/00000.ndjson").unlink(), "data/00000.ndjson: cannot be read"),
+        (lambda d: (d / "data/00007.ndjson").touch(), "00007.ndjson: is not in the manifest"),
+        (lambda d: (d / "data/00000.journal").touch(), "data/00000.journal: left over"),
+        (lambda d: edit(d, lambda m: m.update(count=9)), "not finished: 6 of 9 records"),
+        (lambda d: edit(d, lambda m: m["shards"][0].update(records=5)), "records is 6, the manif"),
+        (lambda d: edit(d, lambda m: m["shards"][0].update(volatile=5)), "volatile is 0, the man"),
+        (lambda d: edit(d, lambda m: m["shards"][0].update(file="x")), "manifest.json: "),
+        (lambda d: (d / "manifest.json").write_text("{"), "manifest.json: "),
+    ],
+)
+def test_damaged_files_are_named(
+    tmp_path: Path, records: list[Record], change: Callable[[Path], object], message: str
+) -> None:
+    change(write(tmp_path, records))
+    problems = [str(one) for one in verify(tmp_path).problems]
+    assert any(message in one for one in problems), problems
+
+
+def test_verify_asks_for_a_dataset(tmp_path: Path) -> None:
+    with pytest.raises(UnknownDatasetError):
+        verify(tmp_path)
+
+
+def test_replay_executes_again_and_compares(tmp_path: Path, records: list[Record]) -> None:
+    write(tmp_path, records)
+    same = replay(tmp_path, 100, opener=open_fake)
+    assert same.ok
+    assert len(same.replayed) == 6
+    other = [records[0], replace(records[1], output="x", output_b64=None), *records[2:]]
+    write(tmp_path / "other", other)
+    again = replay(tmp_path / "other", 6, opener=open_fake)
+    assert not again.ok
+    (differing,) = again.differing
+    assert (differing.session_id, differing.differing) == (1, ("output", "output_b64"))
+    assert again.to_json()["differing"][0]["input"].startswith("cd /home/ubuntu; touch n1")
+
+
+def test_nothing_is_asked_of_volatile_records(tmp_path: Path, records: list[Record]) -> None:
+    changed = [replace(records[0], output="x", volatile=True), *records[1:]]
+    found = replay(write(tmp_path, changed), 6, opener=open_fake)
+    assert found.ok
+    assert found.volatile == 1
+
+
+def test_replay_wants_the_same_system(tmp_path: Path, records: list[Record]) -> None:
+    write(tmp_path, records)
+    edit(tmp_path, lambda document: document["system"].update(digest="other"))
+    with pytest.raises(DatasetMismatchError, match=r"system.digest: other in the dataset"):
+        replay(tmp_path, 1, opener=open_fake)
+    with pytest.raises(UsageError):
+        replay(tmp_path, 0, opener=open_fake)
+
+
+def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -> None:
+    found = statistics(write(tmp_path, records))
+    assert found.records == 6
+    assert (found.sampler, found.seed, found.budget, found.system) == ("gcs", 7, 8, "fake")
+    assert {name: group.records for name, group in found.by_command.items()} == {
+        "echo": 4, "touch": 2,
+    }  # fmt: skip
+    assert {n: group.records for n, group in found.by_arguments.items()} == {
+        0: 1, 1: 1, 3: 1, 4: 2, 6: 1,
+    }  # fmt: skip
+    assert found.by_segments.keys() == {1, 2}
+    assert {name: group.records for name, group in found.by_composition.items()} == {
+        "none": 4, "&&": 1, "| >": 1,
+    }  # fmt: skip
+    assert sum(found.by_exit_code.values()) == 6
+    assert found.failed == 6 - found.by_exit_code.get(0, 0)
+    assert found.changed == sum(one.context_patch != "[]" for one in records)
+    scores = [one.irreducibility for one in records if one.irreducibility is not None]
+    assert found.irreducibility.scored == len(scores) == 5
+    assert found.irreducibility.mean == pytest.approx(sum(scores) / 5)
+    assert sum(found.irreducibility.bins) == 5
+    assert found.mean_executions == pytest.approx(sum(one.n_executions for one in records) / 6)
+    assert found.mean_executions == read_manifest(tmp_path).mean_executions
+    json.dumps(found.to_json())
+
+
+def test_statistics_of_nothing_are_empty() -> None:
+    def none() -> Iterator[Record]:
+        yield from ()
+
+    found = statistics_of(none(), sampler="gcs", seed=0, budget=1, system="x")
+    assert found.records == 0
+    assert found.mean_executions is None
+    assert found.irreducibility.mean is None
+
+
+class Counting(FakeObserver):
+    def __init__(self) -> None:
+        super().__init__("/nonexistent")
+        self.texts: list[str] = []
+
+    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Any:
+        self.texts.append(shell_input)
+        return super().run(shell_input, cwd=cwd, separate=separate)
+
+
+def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> None:
+    observer = Counting()
+    rng = generator(1, "score", 0)
+    one = sample("echo", "a", "a", "b", "&&", "ls", "a", "a")
+    found = make_record(one, 0, observer, 64, rng, sampler="gcs")
+    assert all(text.startswith("cd /home/ubuntu; echo") for text in observer.texts)
+    full = "cd /home/ubuntu; echo a a b && ls a a"
+    assert found.input == full
+    assert observer.texts.count(full) == 4  # three noise runs, one with two pipes
+    others = [text for text in observer.texts if text != full]
+    assert others.count("cd /home/ubuntu; echo a a b") == 3  # the first segment's noise runs
+    reduced = [text for text in others if text != "cd /home/ubuntu; echo a a b"]
+    assert len(reduced) == len(set(reduced))
+    assert found.n_executions == 6 + len(reduced)
+    assert found.stdout is not None
+
+
+def test_a_shared_cache_saves_executions_and_changes_nothing() -> None:
+    cache: dict[str, Any] = {}
+    one, other = sample("echo", "a", "b", "c"), sample("echo", "a", "b", "d")
+    plain = [
+        make_record(one, 0, Counting(), 64, generator(1, "x"), sampler="gcs"),
+        make_record(other, 1, Counting(), 64, generator(2, "x"), sampler="gcs"),
+    ]
+    first, second = Counting(), Counting()
+    shared = [
+        make_record(one, 0, first, 64, generator(1, "x"), sampler="gcs", cache=cache),
+        make_record(other, 1, second, 64, generator(2, "x"), sampler="gcs", cache=cache),
+    ]
+    assert shared == plain
+    assert len(second.texts) < len(first.texts)
+
+
+def test_declared_volatile_inputs_are_recorded_so() -> None:
+    one = replace(sample("echo", "a"), volatile=True)
+    found = make_record(one, 0, FakeObserver("/nonexistent"), 8, generator(1), sampler="gcs")
+    assert found.volatile
+
+
+def test_opened_observers_know_their_system() -> None:
+    assert open_fake("/nonexistent", Limits()).system.digest == plan().system_digest
