@@ -197,7 +197,7 @@ def _own(loaded: Loaded) -> Iterator[tuple[Nonterminal, tuple[Production, ...]]]
     """The heads that the file itself defines."""
     prefix = loaded.grammar.name
     for head, bodies in loaded.grammar.productions.items():
-        if head.name == prefix or head.name.startswith((f"{prefix}:", f"{prefix}|")):
+        if head.name.startswith(f"{prefix}:"):
             yield head, bodies
 
 

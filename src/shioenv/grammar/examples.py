@@ -69,7 +69,7 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
     """
     splitter = ArgumentSplitter(grammar)
     for head, productions in grammar.productions.items():
-        if not head.name.startswith((grammar.name + ":", grammar.name + "|")):
+        if not head.name.startswith(f"{grammar.name}:"):
             continue
         for production in productions:
             for argument, following in pairwise(production.body):

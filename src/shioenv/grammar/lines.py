@@ -162,8 +162,8 @@ class LineParser:
         if name[0].isupper():
             message = "capitalised names are system tokens and cannot be defined"
             self.fault(number, 2, f"<{name}> cannot be defined: {message}")
-        elif name == "ns":
-            self.fault(number, 2, "<ns> is the no-space mark and cannot be defined")
+        elif name in {"ns", "start", "pipe"}:
+            self.fault(number, 2, f"<{name}> has a meaning of its own and cannot be defined")
         elif name in self.source.definitions or name in self.source.blocks:
             self.fault(number, 2, f"<{name}> is defined twice")
         else:

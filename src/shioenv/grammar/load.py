@@ -344,7 +344,7 @@ def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
     names, shared = _shared()
     prefix = Path(path).stem
     scope = _Scope(source, prefix, version or header.version, names)
-    start, pipe = Nonterminal(prefix), Nonterminal(f"{prefix}|")
+    start, pipe = Nonterminal(f"{prefix}:start"), Nonterminal(f"{prefix}:pipe")
     scope.compile()
     scope.add(start, source.starts)
     scope.add(pipe, source.pipes)

@@ -32,9 +32,9 @@ class Terminal:
 class Nonterminal:
     """A name that productions expand.
 
-    Names are unique over all grammars: `df:option` is df's own, `size` is shared, `File` (it starts
-    with a capital letter) is a system token, and `'File` the same token where it stands inside
-    quotes, so that its values need none of their own.
+    Names are unique over all grammars: `df:option` is df's own (`df:start` is where its inputs
+    begin), `size` is shared, `File` (it starts with a capital letter) is a system token, and
+    `'File` the same token where it stands inside quotes, so that its values need none of their own.
     """
 
     name: str

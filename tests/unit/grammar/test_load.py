@@ -28,7 +28,7 @@ def alternatives(text: str) -> list[str]:
 
 
 def test_a_blank_separates_arguments_and_braces_hold_one_together() -> None:
-    (production,) = read("start x {-B 512K} -a\n").grammar.productions[Nonterminal("x")]
+    (production,) = read("start x {-B 512K} -a\n").grammar.productions[Nonterminal("x:start")]
     assert production.body == ((Terminal("x"),), (Terminal("-B 512K"),), (Terminal("-a"),))
 
 
@@ -37,7 +37,9 @@ def test_braces_without_a_blank_are_shell_text() -> None:
 
 
 def test_a_brace_group_may_hold_literal_braces() -> None:
-    (production,) = read(r"start x {-exec wc {} \;}" + "\n").grammar.productions[Nonterminal("x")]
+    (production,) = read(r"start x {-exec wc {} \;}" + "\n").grammar.productions[
+        Nonterminal("x:start")
+    ]
     assert production.body[1] == (Terminal(r"-exec wc {} \;"),)
 
 
@@ -48,7 +50,7 @@ def test_shell_quotes_protect_every_sign_of_the_notation() -> None:
 
 
 def test_a_nonterminal_inside_quotes_is_expanded_without_quotes_of_its_own() -> None:
-    (production,) = read("start x '<File>'\n").grammar.productions[Nonterminal("x")]
+    (production,) = read("start x '<File>'\n").grammar.productions[Nonterminal("x:start")]
     assert production.body[1] == (Terminal("'"), Nonterminal("'File"), Terminal("'"))
 
 
@@ -233,3 +235,10 @@ def test_several_arguments_inside_a_word_are_a_fault() -> None:
 def test_misspelt_attributes_are_reported() -> None:
     assert "did you mean %weight?" in one_fault("start x p %wieght 3\n")[1]
     assert "means nothing here" in one_fault("start x p %alone\n")[1]
+
+
+def test_a_command_may_be_called_like_a_shared_definition() -> None:
+    text = HEADER.replace("command x", "command date") + "start date <date>\n"
+    grammar = read_grammar(text, "date.grammar").grammar
+    assert grammar.start != Nonterminal("date")
+    assert {Nonterminal("date"), grammar.start} <= set(grammar.productions)

@@ -54,7 +54,7 @@ def test_a_body_of_several_arguments_joins_its_neighbours_at_its_ends() -> None:
 
 def test_an_option_starts_only_where_its_nonterminal_is_leftmost(options: Options) -> None:
     option = options[Nonterminal("df:operand")]
-    elsewhere = State.initial(Nonterminal("df"))
+    elsewhere = State.initial(Nonterminal("df:start"))
     assert not option.can_start(elsewhere)
     with pytest.raises(ValueError, match="cannot start"):
         option.step(elsewhere, Random(0))
@@ -64,13 +64,13 @@ def test_an_option_picks_only_productions_of_its_nonterminal(
     options: Options, grammars: tuple[Grammar, ...]
 ) -> None:
     for seed in range(50):
-        for step in options.rollout(State.initial(Nonterminal("ls")), Random(seed)):
+        for step in options.rollout(State.initial(Nonterminal("ls:start")), Random(seed)):
             assert step.production.head == step.nonterminal
 
 
 def test_an_option_ends_exactly_when_another_nonterminal_is_leftmost(options: Options) -> None:
     for seed in range(50):
-        for step in options.rollout(State.initial(Nonterminal("df")), Random(seed)):
+        for step in options.rollout(State.initial(Nonterminal("df:start")), Random(seed)):
             assert step.terminated == (step.state.leftmost != step.nonterminal)
 
 
@@ -129,4 +129,4 @@ def test_the_fast_derivation_passes_through_the_same_states(
 
 
 def test_a_rollout_can_be_cut_short(options: Options) -> None:
-    assert len(options.rollout(State.initial(Nonterminal("df")), Random(0), max_steps=3)) == 3
+    assert len(options.rollout(State.initial(Nonterminal("df:start")), Random(0), max_steps=3)) == 3

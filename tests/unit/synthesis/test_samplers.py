@@ -130,10 +130,10 @@ def test_a_trace_writes_the_same_words_again(grammars: tuple[Grammar, ...], name
 
 def test_a_trace_that_does_not_fit_is_refused(grammars: tuple[Grammar, ...]) -> None:
     sampler = Sampler("gcs", grammars)
-    trace = sampler.draw(Nonterminal("df"), Random(1)).trace
+    trace = sampler.draw(Nonterminal("df:start"), Random(1)).trace
     for wrong in (trace[:-1], (*trace, 0), (999, *trace[1:])):
         with pytest.raises(TraceError):
-            sampler.replay(Nonterminal("df"), wrong)
+            sampler.replay(Nonterminal("df:start"), wrong)
 
 
 def test_an_unknown_sampler_is_named_with_the_nearest_one(grammars: tuple[Grammar, ...]) -> None:
