@@ -26,8 +26,8 @@ ROOM_BYTES = 1_500_000_000
 
 _NEWER_KERNEL = "apt-get install -t bookworm-backports linux-image-amd64 (Debian 12), then reboot"
 _CONTAINER = (
-    "in a container: run it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
-    "--security-opt systempaths=unconfined"
+    "in a container: run it with --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
 
 
@@ -161,7 +161,7 @@ _FEATURES = (
         "virtual ethernet",
         "unshare -n ip link add first type veth peer name second",
         "the declared interfaces are made of it",
-        "modprobe veth, as root; to load it at every start: echo veth > /etc/modules-load.d/veth.conf",
+        "modprobe veth, as root; at every start: echo veth > /etc/modules-load.d/veth.conf",
         program="ip",
     ),
 )

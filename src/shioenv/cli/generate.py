@@ -21,7 +21,7 @@ PLAIN_SECONDS = 10.0
 def generate(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Made where it does not exist; run again to go on."),
+        typer.Argument(metavar="DIR", help="Made where it is missing; run again to go on."),
     ],
     sampler: shared.SamplerName = "gcs",
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
