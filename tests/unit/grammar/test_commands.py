@@ -1,5 +1,8 @@
 """The shipped grammars: free of faults, and deriving what the paper derives."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from shioenv.errors import UnknownGrammarError
@@ -58,10 +61,17 @@ def test_examples_are_compared_with_what_running_them_shows() -> None:
     assert len(bad.failures) == 3
 
 
-def test_a_faulty_file_raises_all_its_faults(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_faulty_file_raises_all_its_faults(tmp_path: Path) -> None:
     (tmp_path / "x.grammar").write_text("command x\nstart x <nope>\n")
     (tmp_path / "y.grammar").write_text("command z\n")
     with pytest.raises(FaultyGrammarError) as caught:
         load_grammars(directory=tmp_path)
     assert {fault.path for fault in caught.value.faults} == {"x.grammar", "y.grammar"}
     assert "SHIO-G12" in str(caught.value)
+
+
+def test_the_guides_grammar_is_right(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "how-to" / "write-a-grammar.md"
+    blocks = re.findall(r"```\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "nl.grammar").write_text("\n".join(blocks[:2]))
+    assert check_grammars(["nl"], directory=tmp_path) == ()
