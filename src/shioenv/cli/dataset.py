@@ -11,6 +11,7 @@ from shioenv.cli import shared
 from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
+    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: records kept in a directory.")
@@ -19,6 +20,105 @@ Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's di
 
 SHOWN_LINES = 12
 """Lines of output shown of one record."""
+
+
+@app.command(epilog="Example: shioenv dataset verify ./dataset --replay 20")
+def verify(
+    directory: Directory,
+    replay: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Also execute N records again and compare.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the records that are executed again.")] = 0,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Check a dataset: files against the manifest, every record against the rules.
+
+    The exit status is 0 where nothing is wrong, else 1. Volatile records may come out otherwise.
+    """
+    from shioenv.dataset.verify import replay as replay_records
+    from shioenv.dataset.verify import verify as verify_dataset
+
+    report = verify_dataset(directory)
+    again = None
+    if replay and report.ok:
+        again = replay_records(directory, replay, seed=seed, system=system)
+    ok = report.ok and (again is None or again.ok)
+    if json:
+        document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
+        shared.print_json(document, indent=2)
+    else:
+        for problem in report.problems:
+            print(problem)
+        if again is not None:
+            for one in again.differing:
+                fields = ", ".join(one.differing)
+                print(f"record {one.session_id}: executed again, {fields} differ")
+            print(f"{len(again.replayed)} executed again, {again.volatile} of them volatile")
+        verdict = "nothing is wrong" if ok else "not as it should be"
+        print(f"{report.records} records in {report.shards} shards: {verdict}")
+    if not ok:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: shioenv dataset stats ./dataset")
+def stats(directory: Directory, json: shared.Json = False) -> None:
+    """Describe a dataset: scores, exit codes, commands, composition."""
+    from shioenv.dataset.stats import statistics
+
+    found = statistics(directory)
+    if json:
+        shared.print_json(found.to_json(), indent=2)
+    else:
+        _print_statistics(found)
+
+
+def _print_statistics(found: Statistics) -> None:
+    from rich.table import Table
+
+    console = shared.console()
+    scores = found.irreducibility
+    total = found.records
+    rows = {
+        "records": f"{total}, {found.sampler} with seed {found.seed} on {found.system}",
+        "irreducibility": f"{_mean(scores.mean)} mean, {_mean(scores.sd)} standard deviation "
+        f"({_mean(scores.mean_strict)} mean of strict)",
+        "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
+        f"{_mean(scores.mean_standard_error)} in the mean",
+        "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
+        "failed": f"{found.failed} ({shared.percent(found.failed, total)})",
+        "changed something": f"{found.changed} ({shared.percent(found.changed, total)})",
+        "volatile": f"{found.volatile} ({shared.percent(found.volatile, total)})",
+        "timed out": f"{found.timed_out} ({shared.percent(found.timed_out, total)})",
+        "per record": f"{_mean(found.mean_executions, 1)} executions, "
+        f"{_mean(found.mean_arguments, 1)} arguments, "
+        f"{_mean(found.mean_output_bytes, 0)} bytes of output",
+    }
+    for key, value in rows.items():
+        console.print(f"{key:19}{value}", markup=False, soft_wrap=True)
+    for heading, groups in (
+        ("command", found.by_command),
+        ("arguments", found.by_arguments),
+        ("operators", found.by_composition),
+    ):
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column(heading, min_width=12)
+        for title in ("records", "failed", "irreducibility", "arguments"):
+            table.add_column(title, justify="right")
+        for name, group in groups.items():
+            table.add_row(
+                str(name),
+                str(group.records),
+                shared.percent(group.failed, group.records),
+                _mean(group.mean_irreducibility),
+                _mean(group.mean_arguments, 1),
+            )
+        console.print()
+        console.print(table)
+
+
+def _mean(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 @app.command(epilog="Example: shioenv dataset show ./dataset --count 5")

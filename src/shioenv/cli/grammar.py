@@ -210,10 +210,8 @@ def _document(grammar: Grammar) -> dict[str, object]:
         "options": [{"names": list(one.names), "value": one.value} for one in grammar.options],
         "left_out": [{"options": list(o.options), "reason": o.reason} for o in grammar.omissions],
         "productions": {
-            str(head): [
-                str(production).partition(" -> ")[2] or str(production) for production in ps
-            ]
-            for head, ps in grammar.productions.items()
+            str(head): [str(production) for production in productions]
+            for head, productions in grammar.productions.items()
         },
         "examples": [
             [one.command, *(argument.marked for argument in one.arguments)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -19,8 +19,8 @@ INTERRUPTED = 128 + signal.SIGINT
 class Commands(TyperGroup):
     """The group of all subcommands; what they raise on purpose ends as a message and a status."""
 
-    def invoke(self, ctx: typer.Context) -> object:
-        """Runs the subcommand. 0 done, 1 failed, 2 usage, 3 the host lacks something, 130 Ctrl-C."""
+    def invoke(self, ctx: Any) -> Any:
+        """What the subcommand returns; errors end as the exit status of their class, Ctrl-C as 130."""
         try:
             return super().invoke(ctx)
         except ShioenvError as error:
@@ -38,9 +38,7 @@ def print_error(error: ShioenvError) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     first, *rest = error.message.split("\n")
-    line = Text("error", style="bold red").append(
-        f": {first} ({error.code})", style="not bold default"
-    )
+    line = Text.assemble(("error", "bold red"), f": {first} ({error.code})")
     console.print(line)
     for text in rest:
         console.print(Text(text))
@@ -76,7 +74,7 @@ def shioenv(
         ),
     ] = False,
 ) -> None:
-    """Synthesise shell inputs, execute them on a pristine system, record and score what they did."""
+    """Shell inputs, written by grammars, executed on a pristine system, recorded and scored."""
 
 
 app.command("doctor", epilog="Example: shioenv doctor")(doctor.doctor)

@@ -109,7 +109,7 @@ def write(content: bytes) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that adds no colours of its own and breaks no lines elsewhere than on a tty."""
+    """A rich console without colours of its own, which breaks lines on a terminal alone."""
     from rich.console import Console
 
     plain = Console(stderr=stderr, highlight=False)
