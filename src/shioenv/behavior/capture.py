@@ -53,7 +53,8 @@ _perms = lru_cache(maxsize=4096)(stat.filemode)
 class Recorder:
     """Turns executions into behaviors: one for a system and a start directory, used for all runs.
 
-    `baseline` is the shell state's dump after an empty input in `start`, `users` and `groups` are
+    `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that cannot
+    read shells, whose states then stay unknown), `users` and `groups` are
     the system's names by number, `instant` is its clock in seconds since 1970: a file time that
     falls into the run itself is recorded as that (D-4). `network` is the untouched network, as
     `Execution.network` describes it. Errors: ContextError for a baseline that is no dump.
@@ -75,17 +76,18 @@ class Recorder:
         self._users, self._groups = users, groups
         self._instant = int(instant)
         self._network = network
+        if baseline is None:
+            return
         try:
-            self._sections = sections(baseline or b"")
+            self._sections = sections(baseline)
             self._states = {
                 name: section_state(name, content, groups)
                 for name, content in self._sections.items()
             }
             self._declarations = Declarations(self._sections[DECLARE])
         except Malformed:
-            begins = (baseline or b"")[:60]
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {begins!r}",
+                f"the shell state before a run in {start} is unreadable: {baseline[:60]!r}",
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
 
@@ -98,6 +100,8 @@ class Recorder:
         known = self._shell(execution.shell, operations)
         if execution.cwd is not None and execution.cwd != self._start:
             operations.append(("=", "/cwd", name_text(execution.cwd)))
+        if execution.hostname is not None:
+            operations.append(("=", "/hostname", name_text(execution.hostname)))
         if execution.network is not None and execution.network != self._network:
             before, after = network_fields(self._network), network_fields(execution.network)
             collect(before, after, "", operations)
@@ -125,7 +129,8 @@ class Recorder:
         shell's state. What patches of this recorder apply to, where the files are all.
         """
         fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
-        document = {**profile, **merged(self._states.values()), **network_fields(self._network)}
+        shell = {} if self._baseline is None else merged(self._states.values())
+        document = {**profile, **shell, **network_fields(self._network)}
         document.update(cwd=name_text(self._start), fs=fs)
         return Context(document)
 
@@ -156,7 +161,7 @@ class Recorder:
 
     def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
         """Appends what the shell changed of itself; whether that is known."""
-        if dump is None:
+        if dump is None or self._baseline is None:
             return False
         if dump == self._baseline:
             return True

@@ -108,6 +108,8 @@ class Execution:
     """More was written than `output` holds."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
+    hostname: bytes | None = None
+    """The host's name after the run, where it changed."""
     network: bytes | None = None
     """The network after the run as JSON, where it changed: an object of `links`, `addresses`,
     `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (its rules as a

@@ -198,7 +198,9 @@ def files_are_pristine_again(sandbox: Sandbox) -> None:
 
 def shell_is_pristine_again(sandbox: Sandbox) -> None:
     """Variables, functions, options, limits and directories are those of a fresh shell."""
-    probe = "set | grep -v -e RANDOM -e SECONDS -e EPOCH; shopt; set -o; ulimit -a; alias; umask; pwd"
+    probe = (
+        "set | grep -v -e RANDOM -e SECONDS -e EPOCH; shopt; set -o; ulimit -a; alias; umask; pwd"
+    )
     before = sandbox.run(probe).output
     sandbox.run("v=1; export w=2; f() { :; }; alias a=b; shopt -s extglob; set -f; umask 7; cd /")
     sandbox.run("ulimit -n 30; ulimit -u 20; readonly PATH=/x; trap 'echo t' EXIT; PS1=x")
@@ -287,7 +289,7 @@ def killing_everything(sandbox: Sandbox) -> None:
 def descriptors_are_closed(sandbox: Sandbox) -> None:
     """Only the three standard descriptors are open, and writing to others reaches nothing."""
     _expect(sandbox, "ls /proc/$$/fd; true", "0\n1\n2\n")
-    sandbox.run("for ((i = 3; i < 256; i++)); do eval \"echo junk >&$i\"; done; exec 1>&- 2>&-")
+    sandbox.run('for ((i = 3; i < 256; i++)); do eval "echo junk >&$i"; done; exec 1>&- 2>&-')
     _pristine(sandbox)
 
 
@@ -317,7 +319,9 @@ def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
 
 def repeated_runs_are_identical(sandbox: Sandbox) -> None:
     """The same input gives the same bytes each time, whatever ran in between."""
-    text = "ls -lai /etc; find / -xdev -maxdepth 2 -printf '%p %i %s\\n'; echo $$; mkdir q; ls -id q"
+    text = (
+        "ls -lai /etc; find / -xdev -maxdepth 2 -printf '%p %i %s\\n'; echo $$; mkdir q; ls -id q"
+    )
     first = sandbox.run(text)
     sandbox.run("touch /a /b; rm -r /etc/skel")
     second = sandbox.run(text)

@@ -198,9 +198,7 @@ class NamespaceSandbox:
         limits = b"".join(
             struct.pack("=3Q", *triple) for triple in _resource_limits(session.limits, self.limits)
         )
-        live = live_proc_files(
-            declaration, now=time.time(), kernel_release=platform.release()
-        )
+        live = live_proc_files(declaration, now=time.time(), kernel_release=platform.release())
         size = min(self.limits.disk_bytes, machine.disk)
         disk = f"size={size},nr_inodes={self.limits.disk_inodes},mode=755"
         records: list[tuple[_Config, bytes]] = [
@@ -276,10 +274,12 @@ class NamespaceSandbox:
         shell, working_directory = None, None
         if 0 < lengths[2] <= limits.state_bytes:
             shell, working_directory = _split_state(bytes(body[errors_end:state_end]))
-        network = None
+        network, hostname = None, None
         if reply & _Flag.NETWORK and not flags & _KEEP:
             network = self.network()
-        if reply & _NEEDS_NEW_NAMESPACES:
+        if reply & _Flag.HOSTNAME and not flags & _KEEP:
+            hostname = self._run("hostname", "/", _KEEP).output.rstrip(b"\n")
+        if reply & _NEEDS_NEW_NAMESPACES and not flags & _KEEP:
             self._reopen()
         timed_out = bool(reply & _Flag.TIMED_OUT)
         died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -303,6 +303,7 @@ class NamespaceSandbox:
             timed_out=timed_out,
             output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
             signal=died_of,
+            hostname=hostname,
             network=network,
         )
 

@@ -1,0 +1,70 @@
+"""Runs a fixed list of inputs on the default system and prints what each did, as JSON.
+
+A program of its own, so that it can be run as different users and the results compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.system.store import build_system
+
+INPUTS = (
+    "true",
+    "id; whoami; groups; umask; ulimit -a",
+    "ls -laR",
+    "ls /; ls -la /etc /tmp /var",
+    "stat -c '%n %a %U %G %s %h %F' * /etc/* 2>&1 | sort",
+    "find . -type f -exec cksum {} + | sort",
+    "touch new; mkdir -p a/b/c; ls -la; rmdir a/b/c",
+    "rm -rf logs documents; ls",
+    "rm -r logs; mkdir logs; touch logs/fresh; ls -la logs",
+    "mv documents/notes.txt n; mv data d2; ls -l d2",
+    "ln data/users.csv hard; ln -s nowhere soft; ls -l hard soft",
+    "chown ubuntu:www-data README.md; chmod 4755 README.md; chgrp 12345 empty.txt; ls -ln",
+    "su ubuntu -c 'id; touch mine; touch /etc/mine; ls -l mine'",
+    "su -s /bin/sh bob -c 'cat /etc/shadow; ls /root'",
+    "tar cf t.tar data; tar tvf t.tar; tar xf archives/archive.tar; ls",
+    "mkfifo p; mknod null c 1 3; mknod block b 8 0; mknod pipe p; ls -l p pipe",
+    "mount -t tmpfs none /mnt; echo $?; touch /mnt/x; ls /mnt",
+    "ip addr; ip route; ip link set eth0 down; ip -br link",
+    "hostname; hostname other; hostname; uname -n",
+    "ping -c 1 -W 1 10.20.30.1 | head -n 1; ping -c 1 192.0.2.7 | grep -c Unreachable",
+    "free; lscpu | grep -v Hypervisor; lsblk; nproc; cat /proc/cpuinfo /proc/meminfo /proc/loadavg",
+    "ps -eo pid,ppid,user,args",
+    "cat /proc/self/uid_map | wc -l; cat /proc/sys/kernel/hostname",
+    "echo x > /dev/null; head -c 3 /dev/zero | od -c; head -c 8 /dev/urandom | wc -c",
+    "setfattr -n user.a -v b README.md; getfattr README.md",
+    "chroot / id; unshare -n true; echo $?",
+    "export A=1; B=2; f() { :; }; alias l=ls; cd /tmp; umask 7; shopt -s nullglob; set -f",
+    "kill -9 $$",
+    "exec nosuch",
+    "ls 'unclosed",
+    "dd if=/dev/zero of=sparse bs=1 count=1 seek=1M status=none; du sparse; cksum sparse",
+    "printf a > $'odd \\n name'; ls --quoting-style=c odd*",
+    "sleep 5 & echo started",
+    "dmesg | tail -n 2; who; last | head -n 3",
+)
+
+
+def main() -> None:
+    """Prints the behaviors by input, and the system's digest."""
+    results: dict[str, object] = {}
+    system = build_system(report=lambda line: print(line, file=sys.stderr))
+    with open_sandbox(system) as sandbox:
+        for text in INPUTS:
+            behavior = sandbox.run(text)
+            results[text] = [
+                behavior.exit_code,
+                behavior.text,
+                behavior.patch.to_json(),
+                sorted(behavior.content_digests.items()),
+            ]
+    results["digest"] = system.digest
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

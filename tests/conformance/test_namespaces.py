@@ -1,0 +1,189 @@
+"""Does the default backend keep the contract, in every mode, as root and as an ordinary user?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.errors import SandboxError
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox, ShellMode
+from shioenv.sandbox.base import Limits
+from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
+from shioenv.system.build import cache_directory
+from shioenv.system.store import System
+
+HERE = Path(__file__).parent
+SERVED = (ShellMode.LATE, ShellMode.MAIN)
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def sandbox(request: pytest.FixtureRequest, system: System) -> Iterator[NamespaceSandbox]:
+    with NamespaceSandbox(system, LIMITS, mode=request.param) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Check, sandbox: NamespaceSandbox) -> None:
+    check(sandbox)
+
+
+@pytest.mark.parametrize(
+    "check", [check for check in CHECKS if "shell_state" not in check.__name__],
+    ids=lambda check: check.__name__,
+)  # fmt: skip
+def test_contract_without_a_fork_server(check: Check, system: System) -> None:
+    """What is left where no bash can be served: everything but the shell's own state."""
+    with NamespaceSandbox(system, LIMITS, mode=ShellMode.FRESH) as opened:
+        if check.__name__ == "working_directory":
+            assert opened.run("pwd", cwd="/etc").output == b"/etc\n"
+            return
+        check(opened)
+
+
+def test_a_system_whose_bash_cannot_be_served_still_records(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shioenv.behavior.observe.shell_mode", lambda system: ShellMode.FRESH)
+    with open_sandbox(system) as opened:
+        behavior = opened.run("touch new; cd /; hostname other")
+    assert not behavior.shell_state_known
+    assert [operation[:2] for operation in behavior.patch.operations] == [
+        ("a", "/fs/new"), ("=", "/hostname"),
+    ]  # fmt: skip
+
+
+def test_closing_leaves_no_process_and_no_descriptor(system: System) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    opened = NamespaceSandbox(system)
+    supervisor = opened._process
+    assert supervisor is not None
+    opened.run("sleep 100 & touch /x")
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    assert len(children) == 2, "the fork server and the init"
+    opened.close()
+    opened.close()
+    for pid in (supervisor.pid, *map(int, children)):
+        assert not Path(f"/proc/{pid}").exists() or _is_gone(pid)
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def _is_gone(pid: int) -> bool:
+    """Ended, or ending: killed with its parent, not reaped yet."""
+    for _ in range(200):
+        try:
+            if ") Z" in Path(f"/proc/{pid}/stat").read_text():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        subprocess.run(["sleep", "0.01"], check=True)
+    return False
+
+
+def test_a_run_in_a_closed_sandbox_is_an_error(system: System) -> None:
+    opened = NamespaceSandbox(system)
+    opened.close()
+    with pytest.raises(SandboxError, match="closed"):
+        opened.run("true")
+
+
+def test_a_killed_supervisor_is_an_error_and_the_next_run_works(system: System) -> None:
+    with NamespaceSandbox(system) as opened:
+        assert opened._process is not None
+        opened._process.kill()
+        with pytest.raises(SandboxError):
+            opened.run("true")
+        assert opened.run("echo again").output == b"again\n"
+
+
+def test_a_killed_owner_takes_everything_along(system: System) -> None:
+    """SIGKILL to the process that opened a sandbox ends all of the sandbox's processes."""
+    script = (
+        "import sys, time\n"
+        "from shioenv.sandbox.backends.namespaces import NamespaceSandbox\n"
+        "from shioenv.system.store import find_system\n"
+        "sandbox = NamespaceSandbox(find_system())\n"
+        "print(sandbox._process.pid, flush=True)\n"
+        "sandbox.run('sleep 5')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        supervisor = int(owner.stdout.readline())
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        owner.kill()
+    for pid in (supervisor, *map(int, children)):
+        assert _is_gone(pid), f"process {pid} is still there"
+
+
+def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
+    """No descriptor, mount or process is left by a few hundred resets."""
+    with NamespaceSandbox(system, Limits(background_seconds=0.0)) as opened:
+        assert opened._process is not None
+        pid = opened._process.pid
+
+        def held() -> tuple[int, int]:
+            opened.run("true")  # answered once the reset after the run before is done
+            mounts = Path(f"/proc/{pid}/mountinfo").read_text().count("\n")
+            return len(list(Path(f"/proc/{pid}/fd").iterdir())), mounts
+
+        opened.run("touch /x")
+        before = held()
+        for _ in range(300):
+            opened.run("touch x; mkdir d; rm README.md; sleep 9 &")
+        assert held() == before
+
+
+def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) -> None:
+    """The same inputs, by root and by a user with subordinate ids only, give the same executions."""
+    if os.geteuid() != 0:
+        pytest.skip("the suite itself runs as an ordinary user: there is no root to compare with")
+    if not shutil.which("newuidmap"):
+        pytest.skip("newuidmap is not installed (package uidmap)")
+    user = 64242
+    passwd = tmp_path / "passwd"
+    passwd.write_text(Path("/etc/passwd").read_text() + f"other:x:{user}:{user}::/:/bin/sh\n")
+    ranges = tmp_path / "ranges"
+    ranges.write_text("other:200000:65536\n")
+    cache = tmp_path / "cache"
+    (cache / "bases").mkdir(parents=True)
+    for base in (cache_directory() / "bases").iterdir():
+        if base.is_file():
+            shutil.copy(base, cache / "bases")
+    subprocess.run(["chown", "-R", f"{user}:{user}", str(cache)], check=True)
+    for directory in [tmp_path, *tmp_path.parents]:
+        if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
+            directory.chmod(0o755)
+    # Its own view of the account files; allowed to read this interpreter and checkout, wherever
+    # they lie, and nothing else that a user may not do.
+    command = (
+        f"mount --bind {passwd} /etc/passwd && mount --bind {ranges} /etc/subuid && "
+        f"mount --bind {ranges} /etc/subgid && exec setpriv --reuid {user} --regid {user} "
+        "--clear-groups --inh-caps=-all,+dac_read_search --ambient-caps=+dac_read_search "
+        f"{sys.executable} {HERE / 'executions.py'}"
+    )
+    environment = {**os.environ, "SHIOENV_CACHE": str(cache), "HOME": str(tmp_path)}
+    for name in ("subuid", "subgid"):
+        Path("/etc", name).touch()
+    found = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", command],
+        env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    theirs = json.loads(found.stdout)
+    ours = json.loads(
+        subprocess.run(
+            [sys.executable, str(HERE / "executions.py")],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    assert theirs.pop("digest") == ours.pop("digest"), "the same system"
+    assert theirs == ours

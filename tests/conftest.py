@@ -1,0 +1,22 @@
+"""What tests share: the built default system, built here where it is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.system.store import System, build_system
+
+
+@pytest.fixture(scope="session")
+def system() -> System:
+    """The default system. Building takes a lock, so one test process builds and the others wait."""
+    return build_system()
+
+
+@pytest.fixture(scope="module")
+def observer(system: System) -> Iterator[Observer]:
+    with open_sandbox(system) as opened:
+        yield opened
