@@ -20,7 +20,7 @@ class Commands(TyperGroup):
     """The group of all subcommands; what they raise on purpose ends as a message and a status."""
 
     def invoke(self, ctx: Any) -> Any:
-        """What the subcommand returns; errors end as the exit status of their class, Ctrl-C as 130."""
+        """What the subcommand returns; an error ends as its exit status, Ctrl-C as 130."""
         try:
             return super().invoke(ctx)
         except ShioenvError as error:

@@ -1,0 +1,51 @@
+.DEFAULT_GOAL := help
+.PHONY: setup demo test check docs bench clean help
+
+BIN := .venv/bin
+NATIVE := $(wildcard src/shioenv/native/*.c src/shioenv/native/*.h)
+
+# The demo's settings. A sub-input that waits for ever (a reader of a fifo) costs the whole timeout,
+# and twice as many sub-inputs make the demo twice as long: these end within five minutes on two
+# cores, downloads included.
+DEMO := --sampler gcs --count 1000 --seed 7 --budget 32 --timeout 1
+
+.venv/.packages: pyproject.toml hatch_build.py scripts/setup.sh
+	@scripts/setup.sh
+	@touch $@
+
+.venv/.native: .venv/.packages hatch_build.py $(NATIVE)
+	@$(BIN)/python hatch_build.py >/dev/null
+	@touch $@
+
+setup: .venv/.native ## prepare .venv and the default system (root installs what is missing)
+	@$(BIN)/shioenv system build
+
+demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-dataset, then shown
+	@$(BIN)/shioenv generate demo-dataset $(DEMO) || { status=$$?; \
+		echo "the demo did not end; make clean removes what an older version left"; exit $$status; }
+	@echo
+	@$(BIN)/shioenv dataset stats demo-dataset
+	@echo
+	@$(BIN)/shioenv dataset show demo-dataset --count 5
+
+test: setup ## the whole test suite
+	@$(BIN)/pytest -n auto
+
+check: .venv/.native ## lint, format and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+docs: .venv/.native ## write the generated pages of docs/
+	@$(BIN)/python -m shioenv.cli.reference > docs/reference/cli.md.new
+	@mv docs/reference/cli.md.new docs/reference/cli.md
+
+bench: setup ## how long a run takes compared with bare bash
+	@$(BIN)/python benchmarks/run_ratio.py
+
+clean: ## remove what was made in this clone (built systems stay in the cache)
+	@rm -rf .venv demo-dataset build dist src/shioenv/native/bin
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 8
