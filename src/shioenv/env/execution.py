@@ -140,29 +140,37 @@ class Executor:
         """The session's score and record.
 
         The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed.
-        `seed` decides which sub-inputs are drawn where not all of them fit the budget. Errors: what
-        the sandbox raises; a SandboxError also closes the sandbox, so a repetition gets a new one.
+        `seed` decides which sub-inputs are drawn where not all of them fit the budget. Where a
+        sandbox that was opened here breaks, everything is done once more in a new one. Errors: what
+        the sandbox raises; what was opened here is closed then, whatever state it was left in.
         """
+        try:
+            try:
+                return self._execute(session, seed, session_id, sampler)
+            except SandboxError:
+                if self._opened is None:
+                    raise
+                self._abandon()
+                return self._execute(session, seed, session_id, sampler)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
         observer = self._observer()
         cache = self._cache.at(session.cwd)
-        try:
-            score = estimate_irreducibility(
-                session.rows,
-                lambda text: observer.run(text, cwd=session.cwd),
-                budget=self._budget,
-                rng=random.Random(seed),
-                runs=self._noise_runs,
-                cache=cache,
-            )
-            text = "\n".join(row.text for row in session.rows)
-            separate = observer.run(text, cwd=session.cwd, separate=True)
-        except SandboxError:
-            with suppress(SandboxError):
-                self.close()
-            raise
-        return Outcome(
-            score, self._record(session, score, separate, session_id, sampler), cache.hits
+        score = estimate_irreducibility(
+            session.rows,
+            lambda text: observer.run(text, cwd=session.cwd),
+            budget=self._budget,
+            rng=random.Random(seed),
+            runs=self._noise_runs,
+            cache=cache,
         )
+        text = "\n".join(row.text for row in session.rows)
+        separate = observer.run(text, cwd=session.cwd, separate=True)
+        record = self._record(session, score, separate, session_id, sampler)
+        return Outcome(score, record, cache.hits)
 
     def close(self) -> None:
         """Close the sandbox if one was opened here; any number of calls."""
@@ -170,6 +178,11 @@ class Executor:
         close = getattr(opened, "close", None)
         if close is not None:
             close()
+
+    def _abandon(self) -> None:
+        """Close a sandbox that may be broken."""
+        with suppress(SandboxError, OSError):
+            self.close()
 
     def _observer(self) -> Observer:
         if self._opened is None:

@@ -385,22 +385,43 @@ def test_flags_of_the_behavior_reach_the_info() -> None:
     assert info["output_truncated"]
 
 
-def test_broken_sandbox_is_an_exception_after_which_the_step_can_be_repeated() -> None:
+def failing(opener: Opener, count: int, error: BaseException) -> ScriptedObserver:
+    """Broken as long as fewer than `count` were opened."""
+    return ScriptedObserver(fails=error if len(opener.opened) < count else None)
+
+
+def test_broken_sandbox_is_replaced_once() -> None:
     opener = Opener()
-    opener.make = lambda: ScriptedObserver(
-        fails=SandboxError("gone") if not opener.opened else None
-    )
+    opener.make = lambda: failing(opener, 1, SandboxError("gone"))
+    env = ShIOEnv(observer=opener)
+    *_, info = play(env, [*row("ls", "-a"), EXECUTE])
+    assert info["irreducibility"] == 1.0
+    assert [one.closed for one in opener.opened] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "opened"), [(SandboxError("gone"), 2), (KeyboardInterrupt(), 1), (OSError(), 1)]
+)
+def test_step_can_be_repeated_after_an_exception(error: BaseException, opened: int) -> None:
+    opener = Opener()
+    opener.make = lambda: failing(opener, opened, error)
     env = ShIOEnv(observer=opener, max_segments=1, max_arguments=1)
     play(env, row(*"abcd"))
-    with pytest.raises(SandboxError):
+    with pytest.raises(type(error)):
         env.step(("e", 0, 0))
-    assert opener.opened[0].closed == 1
+    assert [one.closed for one in opener.opened] == [1] * opened
     observation, _, terminated, truncated, info = env.step(("e", 0, 0))
     assert terminated
     assert truncated
     assert info["input"].endswith("a b c d e")
     assert observation[1][4] == "e"
-    assert len(opener.opened) == 2
+
+
+def test_broken_observer_of_somebody_else_is_neither_closed_nor_asked_again() -> None:
+    env, observer = make(observer=ScriptedObserver(fails=SandboxError("gone")))
+    with pytest.raises(SandboxError):
+        play(env, [*row("ls", "-a"), EXECUTE])
+    assert (len(observer.calls), observer.closed) == (1, 0)
 
 
 def test_behaviors_are_shared_between_episodes() -> None:
