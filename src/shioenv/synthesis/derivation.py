@@ -8,6 +8,7 @@ stands inside an argument with other symbols: there, expanding it makes no argum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TypeAlias
 
 from shioenv.grammar.check import Productions, shortest_body, shortest_expansions
@@ -77,6 +78,7 @@ class Table:
         self._permitted = permitted
         self._shortest = shortest_expansions(productions)
         self._entries: list[Entry | None] = [None] * (2 * len(self.nonterminals))
+        self._same: dict[tuple[int, int], Entry] = {}
         self._finishing: list[Entry | None] = [None] * (2 * len(self.nonterminals))
         self._compiled: dict[tuple[int, int], tuple[tuple[Code, ...], int]] = {}
         self.least = tuple(
@@ -94,7 +96,13 @@ class Table:
         found = self._entries[code]
         if found is None:
             symbol = self.nonterminals[code >> 1]
-            found = self._entries[code] = self._entry(symbol, self._permitted[symbol], code & 1)
+            permitted, inside = self._permitted[symbol], code & 1
+            key = (id(permitted), inside)
+            if key not in self._same:
+                self._same[key] = self._entry(symbol, permitted, inside)
+            # An unconstrained sampler permits the same thousands of productions at many places.
+            found = self._entries[code] = copy(self._same[key])
+            found.nonterminal = symbol
         return found
 
     def finishing(self, code: int) -> Entry:
