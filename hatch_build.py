@@ -43,6 +43,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
     """Runs the compiler for wheels and editable installs; a source distribution stays source."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compiles and names the platform in the wheel's tag."""
         if self.target_name != "wheel":
             return
         root = Path(self.root)

@@ -141,7 +141,7 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
 
 
 def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) -> None:
-    """The same inputs, by root and by a user with subordinate ids only, give the same executions."""
+    """Run by root and by a user with subordinate ids only, inputs do the same."""
     if os.geteuid() != 0:
         pytest.skip("the suite itself runs as an ordinary user: there is no root to compare with")
     if not shutil.which("newuidmap"):

@@ -53,11 +53,11 @@ _perms = lru_cache(maxsize=4096)(stat.filemode)
 class Recorder:
     """Turns executions into behaviors: one for a system and a start directory, used for all runs.
 
-    `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that cannot
-    read shells, whose states then stay unknown), `users` and `groups` are
-    the system's names by number, `instant` is its clock in seconds since 1970: a file time that
-    falls into the run itself is recorded as that (D-4). `network` is the untouched network, as
-    `Execution.network` describes it. Errors: ContextError for a baseline that is no dump.
+    `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that
+    cannot read shells, whose states then stay unknown), `users` and `groups` are the system's names
+    by number, `instant` is its clock in seconds since 1970: a file time that falls into the run
+    itself is recorded as that (D-4). `network` is the untouched network, as `Execution.network`
+    describes it. Errors: ContextError for a baseline that is no dump.
     """
 
     def __init__(
@@ -304,9 +304,9 @@ def _moved_trees(
 ) -> dict[bytes, tuple[bytes, FileStat]]:
     """For each added path of a directory that was moved: what it was.
 
-    The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it: the
-    inodes are new. A tree that is gone and one that is new are one where names, kinds, owners, times
-    and contents of everything in them are the same.
+    The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it:
+    the inodes are new. A tree that is gone and one that is new are one where names, kinds, owners,
+    times and contents of everything in them are the same.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):

@@ -1,4 +1,4 @@
-"""A pristine system that answers an input with its behavior: what `shioenv.open_sandbox` returns."""
+"""A pristine system that answers inputs with behaviors: what `shioenv.open_sandbox` returns."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Observer:
 def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> Observer:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    Errors: UnknownSystemError and SystemNotBuiltError with what to do, HostError (exit status 3, with
-    the fix) where this host forbids what isolation needs.
+    Errors: UnknownSystemError and SystemNotBuiltError with what to do, HostError (exit status 3,
+    with the fix) where this host forbids what isolation needs.
     """
     found = system if isinstance(system, System) else find_system(system)
     return Observer(found, limits)

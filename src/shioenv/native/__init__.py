@@ -1,7 +1,7 @@
 """The two small C programs and where they are.
 
-`shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own bash
-into a fork server. Both are compiled when the package is built.
+`shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
+bash into a fork server. Both are compiled when the package is built.
 """
 
 from __future__ import annotations

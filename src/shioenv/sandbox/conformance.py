@@ -1,8 +1,8 @@
 """What every sandbox must do, as checks that any backend can be put through.
 
-A check is a function that takes an open sandbox, runs inputs and asserts. They share one sandbox in the
-order given: each must leave it as it found it, which is itself what is being checked. The inputs need no
-more than bash, coreutils and procps in the system.
+A check is a function that takes an open sandbox, runs inputs and asserts. They share one sandbox in
+the order given: each must leave it as it found it, which is itself what is being checked. The
+inputs need no more than bash, coreutils and procps in the system.
 """
 
 from __future__ import annotations

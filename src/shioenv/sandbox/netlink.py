@@ -1,4 +1,4 @@
-"""The declared network as rtnetlink messages (rtnetlink(7)), made once and sent by the supervisor."""
+"""The declared network as messages of rtnetlink(7), which the supervisor sends."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
 def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
     """TCP to where no interface is connected fails at once.
 
-    The gateway says so as well, but to a socket that is just connecting it says it too early: only the
-    next attempt, a second later, is believed.
+    The gateway says so as well, but to a socket that is just connecting it says it too early: only
+    the next attempt, a second later, is believed.
     """
     messages = [_beyond(_UNREACHABLE)]
     for interface in interfaces:

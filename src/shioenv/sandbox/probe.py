@@ -1,8 +1,8 @@
-"""Is the shell that inputs run in indistinguishable from a fresh `bash -c`? Asked of each system once.
+"""Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
 
-The fork server depends on how a bash starts (`native/preload.c`), so every system's own bash is probed when
-it is built: the fastest way of serving inputs that gives the same output and exit code as a newly executed
-bash for every probe is used, and a plain fresh bash where none does.
+The fork server depends on how a bash starts (`native/preload.c`), so every system's own bash is
+probed when it is built: the fastest way of serving inputs that gives the same output and exit code
+as a newly executed bash for every probe is used, and a plain fresh bash where none does.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _answer(execution: Execution) -> tuple[int, bytes]:
 def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) -> list[Divergence]:
     """The probes that tell the sandbox's shell from a fresh one; empty is what is wanted.
 
-    A probe counts only where the shell under test twice gave an answer that a fresh bash did not give
-    in three runs: what two fresh shells do not agree about tells nothing.
+    A probe counts only where the shell under test twice gave an answer that a fresh bash did not
+    give in three runs: what two fresh shells do not agree about tells nothing.
     """
     found = []
     for probe in probes() if inputs is None else inputs:
@@ -73,7 +73,7 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
 def choose_shell_mode(
     system: System, report: Callable[[str], None] = lambda line: None
 ) -> ShellMode:
-    """Probes the system's bash and remembers the fastest mode that cannot be told from a fresh one."""
+    """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one."""
     verdict: dict[str, object] = {}
     chosen = ShellMode.FRESH
     for mode in (ShellMode.LATE, ShellMode.MAIN):
@@ -90,8 +90,8 @@ def choose_shell_mode(
     report(
         f"shell: {len(probes())} probes, served {chosen}"
         if chosen is not ShellMode.FRESH
-        else "shell: this system's bash cannot be served by a fork server; every input starts a fresh "
-        "bash, which is slower, and its shell state stays unknown"
+        else "shell: this system's bash cannot be served by a fork server; every input starts a "
+        "fresh bash, which is slower, and its shell state stays unknown"
     )
     verdict["mode"] = chosen
     # Nobody's loss if it cannot be kept: the next opening probes again.

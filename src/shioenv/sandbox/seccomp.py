@@ -1,7 +1,7 @@
 """The system-call filter of every sandbox, compiled by libseccomp.
 
-Inputs get an ordinary Linux. What is refused (EPERM) reaches state that no namespace holds apart, or
-adds attack surface that no shell command of the systems needs.
+Inputs get an ordinary Linux. What is refused (EPERM) reaches state that no namespace holds apart,
+or adds attack surface that no shell command of the systems needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which of the host's user and group ids stand for a system's ids 0 to 65535, and how to map them.
 
-A system's files are owned, and its inputs run, as ids of this range: to the host they are nobody. An
-ordinary user owns a range through /etc/subuid and /etc/subgid and maps it with newuidmap and newgidmap
-(package uidmap); root needs neither.
+A system's files are owned, and its inputs run, as ids of this range: to the host they are nobody.
+An ordinary user owns a range through /etc/subuid and /etc/subgid and maps it with newuidmap and
+newgidmap (package uidmap); root needs neither.
 """
 
 from __future__ import annotations
@@ -68,7 +68,12 @@ def _subordinate(path: str, user: str, uid: int) -> int | None:
     for line in lines:
         owner, _, rest = line.partition(":")
         first, _, count = rest.partition(":")
-        if owner in (user, str(uid)) and first.isdigit() and count.isdigit() and int(count) >= COUNT:
+        if (
+            owner in (user, str(uid))
+            and first.isdigit()
+            and count.isdigit()
+            and int(count) >= COUNT
+        ):
             return int(first)
     return None
 
@@ -103,8 +108,8 @@ def spawn_mapped(
     """Starts the sandbox program in a user namespace of its own and maps it.
 
     `arguments` are the program's command and what follows its descriptor: `["run", uid, gid]`, or
-    `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError where
-    the host forbids user namespaces.
+    `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError
+    where the host forbids user namespaces.
     """
     ours, theirs = socket.socketpair()
     command = [str(native.sandbox_program()), arguments[0], str(theirs.fileno()), *arguments[1:]]

@@ -1,8 +1,9 @@
-"""The default backend: Linux namespaces over an overlay of the system, no daemon, no privileges needed.
+"""The default backend: Linux namespaces over an overlay of the system, without daemon or root.
 
-One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces, has a fork server inside
-the system's own bash run one input at a time, and makes everything pristine again afterwards. This
-module configures it, sends it inputs and reads what they did. `docs/design/sandbox.md` says how and why.
+One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces, has a fork server
+inside the system's own bash run one input at a time, and makes everything pristine again
+afterwards. This module configures it, sends it inputs and reads what they did.
+`docs/design/sandbox.md` says how and why.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ _NETWORK_PROBE = (
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs some milliseconds, a run about as much as `bash -c` alone. Not for use by two threads
-    at once. Raises HostError (exit status 3, with the fix) where the host forbids what is needed.
+    Opening costs some milliseconds, a run about as much as `bash -c` alone. Not for use by two
+    threads at once. Raises HostError (exit status 3, with the fix) where the host forbids what is
+    needed.
     """
 
     def __init__(
@@ -146,8 +148,8 @@ class NamespaceSandbox:
         """What a fresh `bash --norc --noprofile -c` of this input did; see `Sandbox.run`.
 
         Raises InputError where no shell could be given this input (a NUL byte, too long),
-        StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke (it is
-        open anew then; the run may be repeated).
+        StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke
+        (it is open anew then; the run may be repeated).
         """
         return self._run(shell_input, cwd, _SEPARATE if separate else 0)
 
@@ -330,7 +332,8 @@ def _opening_failed(line: str) -> HostError | SandboxError:
     if "overlay" in step or "opaque" in step:
         return HostError(
             message,
-            hint="Linux 6.6 or newer is needed (Debian 12: apt-get install -t bookworm-backports linux-image-amd64)",
+            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
+            "-t bookworm-backports linux-image-amd64)",
         )
     if "proc" in step:
         return HostError(
@@ -344,8 +347,9 @@ def _opening_failed(line: str) -> HostError | SandboxError:
 
 
 _RESOURCES = (
-    "cpu fsize data stack core rss nproc nofile memlock as locks sigpending msgqueue nice rtprio"
-).split()
+    "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile",
+    "memlock", "as", "locks", "sigpending", "msgqueue", "nice", "rtprio",
+)  # fmt: skip
 """Names of setrlimit(2)'s resources by their number on Linux."""
 
 
