@@ -129,20 +129,21 @@ def generate(
     DatasetStorageError, GenerationError. After any of them the same call goes on.
     """
     built = find_system(system)
+    grammars = load_grammars(commands, versions=built.packages)
     plan = plan_of(
         built,
+        grammars,
         sampler=sampler,
         seed=seed,
         budget=budget,
         runs=runs,
-        commands=commands,
         start_directories=start_directories,
         horizon=horizon,
         composite_share=composite_share,
         max_segments=max_segments,
         limits=limits,
     )
-    samples = samples_of(plan, built, count)
+    samples = samples_of(plan, built, grammars, count)
     return run(
         directory,
         plan,
@@ -157,21 +158,23 @@ def generate(
 
 def plan_of(
     system: System,
+    grammars: Sequence[Grammar],
     *,
     sampler: str,
     seed: int,
     budget: int = BUDGET,
     runs: int = RUNS,
-    commands: Sequence[str] | None = None,
     start_directories: Sequence[str] | None = None,
     horizon: int = HORIZON,
     composite_share: float = 0.25,
     max_segments: int = 3,
     limits: Limits | None = None,
 ) -> Plan:
-    """What decides the bytes of a dataset of this system. Errors: those of loading grammars."""
+    """What decides the bytes of a dataset of this system and these grammars.
+
+    Errors: StartDirectoryError.
+    """
     directories = tuple(start_directories or system.declaration.session.start_directories)
-    grammars = load_grammars(commands, versions=system.packages)
     tokens = {directory: catalogue(system, directory) for directory in directories}
     return Plan(
         sampler=sampler,
@@ -192,7 +195,9 @@ def plan_of(
     )
 
 
-def samples_of(plan: Plan, system: System, count: int) -> Iterator[Sample]:
+def samples_of(
+    plan: Plan, system: System, grammars: Sequence[Grammar], count: int
+) -> Iterator[Sample]:
     """The stream of a plan. Errors: those of `sample`, before the first one."""
     return sample(
         plan.sampler,
@@ -200,8 +205,7 @@ def samples_of(plan: Plan, system: System, count: int) -> Iterator[Sample]:
         count=count,
         catalogue=lambda directory: catalogue(system, directory),
         start_directories=plan.start_directories,
-        commands=plan.commands,
-        versions=system.packages,
+        grammars=grammars,
         horizon=plan.horizon,
         composite_share=plan.composite_share,
         max_segments=plan.max_segments,

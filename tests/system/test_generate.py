@@ -1,0 +1,190 @@
+"""Datasets of the real system: the same bytes whatever happens to the processes that make them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.dataset.generate import generate
+from shioenv.dataset.read import read_records
+from shioenv.dataset.stats import statistics
+from shioenv.dataset.verify import replay, verify
+from shioenv.domain.record import NAMES
+from shioenv.errors import (
+    DatasetMismatchError,
+    HostError,
+    SystemCorruptError,
+    SystemNotBuiltError,
+    UnknownGrammarError,
+    UnknownSamplerError,
+)
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.store import find_system
+
+COUNT, SEED, BUDGET = 30, 11, 8
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sandbox() -> None:
+    try:
+        NamespaceSandbox(find_system()).close()
+    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset made in one go by one worker."""
+    directory = tmp_path_factory.mktemp("datasets") / "whole"
+    summary = generate(directory, count=COUNT, seed=SEED, budget=BUDGET, workers=1)
+    assert (summary.new, summary.retried, summary.restarts) == (COUNT, 0, 0)
+    return directory
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Byte-identical; of volatile records the same number, input and arguments."""
+    pairs = list(zip(read_records(one), read_records(other), strict=True))
+    assert len(pairs) == COUNT
+    for a, b in pairs:
+        assert (a.session_id, a.input, a.input_args) == (b.session_id, b.input, b.input_args)
+        if not (a.volatile or b.volatile):
+            assert a == b, [name for name in NAMES if getattr(a, name) != getattr(b, name)]
+    assert sum(a.volatile for a, _ in pairs) < COUNT / 2
+
+
+def test_two_workers_make_what_one_makes(whole: Path, tmp_path: Path) -> None:
+    generate(tmp_path / "two", count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    assert_same(whole, tmp_path / "two")
+    report = verify(tmp_path / "two")
+    assert report.ok, report.problems
+
+
+def test_records_say_what_happens_again(whole: Path) -> None:
+    found = replay(whole, 10, seed=1)
+    assert found.ok, found.differing
+    assert len(found.replayed) == 10
+
+
+def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:
+    found = statistics(whole)
+    assert found.records == COUNT
+    assert len(found.by_command) > 5
+    assert found.changed > 0
+    assert found.timed_out == 0
+    assert 0.2 < (found.irreducibility.mean or 0) < 1
+
+
+def test_other_settings_are_refused(whole: Path) -> None:
+    with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 asked for"):
+        generate(whole, count=COUNT, seed=12, budget=BUDGET)
+    with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 asked for"):
+        generate(whole, count=COUNT, seed=SEED, budget=9)
+    with pytest.raises(DatasetMismatchError, match=r"grammar\.commands: "):
+        generate(whole, count=COUNT, seed=SEED, budget=BUDGET, commands=["ls", "df"])
+
+
+def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(UnknownSamplerError):
+        generate(tmp_path / "a", count=1, sampler="gsc")
+    with pytest.raises(UnknownGrammarError):
+        generate(tmp_path / "a", count=1, commands=["lss"])
+    assert not (tmp_path / "a").exists()
+
+
+SCRIPT = f"""
+import sys
+from shioenv.dataset.generate import generate
+generate(sys.argv[1], count={COUNT}, seed={SEED}, budget={BUDGET}, workers=2,
+         report=lambda p: print(p.done, flush=True))
+"""
+
+
+def start(directory: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
+    """Until this many records are told."""
+    assert process.stdout is not None
+    seen = b""
+    while data := process.stdout.read(256):
+        seen += data
+        if any(int(line) >= done for line in seen.split(b"\n")[:-1]):
+            return
+    raise AssertionError(f"it ended: {seen!r}")
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            yield int(child)
+            yield from descendants(int(child))
+
+
+def assert_gone(pids: list[int]) -> None:
+    assert pids
+    end = time.monotonic() + 15
+    while left := [pid for pid in pids if alive(pid)]:
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
+    for done in (1, 4, 13, 25):
+        process = start(tmp_path / "a")
+        wait_for(process, done)
+        everything = list(descendants(process.pid))
+        process.kill()
+        process.communicate()
+        assert_gone(everything)
+    generate(tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    assert_same(whole, tmp_path / "a")
+    assert verify(tmp_path / "a").ok
+
+
+def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) -> None:
+    process = start(tmp_path / "a")
+    for done in (3, 9, 15, 21):
+        wait_for(process, done)
+        victims = list(descendants(process.pid))
+        os.kill(victims[done % len(victims)], signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert_same(whole, tmp_path / "a")
+
+
+def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -> None:
+    process = start(tmp_path / "a")
+    wait_for(process, 7)
+    everything = list(descendants(process.pid))
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGINT
+    assert_gone(everything)
+    kept = []
+    generate(
+        tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1,
+        report=lambda progress: kept.append(progress.kept),
+    )  # fmt: skip
+    assert kept[0] >= 7
+    assert_same(whole, tmp_path / "a")
