@@ -33,7 +33,7 @@ class Echo:
         self.calls: list[str] = []
 
     def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
-        self.calls.append(text)
+        self.calls.append(text.removeprefix(f"cd {cwd}; "))
         return Behavior(0, text.encode())
 
 

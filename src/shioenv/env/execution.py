@@ -24,6 +24,9 @@ from shioenv.system.store import find_system
 CACHED_BEHAVIORS = 4096
 """Behaviors kept between episodes, the longest unused are dropped first."""
 
+TIMED_OUT_BUDGET = 8
+"""Sub-inputs at most of an input that times out: each may take the whole wall time (ours)."""
+
 CACHED_OUTPUT = 65_536
 """Bytes of output above which a behavior is not kept."""
 
@@ -139,10 +142,12 @@ class Executor:
     def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
         """The session's score and record.
 
-        The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed.
-        `seed` decides which sub-inputs are drawn where not all of them fit the budget. Where a
-        sandbox that was opened here breaks, everything is done once more in a new one. Errors: what
-        the sandbox raises; what was opened here is closed then, whatever state it was left in.
+        The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed, all
+        as the session's text, `cd` included (E16). A first run that times out is repeated before it
+        counts (D-10), and such an input is scored from at most 8 sub-inputs. `seed` decides which
+        sub-inputs are drawn where not all of them fit the budget. Where a sandbox that was opened
+        here breaks, everything is done once more in a new one. Errors: what the sandbox raises;
+        what was opened here is closed then, whatever state it was left in.
         """
         try:
             try:
@@ -159,17 +164,41 @@ class Executor:
     def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
         observer = self._observer()
         cache = self._cache.at(session.cwd)
+        prefix = Session(session.cwd, ()).text
+        text = "\n".join(row.text for row in session.rows)
+
+        def run(line: str) -> Behavior:
+            return observer.run(prefix + line, cwd=session.cwd)
+
+        first = run(text)
+        hangs = first.timed_out
+        if hangs:
+            first = run(text)
+        waiting = [first]
         score = estimate_irreducibility(
             session.rows,
-            lambda text: observer.run(text, cwd=session.cwd),
-            budget=self._budget,
+            lambda line: waiting.pop() if waiting and line == text else run(line),
+            budget=min(self._budget, TIMED_OUT_BUDGET) if hangs else self._budget,
             rng=random.Random(seed),
             runs=self._noise_runs,
             cache=cache,
         )
-        text = "\n".join(row.text for row in session.rows)
-        separate = observer.run(text, cwd=session.cwd, separate=True)
-        record = self._record(session, score, separate, session_id, sampler)
+        separate = observer.run(prefix + text, cwd=session.cwd, separate=True)
+        record = Record(
+            session_id=session_id,
+            input=session.text,
+            input_args=input_args(session),
+            cwd=session.cwd,
+            system=self.declaration.name,
+            sampler=sampler,
+            **{
+                **behavior_fields(score.behavior),
+                "stdout": _text(separate.stdout),
+                "stderr": _text(separate.stderr),
+                "volatile": hangs or score.volatile or is_declared_volatile(session),
+            },
+            **score.record_fields(),
+        )
         return Outcome(score, record, cache.hits)
 
     def close(self) -> None:
@@ -200,26 +229,6 @@ class Executor:
 
         return open_sandbox(self._system, self._limits)
 
-    def _record(
-        self, session: Session, score: Score, separate: Behavior, session_id: int, sampler: str
-    ) -> Record:
-        fields = behavior_fields(score.behavior)
-        fields["stdout"] = _text(separate.stdout)
-        fields["stderr"] = _text(separate.stderr)
-        fields["volatile"] = score.volatile or any(
-            is_declared_volatile(segment.command) for segment in score.segments
-        )
-        return Record(
-            session_id=session_id,
-            input=session.text,
-            input_args=input_args(session),
-            cwd=session.cwd,
-            system=self.declaration.name,
-            sampler=sampler,
-            **fields,
-            **score.record_fields(),
-        )
-
 
 def declaration_of(system: str | None) -> SystemDeclaration:
     """A system's declaration, whether it is shipped (then it need not be built) or one's own.
@@ -238,9 +247,13 @@ def input_args(session: Session) -> list[str]:
     return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
 
 
+def is_declared_volatile(session: Session) -> bool:
+    """Whether the grammar of a command in it says that two runs may differ (D-2v)."""
+    return any(_is_volatile(segment.command) for row in session.rows for segment in row.segments)
+
+
 @lru_cache(maxsize=1024)
-def is_declared_volatile(command: str) -> bool:
-    """Whether the command's grammar says that two runs may differ (D-2v); False without one."""
+def _is_volatile(command: str) -> bool:
     if command not in names_of_grammars():
         return False
     path = COMMANDS / f"{command}.grammar"

@@ -8,7 +8,10 @@ from shioenv.domain.behavior import Behavior
 
 
 class ScriptedObserver:
-    """Prints what the table holds for a line, else each distinct word of it, fifty times each."""
+    """Prints what the table holds for a line, else each distinct word of it, fifty times each.
+
+    Every text begins with the session's `cd`, which the table and `calls` leave out.
+    """
 
     def __init__(
         self, table: Mapping[str, Behavior] | None = None, fails: BaseException | None = None
@@ -19,6 +22,9 @@ class ScriptedObserver:
         self.closed = 0
 
     def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        prefix = f"cd {cwd}; "
+        assert text.startswith(prefix), text
+        text = text.removeprefix(prefix)
         self.calls.append((text, cwd, separate))
         if self.fails is not None:
             raise self.fails

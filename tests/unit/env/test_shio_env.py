@@ -385,6 +385,19 @@ def test_flags_of_the_behavior_reach_the_info() -> None:
     assert info["output_truncated"]
 
 
+def test_input_that_times_out_is_run_again_and_scored_from_few_sub_inputs() -> None:
+    slow = Behavior(124, b"", timed_out=True)
+    observer = ScriptedObserver({"sleep " + " ".join("abcdef"): slow})
+    env, _ = make(observer=observer)
+    *_, info = play(env, [*row("sleep", *"abcdef"), EXECUTE])
+    assert info["timed_out"]
+    assert info["volatile"]
+    assert not info["exact"]
+    assert info["n_executions"] <= 3 + 8
+    full = [text for text, _, separate in observer.calls if text.endswith("e f") and len(text) > 16]
+    assert len(full) == 1 + 3 + 1
+
+
 def failing(opener: Opener, count: int, error: BaseException) -> ScriptedObserver:
     """Broken as long as fewer than `count` were opened."""
     return ScriptedObserver(fails=error if len(opener.opened) < count else None)
