@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -187,3 +188,23 @@ def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) ->
     )
     assert theirs.pop("digest") == ours.pop("digest"), "the same system"
     assert theirs == ours
+
+
+def test_an_interrupted_run_leaves_no_answer_for_the_next(system: System) -> None:
+    """Ctrl-C in the middle of a run: the next one gets its own output."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupt
+
+    with NamespaceSandbox(system) as opened:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(Interrupt):
+                opened.run("sleep 0.3; echo first")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert opened.run("echo second").output == b"second\n"

@@ -116,6 +116,7 @@ class NamespaceSandbox:
         self.system = system
         self.limits = limits or Limits()
         self.mode = mode
+        self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._open()
 
@@ -132,6 +133,11 @@ class NamespaceSandbox:
 
     def close(self) -> None:
         """Ends every process of the sandbox; closing twice does nothing."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        """Ends the supervisor and with it everything; the next run, if any, starts a new one."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -149,7 +155,7 @@ class NamespaceSandbox:
 
         Raises InputError where no shell could be given this input (a NUL byte, too long),
         StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke
-        (it is open anew then; the run may be repeated).
+        (the next run gets a new one; this one may be repeated).
         """
         return self._run(shell_input, cwd, _SEPARATE if separate else 0)
 
@@ -189,7 +195,7 @@ class NamespaceSandbox:
         except OSError as error:
             line = f"E{error.errno} talk to the supervisor".encode()
         if line != b"R\n":
-            self.close()
+            self._end()
             raise _opening_failed(line.decode("utf-8", "replace").strip())
 
     def _configuration(self) -> bytes:
@@ -235,8 +241,10 @@ class NamespaceSandbox:
                 f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
             )
         directory = cwd or self.system.declaration.session.start_directories[0]
-        if self._process is None:
+        if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
+        if self._process is None:
+            self._open()
         limits = self.limits
         where = os.fsencode(directory)
         request = _REQUEST.pack(
@@ -256,8 +264,11 @@ class NamespaceSandbox:
             error, stage, status, raw_flags, started, ended, _, _, *lengths = _REPLY.unpack(head)
             body = memoryview(self._receive(sum(lengths)))
         except OSError as failure:
-            self._reopen()
+            self._end()
             raise SandboxError(f"the supervisor is gone: {failure}") from failure
+        except BaseException:
+            self._end()  # an interrupt: the answer would be taken for the next run's
+            raise
         reply = _Flag(raw_flags)
         if error:
             if stage == _STAGE_DIRECTORY:
@@ -265,7 +276,7 @@ class NamespaceSandbox:
                     f"cannot start in {directory}: {os.strerror(error)}",
                     hint="a start directory is an absolute path of a directory in the system",
                 )
-            self._reopen()
+            self._end()
             raise SandboxError(
                 f"the input could not be started: {os.strerror(error)} (stage {stage})"
             )
@@ -282,7 +293,7 @@ class NamespaceSandbox:
         if reply & _Flag.HOSTNAME and not flags & _KEEP:
             hostname = self._run("hostname", "/", _KEEP).output.rstrip(b"\n")
         if reply & _NEEDS_NEW_NAMESPACES and not flags & _KEEP:
-            self._reopen()
+            self._end()
         timed_out = bool(reply & _Flag.TIMED_OUT)
         died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         if timed_out:
@@ -318,10 +329,6 @@ class NamespaceSandbox:
                 raise ConnectionResetError("end of file")
             at += n
         return data
-
-    def _reopen(self) -> None:
-        self.close()
-        self._open()
 
 
 def _opening_failed(line: str) -> HostError | SandboxError:
