@@ -9,7 +9,6 @@ import importlib
 import os
 import pickle
 import queue
-import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
 _LAST_WORDS_SECONDS = 8.0
-"""How long a worker may take to end its sandbox once its generator is gone."""
+"""How long a worker at rest may take to close its sandbox once its generator is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,6 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(2, 1)
     worker = _Worker(tasks, results)
-    signal.signal(signal.SIGTERM, worker.stop)
     threading.Thread(target=worker.listen, daemon=True).start()
     try:
         worker.work()
@@ -86,35 +84,34 @@ class _Worker:
         self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._go = threading.Event()
         self._observer: Observer | None = None
-        self._closing = False
+        self._given = self._finished = 0
         self._setup: Setup
 
     def listen(self) -> None:
-        """Sorts what arrives; at the end of the pipe ends this process, whatever it is doing."""
+        """Sorts what arrives; at the end of the pipe ends this process.
+
+        At rest it closes its sandbox first. In the middle of a record it just ends: nobody waits
+        for the record, and a sandbox whose owner is gone ends itself.
+        """
         frames = framing.Frames()
         while data := os.read(self._tasks, 1 << 16):
             for kind, body in frames.feed(data):
                 if kind == framing.GO:
                     self._go.set()
                 else:
+                    self._given += 1
                     self._waiting.put(body)
+        if self._given != self._finished:
+            os._exit(1)
         self._waiting.put(None)
         last = threading.Timer(_LAST_WORDS_SECONDS, os._exit, [1])
         last.daemon = True
         last.start()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def stop(self, number: int, frame: object) -> None:
-        """What a signal to end does: once closing has begun, nothing more."""
-        if not self._closing:
-            self._closing = True
-            raise SystemExit(128 + number)
 
     def close(self) -> None:
         """Ends the sandbox."""
-        self._closing = True
-        if self._observer is not None:
-            observer, self._observer = self._observer, None
+        observer, self._observer = self._observer, None
+        if observer is not None:
             observer.close()
 
     def work(self) -> None:
@@ -127,9 +124,11 @@ class _Worker:
         try:
             self._open()
             framing.send(self._results, framing.READY)
+            self._finished += 1
             while (body := self._waiting.get()) is not None:
                 number, sample = pickle.loads(body)
                 self._record(number, sample)
+                self._finished += 1
         except (BrokenPipeError, SandboxError):
             raise  # another worker takes over
         except Exception as error:
