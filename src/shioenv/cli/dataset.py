@@ -22,7 +22,7 @@ SHOWN_LINES = 12
 """Lines of output shown of one record."""
 
 
-@app.command(epilog="Example: shioenv dataset verify ./dataset --replay 20")
+@shared.command(app, "shioenv dataset verify ./dataset --replay 20")
 def verify(
     directory: Directory,
     replay: Annotated[
@@ -61,7 +61,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: shioenv dataset stats ./dataset")
+@shared.command(app, "shioenv dataset stats ./dataset")
 def stats(directory: Directory, json: shared.Json = False) -> None:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.stats import statistics
@@ -121,7 +121,7 @@ def _mean(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-@app.command(epilog="Example: shioenv dataset show ./dataset --count 5")
+@shared.command(app, "shioenv dataset show ./dataset --count 5")
 def show(
     directory: Directory,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")] = 5,

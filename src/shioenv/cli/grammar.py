@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Grammars: what inputs may be written.")
 
 
-@app.command(epilog="Example: shioenv grammar check df ./my/own.grammar")
+@shared.command(app, "shioenv grammar check df ./my/own.grammar")
 def check(
     grammars: Annotated[
         list[str] | None,
@@ -108,7 +108,7 @@ def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
         return [result for result in run_examples(loaded, execute) if result.failures]
 
 
-@app.command(epilog="Example: shioenv grammar stats")
+@shared.command(app, "shioenv grammar stats")
 def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
     """Count nonterminals, productions, options and examples, per command and together.
 
@@ -172,7 +172,7 @@ def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
         console.print(f"{grounded} more productions are names of {built.name}.", style="dim")
 
 
-@app.command(epilog="Example: shioenv grammar show df")
+@shared.command(app, "shioenv grammar show df")
 def show(
     command: Annotated[
         str,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from shioenv.cli import dataset, doctor, generate, grammar, run, sample, score, system
+from shioenv.cli import dataset, doctor, generate, grammar, run, sample, score, shared, system
 from shioenv.errors import ShioenvError
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -77,17 +77,13 @@ def shioenv(
     """Shell inputs, written by grammars, executed on a pristine system, recorded and scored."""
 
 
-app.command("doctor", epilog="Example: shioenv doctor")(doctor.doctor)
+shared.command(app, "shioenv doctor")(doctor.doctor)
 app.add_typer(system.app, name="system")
-app.command("run", epilog="Example: shioenv run 'sort -u data/names.txt > sorted.txt'")(run.run)
-app.command("score", epilog="Example: shioenv score 'ls -laT 32'")(score.score)
+shared.command(app, "shioenv run 'sort -u data/names.txt > sorted.txt'")(run.run)
+shared.command(app, "shioenv score 'ls -laT 32'")(score.score)
 app.add_typer(grammar.app, name="grammar")
-app.command("sample", epilog="Example: shioenv sample --count 5 --seed 7 --command df")(
-    sample.sample
-)
-app.command("generate", epilog="Example: shioenv generate ./dataset --count 1000 --seed 7")(
-    generate.generate
-)
+shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
+shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)
 app.add_typer(dataset.app, name="dataset")
 
 

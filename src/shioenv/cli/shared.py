@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -33,6 +35,23 @@ def complete_samplers(incomplete: str) -> list[str]:
     from shioenv.synthesis.samplers import SAMPLERS
 
     return [name for name in SAMPLERS if name.startswith(incomplete)]
+
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def command(
+    app: typer.Typer, example: str, *, name: str | None = None
+) -> Callable[[Function], Function]:
+    """Makes a function a subcommand; the help is its docstring, then the example."""
+
+    def add(function: Function) -> Function:
+        paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(name, help=text, epilog=f"Example: {example}")(function)
+        return function
+
+    return add
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

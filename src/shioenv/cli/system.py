@@ -12,7 +12,10 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from shioenv.system.store import System
 
-app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Systems: the machines whose behavior is recorded.",
+)
 
 Name = Annotated[
     str | None,
@@ -25,7 +28,7 @@ Name = Annotated[
 ]
 
 
-@app.command(epilog="Example: shioenv system build debian-12")
+@shared.command(app, "shioenv system build debian-12")
 def build(
     name: Name = None,
     rootfs_tar: Annotated[
@@ -34,7 +37,7 @@ def build(
             metavar="FILE", help="Start from this tarball of a root filesystem, not mmdebstrap."
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Download the packages again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
     json: shared.Json = False,
 ) -> None:
     """Build a system's root filesystem into the cache, and prove its shell.
@@ -59,7 +62,7 @@ def build(
         shared.print_json(_facts(system))
 
 
-@app.command("list", epilog="Example: shioenv system list")
+@shared.command(app, "shioenv system list", name="list")
 def list_(json: shared.Json = False) -> None:
     """List the systems that are declared or built."""
     from rich.table import Table
@@ -91,7 +94,7 @@ def list_(json: shared.Json = False) -> None:
     shared.console().print(table)
 
 
-@app.command(epilog="Example: shioenv system show debian-12 --json")
+@shared.command(app, "shioenv system show debian-12 --json")
 def show(name: Name = None, json: shared.Json = False) -> None:
     """Show a built system: its digest, where it lies, the machine that programs see."""
     from shioenv.system.store import find_system

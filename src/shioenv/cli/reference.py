@@ -1,0 +1,75 @@
+"""The page `docs/reference/cli.md`, made from the subcommands' own help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from shioenv.cli.main import app
+
+_HEAD = """\
+# Command line
+
+Made from the help texts by `make docs`; a test keeps it so.
+
+Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something (the message says
+what, and the fix), 130 interrupted. What answers also answers programs: `--json` prints JSON on
+standard output. Errors and progress go to standard error; the codes of errors are explained in
+[errors](../errors.md). `shioenv --install-completion` completes subcommands, options, and the names
+of systems, commands and samplers in your shell.
+"""
+
+
+def reference() -> str:
+    """The whole page, ended by a newline."""
+    parts = [_HEAD]
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        parts.append(_section(path, command))
+    return "\n".join(parts)
+
+
+def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, with the words that call it."""
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, inner in command.commands.items():
+        yield from commands(f"{path} {name}", inner)
+
+
+def _section(path: str, command: Any) -> str:
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    usage = [path, *(one.metavar or one.name.upper() for one in arguments), "[OPTIONS]"]
+    lines = [f"## {path}", "", f"    {' '.join(usage)}", "", command.help or "", ""]
+    rows = [(one.metavar or one.name.upper(), one.help or "") for one in arguments]
+    rows += [(_spelling(one), _description(one)) for one in options if one.name != "help"]
+    if rows:
+        lines += ["| | |", "|---|---|"]
+        lines += [f"| `{name}` | {text} |".replace("||", "\\|\\|") for name, text in rows]
+        lines.append("")
+    if command.epilog:
+        example = command.epilog.removeprefix("Example: ")
+        lines += ["Example:", "", f"    {example}", ""]
+    return "\n".join(lines)
+
+
+def _spelling(option: Any) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    if option.is_flag:
+        return names
+    return f"{names} {option.metavar or option.name.upper()}"
+
+
+def _description(option: Any) -> str:
+    text = " ".join((option.help or "").split())
+    default = option.default
+    if option.show_default and default is not None and not option.is_flag:
+        text += f" Default: {default}."
+    return text
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,0 +1,43 @@
+"""The page about the command line is the help's own text; every subcommand shows an example."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import typer
+
+from shioenv.cli.main import app
+from shioenv.cli.reference import commands, reference
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "reference" / "cli.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference(), "run `make docs`"
+
+
+def test_every_subcommand_shows_an_example_that_calls_it() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        example = (command.epilog or "").removeprefix("Example: ")
+        assert shlex.split(example)[: len(path.split())] == path.split(), path
+
+
+def test_every_option_and_argument_is_explained() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        for parameter in command.params:
+            assert parameter.help, f"{path}: {parameter.name}"
+
+
+def test_subcommands_named_in_the_docs_exist() -> None:
+    known = {path for path, _ in commands("shioenv", typer.main.get_command(app))}
+    groups = {path.rpartition(" ")[0] for path in known}
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
+    for page in pages:
+        for first, second in re.findall(r"`shioenv ([a-z]+) ?([a-z]*)", page.read_text()):
+            named = f"shioenv {first}"
+            if named in groups and second:
+                named += f" {second}"
+            assert named in known | groups, f"{page.name} names `{named}`"

@@ -1,0 +1,58 @@
+"""`import shioenv` is cheap, and its public names are there when asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import shioenv
+
+HEAVY = ("gymnasium", "numpy", "rapidfuzz", "rich", "tree_sitter", "typer", "pyseccomp")
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_it_loads_no_heavy_library() -> None:
+    code = f"import sys, shioenv; print([n for n in {HEAVY!r} if n in sys.modules])"
+    assert python(code) == "[]"
+
+
+def test_it_takes_less_than_a_fifth_of_a_second() -> None:
+    code = "import time; t = time.perf_counter(); import shioenv; print(time.perf_counter() - t)"
+    assert min(float(python(code)) for _ in range(3)) < 0.2
+
+
+def test_the_command_line_starts_in_less_than_three_tenths_of_a_second() -> None:
+    def started() -> float:
+        begun = time.perf_counter()
+        python("import sys; sys.argv[1:] = ['--help']; from shioenv.cli.main import main; main()")
+        return time.perf_counter() - begun
+
+    assert min(started() for _ in range(5)) < 0.3
+
+
+@pytest.mark.parametrize("name", [name for name in shioenv.__all__ if name != "__version__"])
+def test_public_names_are_where_they_are_said_to_be(name: str) -> None:
+    found = getattr(shioenv, name)
+    assert found.__name__ == name
+    assert name in dir(shioenv)
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert shioenv.__version__.split(".")[0].isdigit()
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        shioenv.nonsense  # noqa: B018
+
+
+def test_the_ids_of_the_environments_are_known_once_gymnasium_is() -> None:
+    code = "import shioenv, gymnasium; print('ShIOEnv-v0' in gymnasium.registry)"
+    assert python(code) == "True"

@@ -1,0 +1,104 @@
+"""Imports point one way: a package imports its own modules and those of packages above it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shioenv
+
+LAYERS = (
+    "errors", "seeding", "native", "domain", "system", "grammar", "synthesis", "sandbox",
+    "behavior", "irreducibility", "env", "dataset", "cli",
+)  # fmt: skip
+SOURCE = Path(shioenv.__file__).parent
+
+
+def module_name(path: Path) -> str:
+    parts = ["shioenv", *path.relative_to(SOURCE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Every module of ours that a file imports anywhere, deferred imports included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative imports are not used"
+            names = [node.module]
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            file = SOURCE.joinpath(*name.split(".")[1:])
+            if name.startswith("shioenv.") and (file.is_dir() or file.with_suffix(".py").exists()):
+                yield name
+
+
+def package_imports() -> list[tuple[str, str]]:
+    """Pairs of importer and imported, the package's own front door left out."""
+    return [
+        (module_name(path), name)
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path != SOURCE / "__init__.py"
+        for name in imported_modules(path)
+    ]
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1]
+
+
+def test_every_package_has_a_layer() -> None:
+    found = {
+        path.stem if path.is_file() else path.name
+        for path in SOURCE.iterdir()
+        if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
+    }
+    assert found == set(LAYERS)
+
+
+def test_imports_point_one_way() -> None:
+    for importer, imported in package_imports():
+        assert LAYERS.index(layer(imported)) <= LAYERS.index(layer(importer)), (
+            f"{importer} imports {imported}"
+        )
+
+
+def test_inside_a_package_submodules_are_imported_never_the_package() -> None:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for name in imported_modules(path):
+            package = SOURCE.joinpath(*name.split(".")[1:])
+            own = module_name(path).split(".")[:2] == name.split(".")[:2]
+            if own and package.is_dir() and len(name.split(".")) == 2:
+                modules = {n for n in imported_modules(path) if n.startswith(f"{name}.")}
+                assert modules, f"{module_name(path)} imports the package {name}"
+
+
+def test_package_files_hold_a_docstring_only() -> None:
+    for path in SOURCE.rglob("*/__init__.py"):
+        if path.parent.name == "native":
+            continue  # says where the compiled programs are
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), path
+        assert len(tree.body) == 1, path
+
+
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [("gymnasium", "env"), ("typer", "cli"), ("rich", "cli"), ("rapidfuzz", "behavior")],
+)
+def test_heavy_libraries_live_in_one_place(library: str, home: str) -> None:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            if any(name.split(".")[0] == library for name in names):
+                assert layer(module_name(path)) == home, f"{path} imports {library}"
