@@ -1,0 +1,260 @@
+"""The subcommands over a stand-in for the sandbox: what they print and how they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shioenv.cli import run as run_module
+from shioenv.cli.main import app
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
+
+Answer = Callable[[str], Behavior]
+
+
+class Observer:
+    """Answers from a function; knows as much of a system as the subcommands ask."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.asked: list[tuple[str, str | None]] = []
+        self.system = SimpleNamespace(
+            name="debian-12",
+            packages={},
+            declaration=SimpleNamespace(start_directory="/home/ubuntu"),
+        )
+
+    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        self.asked.append((text, cwd))
+        return self._answer(text)
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def greeting(text: str) -> Behavior:
+    if text == "bytes":
+        return Behavior(0, b"a\xff\n")
+    if text.startswith("touch"):
+        return Behavior(
+            0,
+            b"",
+            ContextPatch(
+                (
+                    (
+                        "a",
+                        "/fs/x",
+                        {"perms": "-rw-r--r--", "size": 0, "owner": "root", "group": "root"},
+                    ),
+                )
+            ),
+        )
+    return Behavior(3, b"hello " + text.encode() + b"\n", timed_out=text == "sleep")
+
+
+@pytest.fixture
+def observer(monkeypatch: pytest.MonkeyPatch) -> Observer:
+    found = Observer(greeting)
+    opened: list[Any] = []
+
+    def open_sandbox(system: str | None = None, limits: object = None) -> Observer:
+        opened.append((system, limits))
+        if system == "debain":
+            raise UnknownSystemError("no system is called 'debain'", hint="did you mean debian-12?")
+        return found
+
+    monkeypatch.setattr("shioenv.behavior.observe.open_sandbox", open_sandbox)
+    return found
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_run_prints_the_output_as_it_is_and_the_facts_apart(observer: Observer) -> None:
+    result = call("run", "x")
+    assert (result.exit_code, result.stdout_bytes) == (0, b"hello x\n")
+    assert result.stderr == "exit code 3\n"
+
+
+def test_run_shows_what_changed(observer: Observer) -> None:
+    result = call("run", "touch x")
+    assert "added   /fs/x  -rw-r--r-- root:root 0 bytes" in result.stderr
+
+
+def test_run_json_is_one_object_with_the_fixed_names(observer: Observer) -> None:
+    result = call("run", "--json", "touch x")
+    document = json.loads(result.stdout)
+    assert document["context_patch"][0][:2] == ["a", "/fs/x"]
+    for name in ["input", "exit_code", "output", "context_patch", "timed_out", "output_truncated"]:
+        assert name in document
+    assert document["input"] == "touch x"
+
+
+def test_run_json_keeps_bytes_that_are_no_text(observer: Observer) -> None:
+    document = json.loads(call("run", "--json", "bytes").stdout)
+    assert (document["output"], document["output_b64"]) == ("a\N{REPLACEMENT CHARACTER}\n", "Yf8K")
+
+
+def test_run_hands_on_the_start_directory(observer: Observer) -> None:
+    document = json.loads(call("run", "--json", "x", "--cwd", "/tmp").stdout)
+    assert observer.asked == [("x", "/tmp")]
+    assert document["cwd"] == "/tmp"
+
+
+def test_an_error_is_a_message_a_code_and_a_hint(observer: Observer) -> None:
+    result = call("run", "x", "--system", "debain")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: no system is called 'debain' (SHIO-S02)\n  hint: did you mean debian-12?\n"
+    )
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(SandboxError("broke"), 1), (StartDirectoryError("none"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_errors_end_with_their_own_status(
+    observer: Observer, error: BaseException, status: int
+) -> None:
+    def fail(text: str) -> Behavior:
+        raise error
+
+    observer._answer = fail
+    result = call("run", "x")
+    assert result.exit_code == status
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run",),
+        ("run", "x", "--timeout", "0"),
+        ("run", "x", "--timeout", "soon"),
+        ("nonsense",),
+        ("score", "x", "--budget", "0"),
+    ],
+)
+def test_wrong_usage_ends_with_2(observer: Observer, words: tuple[str, ...]) -> None:
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_score_json_has_the_fixed_names_and_every_sub_input(observer: Observer) -> None:
+    observer._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
+    document = json.loads(call("score", "--json", "ls -l -a").stdout)
+    for name in [
+        "irreducibility",
+        "irreducibility_strict",
+        "exact",
+        "n_args",
+        "n_executions",
+        "noise_threshold",
+        "arguments",
+    ]:
+        assert name in document
+    assert document["n_args"] == 2
+    assert document["exact"] is True
+    assert document["irreducibility"] == 0.5
+    effects = {one["argument"]: one["leave_one_out"] for one in document["arguments"]}
+    assert effects == {"-l": True, "-a": False}
+    assert [one["input"] for one in document["segments"][0]["contrasts"]] == ["ls -l", "ls -a"]
+
+
+def test_score_says_which_argument_changes_nothing(observer: Observer) -> None:
+    observer._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
+    shown = call("score", "ls -l -a").stdout
+    assert "irreducibility  0.500 (exact)" in shown
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("-")}
+    assert "output differs" in lines["-l"]
+    assert "nothing changes" in lines["-a"]
+
+
+def test_score_of_an_input_without_arguments_is_undefined(observer: Observer) -> None:
+    document = json.loads(call("score", "--json", "true").stdout)
+    assert document["irreducibility"] is None
+    assert "undefined" in call("score", "true").stdout
+
+
+def test_a_command_without_a_grammar_is_split_into_words(observer: Observer) -> None:
+    document = json.loads(call("score", "--json", "nosuchtool -ab 'c d'").stdout)
+    assert document["input_args"] == ["nosuchtool", "-ab", "'c d'"]
+
+
+def test_operations_are_described_for_people() -> None:
+    assert run_module.describe(("r", "/fs/x")) == "removed /fs/x"
+    assert run_module.describe(("m", "/fs/x", "/fs/y")) == "moved   /fs/x to /fs/y"
+    assert run_module.describe(("=", "/cwd", "/tmp")) == 'changed /cwd  "/tmp"'
+    assert len(run_module.describe(("a", "/env/A", "x" * 500))) < 150
+
+
+@pytest.fixture
+def broken_grammar(tmp_path: Any) -> str:
+    path = tmp_path / "broken.grammar"
+    path.write_text("command nonsense\n")
+    return str(path)
+
+
+def test_grammar_check_names_faults_with_their_place_and_fails(broken_grammar: str) -> None:
+    result = call("grammar", "check", broken_grammar)
+    assert result.exit_code == 1
+    assert "broken.grammar:1:" in result.stdout
+    document = json.loads(call("grammar", "check", "--json", broken_grammar).stdout)
+    assert document["faults"][0]["code"].startswith("SHIO-G1")
+
+
+def test_grammar_show_prints_the_file_and_what_it_means() -> None:
+    assert "ls" in call("grammar", "show", "ls").stdout
+    document = json.loads(call("grammar", "show", "ls", "--json").stdout)
+    assert document["command"] == "ls"
+    assert ["-l"] in [option["names"] for option in document["options"]]
+
+
+def test_an_unknown_grammar_names_the_nearest() -> None:
+    result = call("grammar", "show", "gerp")
+    assert result.exit_code == 2
+    assert "did you mean grep?" in result.stderr
+
+
+def test_the_version_is_printed() -> None:
+    result = call("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("shioenv ")
+
+
+def test_systems_that_are_declared_are_listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    document = json.loads(call("system", "list", "--json").stdout)
+    assert {"name": "debian-12", "built": False, "digest": None, "rootfs": None} in document
+
+
+def test_a_system_that_is_not_built_is_exit_3_with_the_fix(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    for words in (["run", "ls"], ["system", "show"], ["sample"], ["generate", str(tmp_path / "d")]):
+        result = call(*words)
+        assert result.exit_code == 3, words
+        assert "shioenv system build debian-12" in result.stderr
+
+
+@pytest.mark.parametrize("subcommand", ["verify", "stats", "show"])
+def test_a_directory_without_a_dataset_is_an_error(subcommand: str, tmp_path: Any) -> None:
+    result = call("dataset", subcommand, str(tmp_path))
+    assert result.exit_code == 2
+    assert "SHIO-D06" in result.stderr

@@ -1,0 +1,54 @@
+"""`shioenv doctor`: every check has a reason and a fix; what is missing decides the exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from shioenv.cli import checks
+from shioenv.cli.checks import Check
+from shioenv.cli.main import app
+
+FINE = Check("kernel", True, "Linux 6.18", "for the overlay", "a newer one")
+MISSING = Check("mmdebstrap", False, "not installed", "it builds", "apt-get install mmdebstrap")
+OPTIONAL = Check("mirror", False, "no answer", "packages", "another mirror", needed=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [([FINE], 0), ([FINE, OPTIONAL], 0), ([FINE, MISSING], 3), ([MISSING, OPTIONAL], 3)],
+)
+def test_only_what_is_needed_and_missing_is_exit_3(
+    monkeypatch: pytest.MonkeyPatch, found: list[Check], status: int
+) -> None:
+    monkeypatch.setattr(checks, "check_host", lambda: found)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == status
+    document = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert document["ok"] is (status == 0)
+
+
+def test_what_is_missing_is_shown_with_reason_and_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "check_host", lambda: [MISSING])
+    shown = CliRunner().invoke(app, ["doctor"]).stdout
+    assert "why: it builds" in shown
+    assert "fix: apt-get install mmdebstrap" in shown
+
+
+def test_a_kernel_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.release", lambda: "6.1.0-13-amd64")
+    found = checks._kernel()
+    assert not found.ok
+    assert "bookworm-backports" in found.fix
+
+
+def test_every_check_of_this_host_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_mirror", lambda: OPTIONAL)
+    found = checks.check_host()
+    assert len({check.name for check in found}) == len(found) > 5
+    for check in found:
+        assert check.why
+        assert check.detail
+        assert check.ok or check.fix
