@@ -33,6 +33,11 @@ from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 
+LIMITS = Limits(wall_seconds=2.0)
+"""Bounds of every execution of a dataset, where none are given. What the grammars write is done in
+milliseconds or waits for ever (`grep -R x` at a fifo), and a score may meet that dozens of times:
+hence a fifth of the usual wall time."""
+
 Opener = Callable[[str, Limits], Observer]
 """Called in each worker, by its importable name."""
 
@@ -121,7 +126,8 @@ def generate(
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
     A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
-    `commands` limits the draw, `report` is told of progress.
+    `commands` limits the draw, `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
+    time), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -190,7 +196,7 @@ def plan_of(
         horizon=horizon,
         composite_share=composite_share,
         max_segments=max_segments,
-        limits=limits or Limits(),
+        limits=limits or LIMITS,
         version=_version(),
     )
 

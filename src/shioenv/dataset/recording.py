@@ -75,10 +75,11 @@ def record(
     Executions are shared by rendered text within the record; `cache` shares them with others of
     the same system, start directory and limits.
 
-    A run that times out is repeated once through `alone`, which calls it while nothing else runs,
-    and the second run counts (D-10). An input that then still times out is scored from at most 8
-    sub-inputs, which are not repeated. The input's own last run has two pipes, which fills
-    `stdout` and `stderr` (D-9). Volatile is what is declared so, or runs otherwise any time.
+    Where the input times out it is repeated once through `alone`, which calls it while nothing else
+    runs, and the second run counts (D-10). One that then still times out is scored from at most 8
+    sub-inputs. Sub-inputs that time out are not repeated. The input's own last run has two pipes,
+    which fills `stdout` and `stderr` (D-9). Volatile is what is declared so, or runs otherwise any
+    time.
 
     Deterministic for the observer and the generator's state. What the observer raises passes
     through, so nothing is recorded that did not happen.
@@ -88,11 +89,10 @@ def record(
     hangs = False
 
     def run(text: str) -> Behavior:
-        def once() -> Behavior:
-            return observer.run(prefix + text, cwd=sample.cwd)
-
-        behavior = once()
-        return alone(once) if behavior.timed_out and not hangs else behavior
+        behavior = observer.run(prefix + text, cwd=sample.cwd)
+        if behavior.timed_out and text == full and not hangs:
+            behavior = alone(lambda: observer.run(prefix + text, cwd=sample.cwd))
+        return behavior
 
     first = run(full)
     hangs = first.timed_out
