@@ -14,7 +14,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 PROGRAMS = {
-    "shioenv-sandbox": (["supervisor.c", "server.c", "scan.c", "sha256.c"], ["-pie", "-fPIE"]),
+    "shioenv-sandbox": (
+        ["supervisor.c", "server.c", "scan.c", "gateway.c", "sha256.c"],
+        ["-pie", "-fPIE"],
+    ),
     "preload.so": (["preload.c", "server.c"], ["-shared", "-fPIC", "-ldl"]),
 }
 

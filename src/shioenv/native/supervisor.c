@@ -18,6 +18,7 @@
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -44,6 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gateway.h"
 #include "scan.h"
 #include "server.h"
 
@@ -129,6 +131,7 @@ static struct {
     char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
     long long uptime;
     char disk[128];  /* tmpfs options */
+    char web_date[64];  /* the only time the gateway's web server knows */
     char device[64];   /* what `df` calls the file system of / */
     struct { uint8_t *bytes; uint32_t length; } netlink, gateway;  /* rtnetlink messages */
     struct sock_fprog seccomp;
@@ -164,6 +167,7 @@ static void read_configuration(void)
         case CONFIG_PROCESSORS: shared->processors = (uint32_t)atol(value); break;
         case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
+        case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;
         case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
         case CONFIG_DIRECTORY: copy_text(config.directory, sizeof config.directory, value, record.length); break;
         case CONFIG_NETLINK:
@@ -251,6 +255,41 @@ static void send_netlink(const uint8_t *bytes, uint32_t length)
     close(fd);
 }
 
+static int web_listener = -1, web_root = -1;
+
+/* The system's ./web, where it has one, is what the gateway serves. */
+static void listen_for_web(void)
+{
+    web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (web_root < 0) return;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(80)};
+    web_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(web_listener, "web socket");
+    CHECK(bind(web_listener, (struct sockaddr *)&address, sizeof address), "bind the web server");
+    CHECK(listen(web_listener, 64), "listen");
+}
+
+/* A process of the inner user namespace that can reach the files it serves and nothing else. */
+static void start_web(void)
+{
+    if (web_listener < 0) return;
+    pid_t server = fork();
+    CHECK(server, "fork the web server");
+    if (server) {
+        close(web_listener);
+        close(web_root);
+        return;
+    }
+    prctl(PR_SET_NAME, "gateway");
+    if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0);
+    dup2(web_listener, 0);
+    dup2(web_root, 1);
+    syscall(SYS_close_range, 2u, ~0u, 0u);
+    serve_web(0, 1, config.web_date);
+}
+
 /* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
  * that answers for the gateway's addresses and says of every other that it cannot be reached. */
 static void configure_network(int inside, int gateway)
@@ -261,6 +300,7 @@ static void configure_network(int inside, int gateway)
     write_file(host_proc, "sys/net/ipv4/ip_forward", "1");
     write_file(host_proc, "sys/net/ipv4/icmp_ratelimit", "0");
     send_netlink(config.gateway.bytes, config.gateway.length);
+    listen_for_web();
     join(inside, CLONE_NEWNET, "network");
     close(FD_GATEWAY);
 }
@@ -1029,6 +1069,7 @@ int main(int argc, char **argv)
         CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
         CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &config.seccomp), "seccomp filter");
     }
+    start_web();
     int layer = make_layer(strcmp(config.shell_mode, "fresh") != 0);
     start_server(layer);
     close(layer);

@@ -67,6 +67,7 @@ class _Config(IntEnum):  # CONFIG_* of protocol.h
     DEVICE = 13
     PROCESSORS = 14
     COVER = 15
+    WEB_DATE = 16
 
 
 class _Flag(IntFlag):  # REPLY_*
@@ -222,6 +223,7 @@ class NamespaceSandbox:
             (_Config.DEVICE, f"/dev/{root_disk}".encode()),
             (_Config.NETLINK, inside),
             (_Config.GATEWAY, gateway),
+            (_Config.WEB_DATE, f"{declaration.instant:%a, %d %b %Y %H:%M:%S GMT}".encode()),
             (_Config.SECCOMP, filter_program()),
             (_Config.RLIMITS, limits),
             (_Config.SHELL, self.mode.encode()),
