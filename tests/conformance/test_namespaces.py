@@ -68,7 +68,7 @@ def test_closing_leaves_no_process_and_no_descriptor(system: System) -> None:
     assert supervisor is not None
     opened.run("sleep 100 & touch /x")
     children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
-    assert len(children) == 2, "the fork server and the init"
+    assert len(children) == 3, "the fork server, the init and the gateway's web server"
     opened.close()
     opened.close()
     for pid in (supervisor.pid, *map(int, children)):

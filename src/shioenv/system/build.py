@@ -1,6 +1,7 @@
 """Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
 
-    systems/<digest>/   rootfs/  proc/<name>  index.json.gz  system.json  declaration.toml
+    systems/<digest>/   rootfs/  proc/<name>  web/<path>  index.json.gz  system.json
+                        declaration.toml  shell.json (how its bash is served)
     names/<name>.json   which digest a name stands for, and from what it was built
     bases/<key>.tar     what mmdebstrap made, so that a changed home tree does not need it again
 
@@ -36,7 +37,7 @@ from shioenv.errors import (
     SystemBuildError,
     SystemStorageError,
 )
-from shioenv.system import home, image, profile
+from shioenv.system import home, image, profile, web
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, spawn_mapped
 
@@ -70,8 +71,9 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
         else:
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
-    add(systems_directory().joinpath(declaration.home.source))
-    for module in (home, image, profile):
+    for source in (declaration.home.source, "web"):
+        add(systems_directory().joinpath(source))
+    for module in (home, image, profile, web):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
 
@@ -152,21 +154,20 @@ def _build(
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
         found = image.read_base(base_path, image.base_time(declaration))
         packages = image.package_versions(found, base)
-        entries = image.compose(
-            declaration, found, base, home.load_home(declaration), profile.root_files(declaration)
-        )
+        tree = home.load_home(declaration)
+        entries = image.compose(declaration, found, base, tree, profile.root_files(declaration))
         rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
     proc = profile.proc_files(declaration)
-    digest = _digest(declaration, rootfs_digest, proc)
+    site = web.web_files(declaration, tree)
+    digest = _digest(declaration, rootfs_digest, proc, site)
     where = cache / "systems" / digest
     if not is_whole(where):
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
-        (final / "proc").mkdir(mode=0o755)
-        for name, data in proc.items():
-            (final / "proc" / name).write_bytes(data)
+        _write_files(final / "proc", proc, declaration)
+        _write_files(final / "web", site, declaration)
         # mtime=0: the file is the same for the same system
         with (
             (final / "index.json.gz").open("wb") as raw,
@@ -190,8 +191,7 @@ def _build(
             "packages": packages,
         }
         write_json(final / "system.json", facts)
-        for path in (final, final / "proc"):
-            path.chmod(0o755)
+        final.chmod(0o755)
         if where.exists():  # damaged
             remove_tree(where)
         final.rename(where)
@@ -202,7 +202,22 @@ def _build(
     return digest
 
 
-def _digest(declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes]) -> str:
+def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:
+    """The files beneath `top`, readable by everybody and as old as the system's instant."""
+    moment = declaration.instant.timestamp()
+    for name, data in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+        os.utime(path, (moment, moment))
+    for path in (top, *(each for each in top.rglob("*") if each.is_dir())):
+        path.chmod(0o755)
+
+
+def _digest(
+    declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes], site: dict[str, bytes]
+) -> str:
     """sha256 over everything that decides what an input does: files, /proc, session, machine."""
     session = {
         "user": declaration.session.user,
@@ -214,6 +229,7 @@ def _digest(declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes])
     document = {
         "rootfs": rootfs,
         "proc": {name: hashlib.sha256(data).hexdigest() for name, data in proc.items()},
+        "web": {path: hashlib.sha256(data).hexdigest() for path, data in site.items()},
         "session": session,
         "instant": declaration.instant.isoformat(),
         "hostname": machine.hostname,
