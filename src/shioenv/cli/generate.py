@@ -49,7 +49,14 @@ def generate(
         float,
         typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
     ] = 0.25,
-    timeout: shared.Timeout = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Wall time of one execution (default: 2).",
+            show_default=False,
+        ),
+    ] = None,
     system: shared.SystemName = None,
     json: shared.Json = False,
 ) -> None:
@@ -75,7 +82,7 @@ def generate(
                 commands=command or None,
                 horizon=horizon,
                 composite_share=composite_share,
-                limits=limits_of(timeout),
+                limits=None if timeout is None else limits_of(timeout),
                 system=system,
                 report=meter.report,
             )
