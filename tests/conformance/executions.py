@@ -32,7 +32,7 @@ INPUTS = (
     "ip addr; ip route; ip link set eth0 down; ip -br link",
     "hostname; hostname other; hostname; uname -n",
     "ping -c 1 -W 1 10.20.30.1 | head -n 1; ping -c 1 192.0.2.7 | grep -c Unreachable",
-    "curl -s http://10.20.30.1/; wget -nv http://10.20.30.1/missing; curl -sI 10.20.30.1/data.csv",
+    "curl -s http://10.20.30.1/; wget -q http://10.20.30.1/missing; echo $?; curl -sI 10.20.30.1/data.csv",
     "free; lscpu | grep -v Hypervisor; lsblk; nproc; cat /proc/cpuinfo /proc/meminfo /proc/loadavg",
     "ps -eo pid,ppid,user,args",
     "cat /proc/self/uid_map | wc -l; cat /proc/sys/kernel/hostname",
