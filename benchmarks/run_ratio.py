@@ -5,12 +5,12 @@
 Sandbox: `open_sandbox(...).run(INPUT)` with everything on: limits, system-call filter, checks for
 what is left over, reset, shell state, behavior with its context patch.
 
-Bare: posix_spawn of `bash --norc --noprofile -c INPUT`, output through a pipe, nothing else. As root
-it runs in a plain copy of the same root filesystem (chroot); an ordinary user cannot chroot, so there
-it is the host's own bash and programs in a copy of the home tree, which the report states.
+Bare: posix_spawn of `bash --norc --noprofile -c INPUT`, output through a pipe, nothing else. As
+root it runs in a plain copy of the same root filesystem (chroot); an ordinary user cannot chroot:
+there it is the host's own bash and programs in a copy of the home tree, which the report states.
 
-One of each in turn, so that whatever else the machine does hits both. A ratio below 1 means that the
-sandbox is faster; `ratio` is the median of the pairs' ratios.
+One of each in turn, so that whatever else the machine does hits both. A ratio below 1 means that
+the sandbox is faster; `ratio` is the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WRITING = (
     "touch new.txt",
     "echo line >> documents/notes.txt",
     "mkdir -p a/b/c",
-    "sort data/names.txt > sorted.txt",
+    "sort documents/names.txt > sorted.txt",
     "cp documents/report.txt copy.txt && chmod 600 copy.txt",
 )
 

@@ -79,7 +79,7 @@ def shioenv(
 
 shared.command(app, "shioenv doctor")(doctor.doctor)
 app.add_typer(system.app, name="system")
-shared.command(app, "shioenv run 'sort -u data/names.txt > sorted.txt'")(run.run)
+shared.command(app, "shioenv run 'sort -u documents/names.txt > sorted.txt'")(run.run)
 shared.command(app, "shioenv score 'ls -laT 32'")(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
