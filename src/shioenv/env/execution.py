@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.domain.record import NAMES, Record, behavior_fields
+from shioenv.domain.record import NAMES, Record
 from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
-from shioenv.irreducibility.score import BUDGET, RUNS, Score, estimate_irreducibility
+from shioenv.irreducibility.recording import Runner, record_session
+from shioenv.irreducibility.score import BUDGET, RUNS, Score
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system
@@ -24,25 +25,11 @@ from shioenv.system.store import find_system
 CACHED_BEHAVIORS = 4096
 """Behaviors kept between episodes, the longest unused are dropped first."""
 
-TIMED_OUT_BUDGET = 8
-"""Sub-inputs at most of an input that times out: each may take the whole wall time (ours)."""
-
 CACHED_OUTPUT = 65_536
 """Bytes of output above which a behavior is not kept."""
 
-ROW_END = "\n"
-"""What stands between the rows of a session in a record's `input_args`, as it does in `input`."""
 
-
-class Observer(Protocol):
-    """Runs a text on the pristine system and says what it did."""
-
-    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
-        """The behavior of the text in `cwd`; with `separate`, standard error has its own pipe."""
-        ...
-
-
-ObserverSource: TypeAlias = Observer | Callable[[], Observer]
+ObserverSource: TypeAlias = Runner | Callable[[], Runner]
 """An observer, which stays its owner's to close, or what opens one, which is closed for them."""
 
 
@@ -136,7 +123,7 @@ class Executor:
         self._noise_runs = noise_runs
         self._limits = limits
         self._source = observer
-        self._opened: Observer | None = None
+        self._opened: Runner | None = None
         self._cache = BehaviorCache()
 
     def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
@@ -162,42 +149,19 @@ class Executor:
             raise
 
     def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
-        observer = self._observer()
         cache = self._cache.at(session.cwd)
-        prefix = Session(session.cwd, ()).text
-        text = "\n".join(row.text for row in session.rows)
-
-        def run(line: str) -> Behavior:
-            return observer.run(prefix + line, cwd=session.cwd)
-
-        first = run(text)
-        hangs = first.timed_out
-        if hangs:
-            first = run(text)
-        waiting = [first]
-        score = estimate_irreducibility(
-            session.rows,
-            lambda line: waiting.pop() if waiting and line == text else run(line),
-            budget=min(self._budget, TIMED_OUT_BUDGET) if hangs else self._budget,
-            rng=random.Random(seed),
-            runs=self._noise_runs,
-            cache=cache,
-        )
-        separate = observer.run(prefix + text, cwd=session.cwd, separate=True)
-        record = Record(
+        record, score = record_session(
+            session,
+            self._observer(),
             session_id=session_id,
-            input=session.text,
-            input_args=input_args(session),
-            cwd=session.cwd,
             system=self.declaration.name,
             sampler=sampler,
-            **{
-                **behavior_fields(score.behavior),
-                "stdout": _text(separate.stdout),
-                "stderr": _text(separate.stderr),
-                "volatile": hangs or score.volatile or is_declared_volatile(session),
-            },
-            **score.record_fields(),
+            budget=self._budget,
+            rng=random.Random(seed),
+            runs=self._noise_runs,
+            pipe_runs=0,
+            volatile=is_declared_volatile(session),
+            cache=cache,
         )
         return Outcome(score, record, cache.hits)
 
@@ -213,18 +177,18 @@ class Executor:
         with suppress(SandboxError, OSError):
             self.close()
 
-    def _observer(self) -> Observer:
+    def _observer(self) -> Runner:
         if self._opened is None:
             source = self._source
             if source is None:
                 self._opened = self._open()
             elif isinstance(source, type) or not hasattr(source, "run"):
-                self._opened = cast("Callable[[], Observer]", source)()
+                self._opened = cast("Callable[[], Runner]", source)()
             else:
-                return cast("Observer", source)
+                return cast("Runner", source)
         return self._opened
 
-    def _open(self) -> Observer:
+    def _open(self) -> Runner:
         from shioenv.behavior.observe import open_sandbox
 
         return open_sandbox(self._system, self._limits)
@@ -239,12 +203,6 @@ def declaration_of(system: str | None) -> SystemDeclaration:
         return load_declaration(system)
     except UnknownSystemError:
         return find_system(system).declaration
-
-
-def input_args(session: Session) -> list[str]:
-    """The tokens of all rows with their marks; `ROW_END` stands between two rows (ours)."""
-    rows = [row.input_args for row in session.rows]
-    return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
 
 
 def is_declared_volatile(session: Session) -> bool:
@@ -265,10 +223,6 @@ def require_count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise EnvironmentOptionError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
     return value
-
-
-def _text(output: bytes | None) -> str | None:
-    return None if output is None else output.decode("utf-8", "replace")
 
 
 def shown(outcome: Outcome) -> str:

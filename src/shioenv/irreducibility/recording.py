@@ -1,0 +1,134 @@
+"""A session turned into a record: run and scored, then run once more with two pipes.
+
+What a dataset keeps and what an environment's last step tells are made by this one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Session
+from shioenv.domain.record import Record, behavior_fields
+from shioenv.irreducibility.score import RUNS, Cache, Score, estimate_irreducibility
+
+TIMED_OUT_BUDGET = 8
+"""Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
+
+PIPE_RUNS = 4
+"""Further runs of an input with a pipe, only to tell whether it is volatile: what a program makes
+of its input may depend on the pieces it arrives in (ours; `cat */*.txt | grep x` finds binary data
+or not), and three noise runs miss half of what goes either way every fourth time."""
+
+ROW_END = "\n"
+"""What stands between the rows of a session in `input_args`, as it does in `input` (ours)."""
+
+
+class Runner(Protocol):
+    """Runs a text on a pristine system: what `open_sandbox` returns, or a stand-in."""
+
+    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+        """What the text does in `cwd`; with `separate`, standard error has a pipe of its own."""
+        ...
+
+
+def _at_once(run: Callable[[], Behavior]) -> Behavior:
+    return run()
+
+
+def record_session(
+    session: Session,
+    runner: Runner,
+    *,
+    session_id: int,
+    system: str,
+    sampler: str,
+    budget: int,
+    rng: Random,
+    runs: int = RUNS,
+    pipe_runs: int = PIPE_RUNS,
+    volatile: bool = False,
+    alone: Callable[[Callable[[], Behavior]], Behavior] = _at_once,
+    cache: Cache | None = None,
+) -> tuple[Record, Score]:
+    """The session executed and scored, numbered `session_id`.
+
+    Every execution, sub-inputs included, is of the session's text (`cd DIR; INPUT`, SPEC E16) in
+    the start directory. `budget` and `runs` are `estimate_irreducibility`'s, `rng` draws the
+    sub-inputs. Executions are shared by rendered text within the record; `cache` shares them with
+    others of the same system, start directory and limits.
+
+    A first run that times out is repeated once through `alone`, which calls it while nothing else
+    runs, and the second run counts (D-10). A session that then still times out is scored from at
+    most 8 sub-inputs, which are not repeated. The session's own last run has two pipes, which fills
+    `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared so,
+    or where any run of the whole did something else (D-2v).
+
+    Deterministic for the runner and the generator's state. What the runner raises passes through,
+    so nothing is recorded that did not happen.
+    """
+    prefix = Session(session.cwd, ()).text
+    full = ROW_END.join(row.text for row in session.rows)
+    hangs = False
+
+    def run(text: str) -> Behavior:
+        def once() -> Behavior:
+            return runner.run(prefix + text, cwd=session.cwd)
+
+        behavior = once()
+        return alone(once) if behavior.timed_out and not hangs else behavior
+
+    first = run(full)
+    hangs = first.timed_out
+    waiting = [first]
+    score = estimate_irreducibility(
+        session.rows,
+        lambda text: waiting.pop() if waiting and text == full else run(text),
+        budget=min(budget, TIMED_OUT_BUDGET) if hangs else budget,
+        rng=rng,
+        runs=runs,
+        cache={} if cache is None else cache,
+    )
+    channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
+    volatile = volatile or hangs or score.volatile or _disagree(first, channels)
+    if not volatile and any("|" in row.operators for row in session.rows):
+        volatile = any(_disagree(first, run(full), ordered=True) for _ in range(pipe_runs))
+    fields = behavior_fields(first)
+    separate = behavior_fields(channels)
+    fields.update(stdout=separate["stdout"], stderr=separate["stderr"], volatile=volatile)
+    record = Record(
+        session_id=session_id,
+        input=prefix + full,
+        input_args=_input_args(session),
+        cwd=session.cwd,
+        system=system,
+        sampler=sampler,
+        **fields,
+        **score.record_fields(),
+    )
+    return record, score
+
+
+def _input_args(session: Session) -> list[str]:
+    """The tokens of all rows with their marks."""
+    rows = [row.input_args for row in session.rows]
+    return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
+
+
+def _disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
+    """Whether another run did something else.
+
+    Of the output only the length is compared where the other run had two pipes: the order between
+    the channels is lost then.
+    """
+    return (
+        first.exit_code != other.exit_code
+        or first.timed_out != other.timed_out
+        or first.patch != other.patch
+        or first.content_digests != other.content_digests
+        or first.output_truncated != other.output_truncated
+        or (not first.output_truncated and len(first.output) != len(other.output))
+        or (ordered and first.output != other.output)
+    )
