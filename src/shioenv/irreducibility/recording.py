@@ -63,8 +63,8 @@ def record_session(
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
     most 8 sub-inputs, which are not repeated. The session's own last run has two pipes, which fills
-    `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared so,
-    or where any run of the whole did something else (D-2v).
+    `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared
+    so, or where any run of the whole did something else (D-2v).
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
