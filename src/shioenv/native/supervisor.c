@@ -844,9 +844,7 @@ static int64_t now_ns(clockid_t clock)
 /* Bytes resident in all processes inside (those shared count once each). */
 static uint64_t resident_bytes(void)
 {
-    static int proc = -1;
-    if (proc < 0) proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd = proc < 0 ? -1 : openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
     uint64_t pages = 0;
