@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,10 @@ def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
 
 def descendants(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
+        children: list[str] = []
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            children = task.read_text().split()
+        for child in children:
             yield int(child)
             yield from descendants(int(child))
 
