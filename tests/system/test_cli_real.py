@@ -1,0 +1,137 @@
+"""The installed command line on the built system, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shioenv.system.store import System
+
+pytestmark = pytest.mark.usefixtures("system")
+SHIOENV = Path(sys.executable).with_name("shioenv")
+
+
+def shioenv(*words: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(SHIOENV), *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def run(*words: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(shioenv("run", "--json", *words).stdout)
+    return found
+
+
+def test_run_tells_what_an_input_did() -> None:
+    found = run("ls documents/notes.txt; touch x; exit 7")
+    assert found["exit_code"] == 7
+    assert found["output"] == "documents/notes.txt\n"
+    assert [operation[:2] for operation in found["context_patch"]] == [["a", "/fs/x"]]  # type: ignore[attr-defined]
+
+
+def test_what_bash_refuses_is_a_behavior() -> None:
+    found = run("ls 'unclosed")
+    assert found["exit_code"] == 2
+    assert "unexpected EOF" in str(found["output"])
+
+
+def test_the_wall_time_is_an_option() -> None:
+    found = run("echo begun; sleep 60", "--timeout", "0.5")
+    assert (found["exit_code"], found["timed_out"], found["output"]) == (124, True, "begun\n")
+
+
+def test_the_start_directory_is_an_option_and_has_to_exist() -> None:
+    assert run("pwd", "--cwd", "/tmp")["output"] == "/tmp\n"
+    assert "SHIO-S09" in shioenv("run", "x", "--cwd", "/nope", status=2).stderr
+
+
+def test_score_finds_arguments_with_the_grammar() -> None:
+    found = json.loads(shioenv("score", "--json", "ls -laT 32").stdout)
+    assert found["input_args"] == ["ls", "-l<ns>", "<ns>a<ns>", "<ns>T 32"]
+    assert found["exact"] is True
+    assert 0 < found["irreducibility"] < 1
+    assert "nothing changes" in shioenv("score", "ls -laT 32").stdout
+
+
+def test_sample_is_one_object_a_line_and_the_same_for_the_same_seed() -> None:
+    words = ("sample", "--sampler", "gcs", "--count", "20", "--seed", "5", "--json")
+    first, again = shioenv(*words).stdout, shioenv(*words).stdout
+    assert first == again
+    samples = [json.loads(line) for line in first.splitlines()]
+    assert len(samples) == 20
+    assert all(one["input"].startswith("cd ") and one["input_args"] for one in samples)
+
+
+def test_system_show_has_the_fixed_names(system: System) -> None:
+    found = json.loads(shioenv("system", "show", "--json").stdout)
+    assert (found["name"], found["digest"]) == (system.name, system.digest)
+    assert Path(found["rootfs"]).is_dir()
+
+
+def test_doctor_finds_nothing_missing_where_the_tests_run() -> None:
+    found = json.loads(shioenv("doctor", "--json").stdout)
+    assert found["ok"] is True
+    assert {"kernel", "user namespaces", "overlay on tmpfs", "sandbox"} <= {
+        check["name"] for check in found["checks"]
+    }
+
+
+def test_a_dataset_is_made_verified_described_and_shown(tmp_path: Path) -> None:
+    directory = tmp_path / "dataset"
+    words = ("generate", directory, "--count", "12", "--seed", "3", "--budget", "4")
+    made = shioenv(*words, "--workers", "2", "--command", "echo", "--command", "ls")
+    assert "12, 12 of them new" in made.stdout
+    again = shioenv(*words, "--workers", "1", "--command", "echo", "--command", "ls")
+    assert "0 of them new" in again.stdout
+    assert "nothing is wrong" in shioenv("dataset", "verify", directory, "--replay", "3").stdout
+    assert json.loads(shioenv("dataset", "stats", directory, "--json").stdout)["records"] == 12
+    assert shioenv("dataset", "show", directory, "--count", "2").stdout.count("exit code") == 2
+    assert "record 7" in shioenv("dataset", "show", directory, "--id", "7").stdout
+    other = shioenv("generate", directory, "--count", "12", "--seed", "4", status=2)
+    assert "seed: 3 in the dataset, 4 asked for" in other.stderr
+    shard = directory / "data" / "00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))
+    assert "sha256" in shioenv("dataset", "verify", directory, status=1).stdout
+
+
+def test_ctrl_c_stops_a_generation_and_says_that_nothing_is_lost(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [str(SHIOENV), "generate", str(tmp_path / "dataset"), "--count", "5000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    assert "/5000 records" in process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    assert "the same command goes on" in rest
+    assert "Traceback" not in rest
+
+
+def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
+    import shlex
+
+    import typer
+
+    from shioenv.cli.main import app
+    from shioenv.cli.reference import commands
+
+    tried = 0
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        words = shlex.split((command.epilog or "").removeprefix("Example: "))[1:]
+        if any(word.startswith("./") for word in words) or path == "shioenv system build":
+            continue
+        shioenv(*words)
+        tried += 1
+    assert tried >= 6
