@@ -10,6 +10,7 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
+    from shioenv.grammar.coverage import Coverage
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
     from shioenv.grammar.symbols import Grammar
@@ -153,7 +154,12 @@ def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
     }
     if json:
         shared.print_json(
-            {**together, "system": built.name if built else None, "grammars": rows}, indent=2
+            {
+                **together,
+                "system": built.name if built else None,
+                "by_command": {str(row["command"]): row for row in rows},
+            },
+            indent=2,
         )
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -170,6 +176,78 @@ def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
     console.print("What several commands share counts once in the last line.", style="dim")
     if built:
         console.print(f"{grounded} more productions are names of {built.name}.", style="dim")
+
+
+@shared.command(app, "shioenv grammar coverage df tar")
+def coverage(
+    grammars: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMANDS]...",
+            autocompletion=shared.complete_commands,
+            help="Names of grammars, or paths of .grammar files (default: all shipped).",
+        ),
+    ] = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Compare grammars with the options that the system's own help texts document.
+
+    Missing options are those that the help shows and the grammar lacks, unknown ones those that
+    only the grammar has; excused is either with a reason in the grammar file. The exit status is 1
+    where an option is missing or unknown.
+    """
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.grammar.coverage import coverage as covered
+    from shioenv.grammar.library import load_grammar, names_of_grammars
+
+    with open_sandbox(system) as sandbox:
+        versions = sandbox.system.packages
+        places = [_place(name) for name in grammars or names_of_grammars()]
+        loaded = [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
+        results = [covered(one, lambda text: sandbox.run(text).text) for one in loaded]
+    if json:
+        gaps = {
+            kind: [
+                {"command": gap.command, "option": gap.option, "reason": gap.reason}
+                for result in results
+                for gap in getattr(result, kind)
+            ]
+            for kind in ("missing", "unknown", "excused")
+        }
+        documented = sum(result.documented for result in results)
+        shared.print_json({"commands": len(results), "documented": documented, **gaps}, indent=2)
+    else:
+        _print_coverage(results)
+    if not all(result.complete for result in results):
+        raise typer.Exit(1)
+
+
+def _print_coverage(results: list[Coverage]) -> None:
+    """A line for each command, the totals, and every option that wants attention."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("command")
+    counts = ("documented", "missing", "unknown", "excused")
+    for heading in counts:
+        table.add_column(heading, justify="right")
+
+    def numbers(result: Coverage) -> list[int]:
+        gaps = (result.missing, result.unknown, result.excused)
+        return [result.documented, *(len(one) for one in gaps)]
+
+    for result in results:
+        style = None if result.complete else "yellow"
+        table.add_row(result.command, *map(str, numbers(result)), style=style)
+    table.add_section()
+    together = [sum(column) for column in zip(*map(numbers, results), strict=True)]
+    table.add_row("together", *map(str, together), style="bold")
+    shared.console().print(table)
+    for result in results:
+        for kind, gaps in (("missing", result.missing), ("unknown", result.unknown)):
+            if gaps:
+                print(f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}")
 
 
 @shared.command(app, "shioenv grammar show df")

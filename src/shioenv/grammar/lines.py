@@ -12,7 +12,7 @@ from shioenv.grammar.notation import Alternative, Attributes, Piece, Reader, Tex
 from shioenv.grammar.symbols import Example, Omission
 
 _HEADER = ("command", "manual", "package", "volatile", "permutes")
-_KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "example")
+_KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "undocumented", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
@@ -86,6 +86,7 @@ class Source:
     definitions: dict[str, Definition] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
     omissions: list[Omission] = field(default_factory=list)
+    undocumented: list[Omission] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
@@ -146,7 +147,9 @@ class LineParser:
         elif keyword == "options":
             self.block(number, line, position)
         elif keyword == "omit":
-            self.omit(number, rest)
+            self.reasoned(number, keyword, rest, self.source.omissions)
+        elif keyword == "undocumented":
+            self.reasoned(number, keyword, rest, self.source.undocumented)
         elif keyword == "example":
             words, _ = self.source.reader(number, line, position).sequence()
             self.example, self.open = (number, words), "example"
@@ -212,15 +215,15 @@ class LineParser:
             self.fault(number, column, f"{name} is not in <{match[1]}>{hint}")
         return kept
 
-    def omit(self, number: int, rest: str) -> None:
-        """`omit OPTIONS: REASON`."""
+    def reasoned(self, number: int, keyword: str, rest: str, into: list[Omission]) -> None:
+        """`omit OPTIONS: REASON` and `undocumented OPTIONS: REASON`."""
         names, colon, reason = rest.partition(": ")
         options = tuple(name.strip() for name in names.split(",") if name.strip())
         if not colon or not reason.strip() or not options:
-            message = "omit needs options and a reason: omit -i, --ask: waits for a terminal"
+            message = f"{keyword} needs options and a reason: {keyword} -i, --ask: it waits"
             self.fault(number, 1, message)
             return
-        self.source.omissions.append(Omission(options, reason.strip()))
+        into.append(Omission(options, reason.strip()))
 
     def continued(self, number: int, line: str) -> None:
         """An indented line: it belongs to the line above."""
@@ -241,7 +244,7 @@ class LineParser:
     def read_lines(self, number: int, line: str, position: int, into: list[Line]) -> None:
         """Alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
-            self.known_flags(number, alternative.attributes, set())
+            self.known_flags(number, alternative.attributes, {"volatile"})
             into.append(Line(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
@@ -279,7 +282,7 @@ class LineParser:
                 option.value += [Text(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
-        self.known_flags(number, option.attributes, {"alone", "separate", "joined"})
+        self.known_flags(number, option.attributes, {"alone", "separate", "joined", "volatile"})
         flags = option.attributes.flags
         option.joined = option.joined or "joined" in flags
         # A long option is shown with `=` or with a blank; both forms are then possible.

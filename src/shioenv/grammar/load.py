@@ -31,7 +31,13 @@ from shioenv.grammar.tokens import SYSTEM_TOKENS
 SHARED = Path(__file__).parent / "shared"
 
 CLUSTER_SHARE = 0.2
-"""Weight of clusters relative to all other forms of a block: about one option in six."""
+"""Weight of clusters relative to all other forms of a block: about one option in six.
+
+Only a block with as many short options as `FULL_CLUSTERS` gets all of it: with one or two letters,
+clusters would repeat them (`-nnn`).
+"""
+
+FULL_CLUSTERS = 6
 
 _BLOCK_PARTS = ("flag", "valued", "long", "cluster", "rest")
 
@@ -74,7 +80,11 @@ class _Scope:
             if guard is None or guard.holds(self.version):
                 body = list(self.words(alternative.words, line.number, head))
                 self.produce(
-                    head, body, alternative.attributes.weight, (line.number, alternative.column)
+                    head,
+                    body,
+                    alternative.attributes.weight,
+                    (line.number, alternative.column),
+                    volatile="volatile" in alternative.attributes.flags,
                 )
 
     def produce(
@@ -85,9 +95,10 @@ class _Scope:
         place: tuple[int, int] | None = None,
         *,
         stops: bool = False,
+        volatile: bool = False,
     ) -> None:
         """Add one production; an equal one before it is a fault at `place`."""
-        production = Production(head, tuple(map(tuple, body)), weight, stops)
+        production = Production(head, tuple(map(tuple, body)), weight, stops, volatile)
         existing = self.productions.setdefault(head, [])
         if any(other.body == production.body for other in existing):
             if place is not None:
@@ -236,7 +247,9 @@ class _BlockCompiler:
         weight = option.attributes.weight / len(forms)
         for where, symbols in forms:
             head = self.head if where == "alone" else self.part[where]
-            self.scope.produce(head, [symbols], weight, place)
+            self.scope.produce(
+                head, [symbols], weight, place, volatile="volatile" in option.attributes.flags
+            )
             if where != "alone":
                 self.total[where] += weight
 
@@ -281,13 +294,19 @@ class _BlockCompiler:
         if not total["flag"]:
             return
         flag, rest = part["flag"], part["rest"]
-        produce(rest, [(mark, flag, mark), (rest,)], 1.0)
+        letters = len(self.scope.productions[flag])
+        if total["valued"]:
+            letters += len(
+                {str(one.body[0][0])[0] for one in self.scope.productions[part["valued"]]}
+            )
+        variety = min(1.0, (letters - 1) / (FULL_CLUSTERS - 1)) or 0.01
+        produce(rest, [(mark, flag, mark), (rest,)], variety)
         produce(rest, [(mark, flag)], 2.0)
         if total["valued"]:
             produce(rest, [(mark, part["valued"])], 1.0)
         produce(part["cluster"], [(dash, flag, mark), (rest,)])
         everything = sum(one.weight for one in self.scope.productions[self.head])
-        produce(self.head, [(part["cluster"],)], CLUSTER_SHARE * everything)
+        produce(self.head, [(part["cluster"],)], CLUSTER_SHARE * variety * everything)
 
 
 def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
@@ -359,6 +378,7 @@ def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
         options=tuple(scope.specs),
         option_slots=frozenset(scope.slots),
         omissions=tuple(source.omissions),
+        undocumented=tuple(source.undocumented),
         examples=tuple(source.examples),
         source=path,
     )

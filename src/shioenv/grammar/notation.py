@@ -18,8 +18,9 @@ NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
 _ATTRIBUTE = re.compile(r"%([a-z][a-z-]+)(?=\s|$)")
 _GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
+_BRACE_EXPANSION = re.compile(r",|\.\.")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
-ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters")
+ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters", "volatile")
 
 Report: TypeAlias = Callable[[FaultKind, str, int], None]
 """Notes a fault: its kind, what it is, and the column it is at (from 1)."""
@@ -231,7 +232,9 @@ class Reader:
                 if not nesting:
                     after = self.text[index + 1 : index + 2]
                     ends = after == "" or after in " \t|)*+?"
-                    return index if has_blank and ends else None
+                    within = self.text[self.position + 1 : index]
+                    groups = has_blank or (within and not _BRACE_EXPANSION.search(within))
+                    return index if groups and ends else None
             elif character in " \t":
                 has_blank = True
         return None
@@ -266,7 +269,7 @@ class Reader:
             while end < len(text) and text[end] != '"':
                 end += 2 if text[end] == "\\" else 1
             return min(end + 1, len(text))
-        if text.startswith(("$(", "${"), index):
+        if text.startswith(("$(", "${", "<(", ">("), index):
             opening, closing = text[index + 1], {"(": ")", "{": "}"}[text[index + 1]]
             nesting, end = 0, index + 1
             while end < len(text):
@@ -311,7 +314,7 @@ class Reader:
     def repetition(self) -> str:
         """The repetition sign at the reader's place, "" if there is none."""
         sign = self.peek()
-        if sign and sign in "*+?":
+        if sign and sign in "*+?" and not (sign == "+" and self.peek(1) == "="):
             self.position += 1
             return sign
         return ""
@@ -335,7 +338,7 @@ class Reader:
             self.position += 1
             return [Text(self.text[start])]
         quoted = self.text[start:end]
-        closing = {"'": "'", '"': '"', "`": "`", "$": ")}'"}.get(quoted[0])
+        closing = {"'": "'", '"': '"', "`": "`", "$": ")}'", "<": ")", ">": ")"}.get(quoted[0])
         if closing and (len(quoted) < 2 or quoted[-1] not in closing):
             self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
         self.position = end

@@ -62,13 +62,14 @@ class Production:
     """`head` becomes `body`; `weight` is relative to the head's other productions.
 
     `stops` marks the empty production of a repetition: policies decide about it with a stop
-    probability of their own.
+    probability of their own. `volatile` says that two runs of an input it takes part in may differ.
     """
 
     head: Nonterminal
     body: Body
     weight: float = 1.0
     stops: bool = False
+    volatile: bool = False
 
     def __str__(self) -> str:
         body = " ".join(show_argument(argument) for argument in self.body)
@@ -117,7 +118,7 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options of the help page that the grammar leaves out on purpose."""
+    """Options that the grammar leaves out on purpose, or has though no help page shows them."""
 
     options: tuple[str, ...]
     reason: str
@@ -169,6 +170,7 @@ class Grammar:
     options: tuple[OptionSpec, ...]
     option_slots: frozenset[Nonterminal]
     omissions: tuple[Omission, ...]
+    undocumented: tuple[Omission, ...]
     examples: tuple[Example, ...]
     source: str
 

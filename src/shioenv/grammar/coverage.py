@@ -1,0 +1,184 @@
+"""What a grammar has of the options that the target system's own help documents.
+
+Help texts come from running the programs there, so versions agree. A builtin of bash is asked by
+`help NAME`, everything else by its own option. What a grammar leaves out on purpose it says in
+`omit` lines, what it has beyond the help in `undocumented` lines; both count as excused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shioenv.grammar.help import Help, HelpOption, read_help
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.symbols import Grammar, Omission, Terminal
+
+Ask: TypeAlias = Callable[[str], str]
+"""Runs a command on the target system: its output, errors included."""
+
+HELP_COMMANDS: Mapping[str, str] = {
+    "curl": "curl --help all",
+    "ip-addr": "ip help; ip address help",
+    "ip-link": "ip help; ip link help",
+    "ip-route": "ip help; ip route help",
+    "ping": "ping -h",
+    "ps": "ps --help all",
+}
+"""How programs are asked that have no plain `--help`."""
+
+BUILTINS = frozenset({"cd", "echo", "export", "false", "printf", "pwd", "test", "true", "ulimit"})
+"""Commands that bash itself answers; a program of the same name is never reached by that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One option that a help text and a grammar do not both have.
+
+    `reason` is what the grammar says about it, "" where it says nothing.
+    """
+
+    command: str
+    option: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """One grammar compared with the help text of its command."""
+
+    command: str
+    documented: int
+    missing: tuple[Gap, ...]
+    unknown: tuple[Gap, ...]
+    excused: tuple[Gap, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing and nothing unknown without a stated reason."""
+        return not self.missing and not self.unknown
+
+
+def help_command(name: str) -> str:
+    """The input that makes a command show its options."""
+    if name in HELP_COMMANDS:
+        return HELP_COMMANDS[name]
+    return f"help {name}" if name in BUILTINS else f"{name} --help"
+
+
+def coverage(grammar: Grammar, ask: Ask) -> Coverage:
+    """The grammar compared with what its command says on the system that `ask` runs on."""
+    return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.name)} 2>&1")))
+
+
+def compare(grammar: Grammar, documented: Help) -> Coverage:
+    """The grammar compared with a help text that has been read already."""
+    written = written_options(grammar, documented)
+    declared = written_options(grammar, documented, slots_only=True)
+    omitted = _reasons(grammar.omissions)
+    extra = _reasons(grammar.undocumented)
+    missing: list[Gap] = []
+    excused: list[Gap] = []
+    unknown: list[Gap] = []
+    for option in documented.options:
+        for name in _lacking(option, written):
+            # An operand `bs=` may be named without its sign, an abbreviation in full.
+            reason = next((omitted[one] for one in _spellings(option, name) if one in omitted), "")
+            (excused if reason else missing).append(Gap(grammar.name, name, reason))
+    known = documented.names | documented.accepted
+    abbreviated = [option for option in documented.options if option.any_of]
+    for name in sorted(declared):
+        if not name.startswith("-") or name in known or _is_number(name):
+            continue
+        if any(_abbreviates(name, option) for option in abbreviated):
+            continue
+        reason = extra.get(name, "")
+        (excused if reason else unknown).append(Gap(grammar.name, name, reason))
+    return Coverage(
+        grammar.name, len(documented.names), tuple(missing), tuple(unknown), tuple(excused)
+    )
+
+
+def _lacking(option: HelpOption, written: frozenset[str]) -> tuple[str, ...]:
+    """The names of an option that no grammar text writes."""
+    if option.any_of:
+        longest = max(option.names, key=len)
+        return () if any(_abbreviates(name, option) for name in written) else (longest,)
+    return tuple(name for name in option.names if name not in written)
+
+
+def _abbreviates(name: str, option: HelpOption) -> bool:
+    shortest, longest = min(option.names, key=len), max(option.names, key=len)
+    return name.startswith(shortest) and longest.startswith(name)
+
+
+def _spellings(option: HelpOption, name: str) -> tuple[str, ...]:
+    names = option.names if option.any_of else (name,)
+    return (*names, *(one.removesuffix("=") for one in names))
+
+
+def _is_number(name: str) -> bool:
+    """Whether the name is the old form `-5` of an option with a number."""
+    return name[1:].isdigit() or name == "-NUM"
+
+
+def _reasons(lines: Iterable[Omission]) -> dict[str, str]:
+    return {option: line.reason for line in lines for option in line.options}
+
+
+def written_options(
+    grammar: Grammar, documented: Help, *, slots_only: bool = False
+) -> frozenset[str]:
+    """Every option name that the grammar writes, in option blocks or in definitions.
+
+    With `slots_only` option blocks alone: what stands in definitions may be an operand, part of a
+    command to run, or a mistake made on purpose, so it can never count as an unknown option.
+    Words without a dash are among them where the help documents such (`ps`, `ip`, `dd`). Text like
+    `-n5` counts as `-n` unless the help (or an option line) has an option of that whole name.
+    """
+    found = {name for option in grammar.options for name in option.names}
+    whole = found | documented.names
+    plain = {name for name in documented.names if not name.startswith("-")}
+    for head, productions in grammar.productions.items():
+        own = plain or head.name.startswith(f"{grammar.name}:")
+        if head.is_system_token or not own or (slots_only and head not in grammar.option_slots):
+            continue
+        for production in productions:
+            for argument in production.body:
+                if not argument or not isinstance(argument[0], Terminal):
+                    continue
+                text = "".join(
+                    str(symbol) if isinstance(symbol, Terminal) else "\0" for symbol in argument
+                )
+                found.update(_names_in(text, whole, plain, len(argument) > 1))
+    return frozenset(found)
+
+
+def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterable[str]:
+    r"""The option names that begin an argument's text (`\0` stands for a nonterminal)."""
+    if text.startswith(NO_SPACE):
+        text = f"-{text.removeprefix(NO_SPACE)}"
+    text = text.replace(NO_SPACE, "")
+    if plain:
+        for word in re.split(r"[\s\0]+", text):
+            for name in (word, word.partition("=")[0] + "="):
+                if name in plain:
+                    yield name
+    if not text.startswith("-") or text in {"-", "--"}:
+        return
+    word = re.split(r"[ =\0]", text, maxsplit=1)[0]
+    if word == "-":
+        if more:
+            yield "-NUM"
+    elif word == "--":
+        return
+    elif word.startswith("--") or word in whole:
+        yield word
+    elif _is_number(word):
+        yield "-NUM"
+    elif word[:2] in whole:
+        yield word[:2]
+    else:
+        yield word

@@ -1,0 +1,205 @@
+"""Options read from a program's own help text, whatever its style.
+
+Most programs list options one to a line, as GNU and util-linux do. A few have a style of their own
+(`find`'s menus, `ps`'s letters without a dash, `dd`'s operands, `ip`'s grammar, `ethtool`'s and
+`netstat`'s usage lines); they are read by their own rule, chosen by the command's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+MAX_INDENT = 10
+"""Options stand at most this many columns from the left; what is further in is description."""
+
+_NAME = re.compile(r"--?(?=[^\s-])(?:<[a-z]+>|[^\s,=\[\]<>(){}|'\"`]+)")
+_ATTACHED = re.compile(r"(\[=?)?=?(?:<[^>]*>|\{[^}]*\}|[^\s,\[\]{}]|\[[^\]]*\])+\]?")
+_METAVAR = re.compile(
+    r" (?:<[^>]*>"  # <size>, <list of ciphers>
+    r"|\[\[?[A-Z][^\s]*"  # [[USER@]HOST:]FILE-NAME
+    r"|[A-Z][A-Z0-9_./:-]*(?=[\s,]|$)(?!\s-\w)"  # FILE, N
+    r"|[a-z]+(?=  |\t|$))"  # name, where a wide gap follows
+)
+_GAP = re.compile(r",\s*(?=-)|\|(?=-)| {2}(?=--\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class HelpOption:
+    """One option of a help text: its spellings, and how it takes a value.
+
+    `value` is "none", "required" or "optional"; `metavar` what the help calls it ("" where it says
+    nothing). Where `any_of` is set, the names are abbreviations of one name (`-s[tatistics]`).
+    """
+
+    names: tuple[str, ...]
+    value: str = "none"
+    metavar: str = ""
+    any_of: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What a help text documents; `accepted` are names it mentions that nobody needs to cover."""
+
+    options: tuple[HelpOption, ...]
+    accepted: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name it documents."""
+        return frozenset(name for option in self.options for name in option.names)
+
+
+def read_help(command: str, text: str) -> Help:
+    """The options that the help text of `command` documents, each once, in order."""
+    reader = _READERS.get(command, _listed)
+    found = reader(text)
+    accepted: frozenset[str] = frozenset()
+    if command == "netstat":
+        accepted = frozenset(f"--{name}" for name in re.findall(r"\b([a-z]+\d*) \(", text))
+    return Help(_merged(found), accepted)
+
+
+def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
+    """Every name once: an option whose names are all known already adds nothing."""
+    seen: set[str] = set()
+    kept = []
+    for option in options:
+        new = tuple(name for name in option.names if name not in seen)
+        if new:
+            kept.append(HelpOption(new, option.value, option.metavar, option.any_of))
+            seen.update(new)
+    return tuple(kept)
+
+
+def _listed(text: str) -> Iterator[HelpOption]:
+    """Options listed one to a line: `  -B, --block-size=SIZE  scale sizes`."""
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if 1 <= indent <= MAX_INDENT and line.lstrip().startswith("-"):
+            option = read_option(line.strip())
+            if option is not None:
+                yield option
+
+
+def read_option(text: str) -> HelpOption | None:
+    """The option that begins a line of help; None where the line begins with none."""
+    names: list[str] = []
+    value, metavar = "none", ""
+    position = 0
+    while match := _NAME.match(text, position):
+        name = "-NUM" if match[0] in {"-NUM", "-<number>", "-<n>"} else match[0]
+        names.append(name)
+        position = match.end()
+        following = text[position : position + 1]
+        if following and following in "=[" and (shown := _ATTACHED.match(text, position)):
+            value = "optional" if following == "[" else "required"
+            metavar = re.sub(r"^\[[+-]\]", "", shown[0].lstrip("=")).strip("[]=<>{}")
+            position = shown.end()
+        elif spaced := _METAVAR.match(text, position):
+            value, metavar = "required", spaced[0].strip(" <>")
+            position = spaced.end()
+        gap = _GAP.match(text, position)
+        if gap is None or (gap[0] == "  " and len(name) > 2):  # a wide gap: the description
+            break
+        position = gap.end()
+    if not names:
+        return None
+    return HelpOption(tuple(dict.fromkeys(names)), value, metavar)
+
+
+def _find(text: str) -> Iterator[HelpOption]:
+    """Menus of words after one dash, several to a line, with their values in capitals."""
+    yield from (HelpOption((name,)) for name in ("-H", "-L", "-P"))
+    yield HelpOption(("-O",), "required", "level")
+    yield HelpOption(("-D",), "required", "debugopts")
+    menus = text.partition("Valid arguments")[0].partition("Operators")[2]
+    shape = r"(?<=\s)(--?[a-z][\w-]*)(?: (?:\[-/\])?((?:[A-Z]|\[[bcdpflsD]+\])[^\s;]*))?"
+    for match in re.finditer(shape, menus):
+        metavar = (match[2] or "").partition("[")[0] or ("TYPE" if match[2] else "")
+        yield HelpOption((match[1],), "required" if match[2] else "none", metavar)
+
+
+def _cut(text: str) -> Iterator[HelpOption]:
+    """The usual lines; behind them come ranges, of which `-M` is one."""
+    return _listed(text.partition("Use one, and only one")[0])
+
+
+def _ps(text: str) -> Iterator[HelpOption]:
+    """Lines that mix `-p, p, --pid <PID>`: letters without a dash are names too."""
+    name = r"(?:--[a-z][a-z-]*|-?\w)"
+    line_shape = re.compile(rf"\s{{1,8}}({name}(?:,\s*{name})*)(\s<[^>]*>)?(?=\s{{2,}}|\s*$)")
+    for line in text.splitlines():
+        if match := line_shape.match(line):
+            names = tuple(re.split(r",\s*", match[1]))
+            value = "required" if match[2] else "none"
+            yield HelpOption(names, value, (match[2] or "").strip(" <>"))
+
+
+def _dd(text: str) -> Iterator[HelpOption]:
+    """Operands `bs=BYTES`, then the usual two options."""
+    for match in re.finditer(r"^ {2}([a-z]+)=([A-Z]+)\s+(?:\(or ([a-z]+)=)?", text, re.MULTILINE):
+        for name in filter(None, (match[1], match[3])):
+            yield HelpOption((f"{name}=",), "required", match[2])
+    yield from _listed(text)
+
+
+def _ethtool(text: str) -> Iterator[HelpOption]:
+    """Usage lines `ethtool [ FLAGS ] -s|--change DEVNAME`, then flags one to a line."""
+    for line in text.splitlines():
+        match = re.match(r"\s*ethtool (?:\[ FLAGS \]\s*)?(-.*)", line)
+        shown = match[1] if match else line.strip()
+        if match or (line.startswith("\t-") and not line.startswith("\t\t")):
+            option = read_option(re.sub(r" (?:DEVNAME|MASK\b).*", "", shown))
+            if option is not None:
+                value = "required" if "MASK" in shown else "none"
+                yield HelpOption(option.names, value)
+
+
+def _netstat(text: str) -> Iterator[HelpOption]:
+    """Lines of options, and `{-t|--tcp}` in the definition of what a socket is."""
+    yield from _listed(text)
+    for match in re.finditer(r"\{(-\w)\|(--\w+)\}|(?<=\s)(--\w+)(?=\s--|\s*\n)", text):
+        yield HelpOption(tuple(filter(None, match.groups())))
+    for match in re.finditer(r"'(-\d)\|(-\d)'|'(-A) <", text):
+        yield from (HelpOption((name,)) for name in match.groups() if name)
+    for name in ("-V", "--version", "-h", "--help"):
+        if name in text:
+            yield HelpOption((name,))
+
+
+def _ip(text: str) -> Iterator[HelpOption]:
+    """`ip`'s options, the verbs of an object, and its words that stand before a value or alone.
+
+    What stands behind a definition of values (`TYPE :=`, encapsulations) is no option.
+    """
+    for match in re.finditer(r"(?<=[\s|{])-(\w+)(?:\[([\w-]+)\])?(?=[\s|}])", text):
+        long = (f"-{match[1]}{match[2]}",) if match[2] else ()
+        yield HelpOption((f"-{match[1]}", *long), any_of=True)
+    object_help = text[text.rfind("Usage: ip ") :]
+    object_help = re.split(r"\n(?:ENCAPTYPE|ENCAPHDR|SEG6HDR) :=", object_help)[0]
+    usage = re.sub(r"\n(?:TYPE|FEATURES) := [^\n]*(?:\n {10,}[^\n]*)*", "", object_help)
+    for match in re.finditer(r"\bip (?:address|link|route) \[? ?(\{[^}]*\}|[a-z]+)", usage):
+        for verb in re.findall(r"[a-z]+", match[1]):
+            if match[1].startswith("{") and re.search(r"[A-Z]", match[1]):
+                break
+            yield HelpOption((verb,))
+    for match in re.finditer(r"(?<=[\[{|\s] )([a-z][a-z_-]+) (?=[A-Z]{2,}|\{ )", usage):
+        yield HelpOption((match[1],), "required")
+    for match in re.finditer(r"\[ ?([a-z][a-z_-]+) ?\]", usage):
+        yield HelpOption((match[1],))
+
+
+_READERS: Mapping[str, Callable[[str], Iterator[HelpOption]]] = {
+    "cut": _cut,
+    "find": _find,
+    "ps": _ps,
+    "dd": _dd,
+    "ethtool": _ethtool,
+    "netstat": _netstat,
+    "ip-addr": _ip,
+    "ip-link": _ip,
+    "ip-route": _ip,
+}

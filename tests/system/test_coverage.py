@@ -1,0 +1,16 @@
+"""Every grammar has what the built system's own help texts document, and nothing else."""
+
+import pytest
+
+from shioenv.behavior.observe import Observer
+from shioenv.grammar.coverage import coverage
+from shioenv.grammar.library import load_grammar, names_of_grammars
+
+
+@pytest.mark.parametrize("name", names_of_grammars())
+def test_no_option_is_missing_and_none_unknown(observer: Observer, name: str) -> None:
+    grammar = load_grammar(name, versions=observer.system.packages)
+    found = coverage(grammar, lambda text: observer.run(text).text)
+    assert found.documented or name in {"true", "false"}
+    assert [gap.option for gap in found.missing] == []
+    assert [gap.option for gap in found.unknown] == []
