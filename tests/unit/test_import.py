@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,18 +23,24 @@ def test_it_loads_no_heavy_library() -> None:
     assert python(code) == "[]"
 
 
+def seconds(code: str) -> float:
+    """Processor time of the fastest of five starts, so that a busy machine is no matter."""
+    found = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        python(code)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(found)
+
+
 def test_it_takes_less_than_a_fifth_of_a_second() -> None:
-    code = "import time; t = time.perf_counter(); import shioenv; print(time.perf_counter() - t)"
-    assert min(float(python(code)) for _ in range(3)) < 0.2
+    assert seconds("import shioenv") < 0.2
 
 
 def test_the_command_line_starts_in_less_than_three_tenths_of_a_second() -> None:
-    def started() -> float:
-        begun = time.perf_counter()
-        python("import sys; sys.argv[1:] = ['--help']; from shioenv.cli.main import main; main()")
-        return time.perf_counter() - begun
-
-    assert min(started() for _ in range(5)) < 0.3
+    code = "import sys; sys.argv[1:] = ['--help']; from shioenv.cli.main import main; main()"
+    assert seconds(code) < 0.3
 
 
 @pytest.mark.parametrize("name", [name for name in shioenv.__all__ if name != "__version__"])

@@ -21,6 +21,9 @@ Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's di
 SHOWN_LINES = 12
 """Lines of output shown of one record."""
 
+SHOWN_GROUPS = 20
+"""Rows of a table of statistics; `--json` has all of them."""
+
 
 @shared.command(app, "shioenv dataset verify ./dataset --replay 20")
 def verify(
@@ -74,6 +77,8 @@ def stats(directory: Directory, json: shared.Json = False) -> None:
 
 
 def _print_statistics(found: Statistics) -> None:
+    from itertools import islice
+
     from rich.table import Table
 
     console = shared.console()
@@ -105,9 +110,9 @@ def _print_statistics(found: Statistics) -> None:
         table.add_column(heading, min_width=12)
         for title in ("records", "failed", "irreducibility", "arguments"):
             table.add_column(title, justify="right")
-        for name, group in groups.items():
+        for name, group in islice(groups.items(), SHOWN_GROUPS):
             table.add_row(
-                str(name),
+                shared.printable(str(name)),
                 str(group.records),
                 shared.percent(group.failed, group.records),
                 _mean(group.mean_irreducibility),
@@ -115,6 +120,8 @@ def _print_statistics(found: Statistics) -> None:
             )
         console.print()
         console.print(table)
+        if len(groups) > SHOWN_GROUPS:
+            console.print(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
 
 
 def _mean(value: float | None, digits: int = 3) -> str:
@@ -175,17 +182,17 @@ def _print(record: Record) -> None:
     if said:
         rows.append(("flags", ", ".join(said)))
     for key, value in rows:
-        console.print(Text(f"  {key:12}{value}"), soft_wrap=True)
-    lines = record.output.splitlines()
+        console.print(Text(f"  {key:12}{shared.printable(value)}"), soft_wrap=True)
+    lines = record.output.removesuffix("\n").split("\n") if record.output else []
     for index, line in enumerate(lines[:SHOWN_LINES]):
-        console.print(Text(f"  {'output' if not index else '':12}{line}"), soft_wrap=True)
+        label = "" if index else "output"
+        console.print(Text(f"  {label:12}{shared.printable(line)}"), soft_wrap=True)
     if len(lines) > SHOWN_LINES:
         console.print(Text(f"  {'':12}and {len(lines) - SHOWN_LINES} more lines", style="dim"))
     operations = ContextPatch.from_json(record.context_patch).operations
     for index, operation in enumerate(operations[:SHOWN_LINES]):
-        console.print(
-            Text(f"  {'changes' if not index else '':12}{describe(operation)}"), soft_wrap=True
-        )
+        label = "" if index else "changes"
+        console.print(Text(f"  {label:12}{describe(operation)}"), soft_wrap=True)
     if len(operations) > SHOWN_LINES:
         console.print(Text(f"  {'':12}and {len(operations) - SHOWN_LINES} more", style="dim"))
     console.print()

@@ -38,10 +38,10 @@ def print_error(error: ShioenvError) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     first, *rest = error.message.split("\n")
-    line = Text.assemble(("error", "bold red"), f": {first} ({error.code})")
+    line = Text.assemble(("error", "bold red"), f": {shared.printable(first)} ({error.code})")
     console.print(line)
     for text in rest:
-        console.print(Text(text))
+        console.print(Text(shared.printable(text)))
     if error.hint:
         console.print(Text(f"  hint: {error.hint}", style="dim"))
 

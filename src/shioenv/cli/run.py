@@ -95,11 +95,11 @@ def _print_facts(behavior: Behavior) -> None:
 
 def describe(operation: Operation) -> str:
     """One operation of a context patch for people: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
-    code, path = operation[0], operation[1]
+    code, path = operation[0], shared.printable(operation[1])
     if code == "r":
         return f"removed {path}"
     if code == "m":
-        return f"moved   {path} to {operation[2]}"
+        return f"moved   {path} to {shared.printable(operation[2])}"
     return f"{'added  ' if code == 'a' else 'changed'} {path}  {_value(operation[2])}"
 
 
@@ -108,7 +108,7 @@ def _value(value: Any) -> str:
 
     if isinstance(value, dict) and "perms" in value:
         size = value.get("size", 0)
-        target = f" -> {value['target']}" if "target" in value else ""
+        target = f" -> {shared.printable(value['target'])}" if "target" in value else ""
         return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
-    text = json.dumps(value, ensure_ascii=False)
+    text = shared.printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= 120 else f"{text[:117]}..."

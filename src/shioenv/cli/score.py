@@ -109,7 +109,7 @@ def _marked(parsed: Input, found: Score) -> object:
             style = "dim" if effect is not None and effect.leave_one_out is False else "green"
         if written and not (joined and token.argument.joins_left):
             line.append(" ")
-        line.append(token.argument.text, style=style)
+        line.append(shared.printable(token.argument.text), style=style)
         written, joined = token.argument.text, token.argument.joins_right
     return line
 
@@ -130,7 +130,12 @@ def _table(segment: SegmentScore) -> object:
             effect = "nothing changes" if redundant else f"{argument.channel} differs"
         contribution = "-" if argument.contribution is None else f"{argument.contribution:+.2f}"
         style = "dim" if redundant else ""
-        table.add_row(Text(argument.text.replace("<ns>", "")), effect, contribution, style=style)
+        table.add_row(
+            Text(shared.printable(argument.text.replace("<ns>", ""))),
+            effect,
+            contribution,
+            style=style,
+        )
     return table
 
 
@@ -142,7 +147,7 @@ def _mattered(segment: SegmentScore) -> list[str]:
     lines = [f"{len(differing)} of {len(segment.contrasts)} sub-inputs do something else:"]
     for contrast in differing:
         assert contrast.difference is not None
-        lines.append(f"  {contrast.text}    ({contrast.difference.channel})")
+        lines.append(f"  {shared.printable(contrast.text)}    ({contrast.difference.channel})")
     return lines
 
 

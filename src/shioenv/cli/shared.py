@@ -137,6 +137,18 @@ def console(*, stderr: bool = False) -> Console:
     return plain
 
 
+def printable(text: str) -> str:
+    """The text with control characters escaped, so that no terminal obeys what an input wrote."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character == "\t"
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
+
+
 def note(text: str) -> None:
     """Prints a line of progress on standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shioenv.cli import run as run_module
+from shioenv.cli import shared
 from shioenv.cli.main import app
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -258,3 +259,11 @@ def test_a_directory_without_a_dataset_is_an_error(subcommand: str, tmp_path: An
     result = call("dataset", subcommand, str(tmp_path))
     assert result.exit_code == 2
     assert "SHIO-D06" in result.stderr
+
+
+def test_no_terminal_obeys_what_an_input_wrote() -> None:
+    assert shared.printable("plain ünï\tcode") == "plain ünï\tcode"
+    assert shared.printable("\x1b]0;title\x07\r\n\x9b") == r"\x1b]0;title\x07\r\n\x9b"
+    value = {"perms": "l", "owner": "root", "group": "root", "size": 0, "target": "\x1b[2J"}
+    assert "\x1b" not in run_module.describe(("a", "/fs/\x1b[2J", value))
+    assert "\x1b" not in call("run", "x", "--system", "\x1b[2J").stderr
