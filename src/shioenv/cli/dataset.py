@@ -174,9 +174,12 @@ def _print(record: Record) -> None:
         ("arguments", ", ".join(record.input_args[1:]) or "none"),
         ("exit code", str(record.exit_code)),
     ]
-    score = "undefined" if record.irreducibility is None else f"{record.irreducibility:.3f}"
-    how = "exact" if record.exact else "estimate"
-    rows.append(("irreducible", f"{score} ({how}, {record.n_executions} executions)"))
+    if record.irreducibility is None:
+        score = "undefined: there is no argument to remove"
+    else:
+        how = "exact" if record.exact else "estimate"
+        score = f"{record.irreducibility:.3f} ({how}, {record.n_executions} executions)"
+    rows.append(("irreducible", score))
     flags = ("timed_out", "output_truncated", "patch_truncated", "volatile")
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
     if said:
