@@ -28,7 +28,7 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
 test: setup ## the whole test suite
-	@$(BIN)/pytest -n auto
+	@$(BIN)/pytest -n auto --dist loadgroup
 
 check: .venv/.native ## lint, format and types
 	@$(BIN)/ruff check
