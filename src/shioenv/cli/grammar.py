@@ -10,6 +10,8 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from shioenv.grammar.coverage import Coverage
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
@@ -248,6 +250,50 @@ def _print_coverage(results: list[Coverage]) -> None:
         for kind, gaps in (("missing", result.missing), ("unknown", result.unknown)):
             if gaps:
                 print(f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}")
+
+
+@shared.command(app, "shioenv grammar draft nl")
+def draft(
+    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of bash.")],
+    system: shared.SystemName = None,
+) -> None:
+    """Write a first grammar of a command from the system's own help text.
+
+    It has every option that the help shows and passes `grammar check`; values, weights and examples
+    are a beginning. Redirect it into NAME.grammar and go on from there.
+    """
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.grammar.draft import draft as drafted
+
+    with open_sandbox(system) as sandbox:
+
+        def execute(text: str) -> tuple[int, str]:
+            behavior = sandbox.run(text)
+            return behavior.exit_code, behavior.text
+
+        packages = sandbox.system.packages
+        package = _package(command, packages, execute)
+        version = packages.get(package, "0")
+        text = drafted(command, execute, package=package, version=_upstream(version))
+    shared.write(text.encode())
+
+
+def _package(
+    command: str, packages: Mapping[str, str], execute: Callable[[str], tuple[int, str]]
+) -> str:
+    """The package that ships a command, by the package manager's own lists on the system."""
+    program = command.partition("-")[0] if command.startswith("ip-") else command
+    paths = f"/bin/{program} /usr/bin/{program} /sbin/{program} /usr/sbin/{program}"
+    code, output = execute(
+        f"for f in {paths}; do grep -lx $f /var/lib/dpkg/info/*.list; done 2>/dev/null | head -n 1"
+    )
+    name = output.strip().rpartition("/")[2].removesuffix(".list").partition(":")[0]
+    return name if code == 0 and name in packages else "bash"
+
+
+def _upstream(version: str) -> str:
+    """A package's version without epoch and distribution suffix: `1:9.1-1+b1` -> `9.1`."""
+    return version.rpartition(":")[2].partition("-")[0]
 
 
 @shared.command(app, "shioenv grammar show df")

@@ -1,0 +1,222 @@
+"""A first grammar of a command, written from the target system's own help text.
+
+The draft has every option with values of a likely kind, operands as the usage line shows them, and
+one example that was run. It passes `grammar check`; choosing values that make a difference is left
+to its author.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from shioenv.errors import GrammarError
+from shioenv.grammar.coverage import BUILTINS, help_command
+from shioenv.grammar.help import HelpOption, read_help
+
+Execute: TypeAlias = Callable[[str], tuple[int, str]]
+"""Runs an input on the target system: its exit code and its output."""
+
+_VALUES: Mapping[str, str] = {
+    "ARCHIVE": "<TarFile>",
+    "BLOCKS": "<count>",
+    "BYTES": "<bytes>",
+    "CHAR": "<delimiter>",
+    "CHARACTER": "<delimiter>",
+    "COLS": "<width>",
+    "COLUMNS": "<width>",
+    "CONTROL": "<backup>",
+    "COUNT": "<count>",
+    "DATE": "<timestamp>",
+    "DELIM": "<delimiter>",
+    "DEV": "<Interface>",
+    "DEVICE": "<BlockDevice>",
+    "DIR": "<Directory>",
+    "DIRECTORY": "<Directory>",
+    "F": "<TextFile>",
+    "FILE": "<TextFile>",
+    "FILENAME": "<TextFile>",
+    "GLOB": "<Glob>",
+    "GROUP": "<Groupname>",
+    "HOST": "<Hostname>",
+    "IFNAME": "<Interface>",
+    "INTERFACE": "<Interface>",
+    "LINES": "<count>",
+    "MODE": "<mode>",
+    "N": "<count>",
+    "NUM": "<count>",
+    "NUMBER": "<count>",
+    "PATH": "<TextFile>",
+    "PATTERN": "<Glob>",
+    "PATTERNS": "<Pattern>",
+    "PID": "<Pid>",
+    "RFILE": "<TextFile>",
+    "SECONDS": "<small>",
+    "SIZE": "<size>",
+    "STAMP": "<stamp>",
+    "SUFFIX": "<suffix>",
+    "TIME": "<timestamp>",
+    "USER": "<Username>",
+    "WHEN": "<when>",
+    "WIDTH": "<width>",
+}
+"""Shared definitions and system tokens for what help texts call values."""
+
+_OPERANDS: tuple[tuple[str, str, str], ...] = (
+    (r"FILE|file", "<files>", "documents/notes.txt"),
+    (r"DIR|dir|path|PATH|NAME", "<paths>", "documents"),
+    (r"STRING|string|arg|ARG|TEXT", "<Word>*", "the"),
+    (r"USER|user", "<Username>", "root"),
+    (r"DEV|dev", "<Interface>", "lo"),
+)
+"""What a usage line calls its operands, what the draft writes for it, and an example's."""
+
+_INDENT = 38
+
+
+def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
+    """The text of a first grammar file of `command`.
+
+    `package` is the one that ships the command and `version` its version, for the header. Errors:
+    GrammarError where the system has no such command.
+    """
+    known, _ = execute(f"type -t {command.partition('-')[0]}")
+    if known:
+        raise GrammarError(
+            f"the system has no command {command!r}",
+            hint="name a program or a builtin of bash that the system has",
+        )
+    builtin = command in BUILTINS or execute(f"type -t {command}")[1].strip() == "builtin"
+    asking = f"help {command}" if builtin else help_command(command)
+    _, text = execute(f"{asking} 2>&1")
+    return "\n".join(_lines(command, asking, text, execute, package, version)) + "\n"
+
+
+def _lines(
+    command: str, asking: str, text: str, execute: Execute, package: str, version: str
+) -> Iterator[str]:
+    options = read_help(command, text).options
+    operand, example = _operand(command, text)
+    token = command.replace("-", " ", 1) if command.startswith("ip-") else command
+    dashed = list(_with_names(options, "-"))
+    plain = list(_with_names(options, ""))
+    start = [token, *(["<word>*"] if plain else []), "<option>*", *([operand] if operand else [])]
+    if not dashed:
+        start.remove("<option>*")
+    yield f"# {_summary(command, text)}"
+    yield f"command   {command}"
+    yield f"manual    {command}(1), {package} {version}"
+    yield f"package   {package}"
+    yield "volatile  no"
+    yield ""
+    yield "start     " + " ".join(start)
+    values: dict[str, str] = {}
+    if dashed:
+        yield ""
+        yield "options"
+        for option in dashed:
+            yield from _option_lines(option, values)
+    if plain:
+        yield ""
+        yield "<word> ="
+        for option in plain:
+            yield f"  {_word(option, values)}"
+    if values:
+        yield ""
+        yield "# Values still to be chosen: what makes a difference on the system?"
+        for name, texts in values.items():
+            yield f"<{name}> = {texts}"
+    yield ""
+    yield from _example(token, example, execute)
+    if any("--help" in one.names and one.value == "none" for one in dashed):
+        yield from _example(token, f"--help {example}".strip(), execute)
+
+
+def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption]:
+    """The options with only those of their names that begin with a dash, or that do not."""
+    for option in options:
+        names = tuple(name for name in option.names if name.startswith("-") == bool(dash))
+        if names:
+            yield replace(option, names=names)
+
+
+def _summary(command: str, text: str) -> str:
+    """The sentence of the help text that says what the command does."""
+    for line in text.splitlines():
+        bare = line.strip()
+        if re.match(r"[A-Z][a-z]+ .*[a-z]", bare) and not bare.lower().startswith(("usage", "try")):
+            return bare.rstrip(".:") + "."
+    return f"What {command} does."
+
+
+def _operand(command: str, text: str) -> tuple[str, str]:
+    """What stands behind the options, by the usage line, and a value for the example."""
+    usage = next((line for line in text.splitlines() if re.search(rf"\b{command}\b.*\[", line)), "")
+    rest = re.sub(r"\[?OPTIONS?\]?|\[options\]", "", usage.partition(command)[2])
+    for pattern, items, example in _OPERANDS:
+        if re.search(rf"\b(?:{pattern})", rest):
+            return items, example
+    return "", ""
+
+
+def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:
+    """An option as the block shows it; names that cannot share a line get their own."""
+    names = [name for name in option.names if name != "-NUM"]
+    if option.any_of:
+        names = [max(names, key=len)] if len(names[0]) > 2 else names[:1]
+    if "-NUM" in option.names:
+        yield "  -<count>"
+    if not names:
+        return
+    value = _value(option, values) if option.value != "none" else ""
+    long = any(name.startswith("--") for name in names)
+    if option.value == "required":
+        ending = f"={value}" if long else f" {value}"
+    else:
+        ending = f"[{'=' if long else ''}{value}]" if value else ""
+    line = f"  {', '.join(names)}{ending}"
+    rare = {"--help", "--version", "--usage"} & set(names)
+    yield f"{line:<{_INDENT}}  %weight 0.15" if rare else line
+
+
+def _word(option: HelpOption, values: dict[str, str]) -> str:
+    """A word without a dash: `bs=<bytes>`, or in braces with its value: `{dev <Interface>}`."""
+    name = option.names[0]
+    if option.value == "none":
+        return name
+    value = _value(option, values) if option.metavar else _named(name, values)
+    return f"{name}{value}" if name.endswith("=") else f"{{{name} {value}}}"
+
+
+def _value(option: HelpOption, values: dict[str, str]) -> str:
+    """A nonterminal for the value; one that nobody has defined is noted in `values`."""
+    metavar = option.metavar.upper()
+    if metavar in _VALUES:
+        return _VALUES[metavar]
+    for part in re.findall(r"[A-Z]+", metavar):
+        if part in _VALUES and len(part) > 1:
+            return _VALUES[part]
+    choices = re.findall(r"[A-Za-z][\w-]*", option.metavar) if "|" in option.metavar else []
+    return _named(option.names[-1], values, " | ".join(dict.fromkeys(choices)))
+
+
+def _named(name: str, values: dict[str, str], texts: str = "") -> str:
+    """A nonterminal called after the option, with values to begin with."""
+    base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    base = f"{base}-value" if base[:1].isalpha() else f"option-{base}-value".replace("--", "-")
+    values.setdefault(base, texts or "<Word> | <count>")
+    return f"<{base}>"
+
+
+def _example(token: str, words: str, execute: Execute) -> Iterator[str]:
+    """An example that was run, with its exit code and a line of what it printed."""
+    text = f"{token} {words}".strip()
+    exit_code, output = execute(text)
+    yield f"example {text}"
+    if exit_code:
+        yield f"  exit {exit_code}"
+    line = next((one for one in output.splitlines() if one.strip() and one == one.strip()), "")
+    if line and line.isprintable() and len(line) < 60:
+        yield f"  prints {line}"
