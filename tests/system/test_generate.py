@@ -129,13 +129,13 @@ def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        children: list[str] = []
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            children = task.read_text().split()
-        for child in children:
-            yield int(child)
-            yield from descendants(int(child))
+    children: list[str] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            children += task.read_text().split()
+    for child in children:
+        yield int(child)
+        yield from descendants(int(child))
 
 
 def assert_gone(pids: list[int]) -> None:
