@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shioenv.grammar.coverage import Coverage
+    from shioenv.grammar.describe import Description
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
     from shioenv.grammar.symbols import Grammar
@@ -294,6 +295,119 @@ def _package(
 def _upstream(version: str) -> str:
     """A package's version without epoch and distribution suffix: `1:9.1-1+b1` -> `9.1`."""
     return version.rpartition(":")[2].partition("-")[0]
+
+
+@shared.command(app, "shioenv grammar parse 'ls -laT 32 | wc -l'")
+def parse(
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[INPUT]", help="Any Bash input, quoted.", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
+    ] = None,
+    json: shared.Json = False,
+) -> None:
+    """Take inputs apart: commands, operators, redirections, and what each argument is.
+
+    Says of each argument whether the command's grammar derives it. Any text will do; what no parser
+    can take apart is one command with words. Many inputs end with the shares.
+    """
+    import sys
+
+    from shioenv.errors import UsageError
+    from shioenv.grammar.describe import Describer
+    from shioenv.grammar.library import load_grammars
+
+    if (text is None) == (file is None):
+        raise UsageError(
+            "one input, or a file of them", hint="shioenv grammar parse 'ls -l', or --file FILE"
+        )
+    describer = Describer(load_grammars())
+    if text is not None:
+        described = [describer.describe(text)]
+    else:
+        assert file is not None
+        try:
+            content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {file}: {error.strerror}") from error
+        lines = content.decode("utf-8", "surrogateescape").split("\n")
+        described = [describer.describe(line) for line in lines if line]
+    for one in described:
+        if json:
+            shared.print_json(_parsed(one))
+        elif text is not None:
+            _print_parsed(one)
+    if not json and text is None:
+        _print_shares(described)
+
+
+def _parsed(description: Description) -> dict[str, object]:
+    return {
+        "input": description.text,
+        "parsed": description.parsed,
+        "segments": [
+            {
+                "command": segment.command,
+                "operator": segment.operator,
+                "arguments": [
+                    {
+                        "text": one.text,
+                        "kind": one.kind.value,
+                        "option": one.option,
+                        "value": one.value,
+                        "derivable": one.derivable,
+                    }
+                    for one in segment.arguments
+                ],
+                "redirections": [
+                    {"operator": operator, "target": target}
+                    for operator, target in segment.redirections
+                ],
+                "assignments": list(segment.assignments),
+                "grammar": segment.grammar,
+                "derivable": segment.derivable,
+            }
+            for segment in description.segments
+        ],
+    }
+
+
+def _print_parsed(description: Description) -> None:
+    """One line for each part of an input."""
+    if not description.parsed:
+        print("no Bash parser reads all of this input; its words are shown")
+    for segment in description.segments:
+        if segment.operator:
+            print(segment.operator)
+        known = "" if segment.grammar else "  (no grammar)"
+        for assignment in segment.assignments:
+            print(f"  {'assignment':10} {assignment}")
+        print(f"{segment.command}{known}")
+        for one in segment.arguments:
+            value = f" = {one.value}" if one.value is not None else ""
+            option = f"{one.option}{value}" if one.option else ""
+            mark = "" if one.derivable or not segment.grammar else "not in the grammar"
+            print(f"  {one.kind.value:10} {one.text:24} {option:24} {mark}".rstrip())
+        for operator, target in segment.redirections:
+            print(f"  {'redirected':10} {operator} {target or ''}".rstrip())
+
+
+def _print_shares(described: list[Description]) -> None:
+    """How many inputs could be read, and how many of their parts the grammars know."""
+    segments = [segment for one in described for segment in one.segments]
+    known = [segment for segment in segments if segment.grammar]
+    arguments = [argument for segment in known for argument in segment.arguments]
+    rows = (
+        ("inputs read by the Bash parser", sum(one.parsed for one in described), len(described)),
+        ("commands with a grammar", len(known), len(segments)),
+        ("of these derived as a whole", sum(one.derivable for one in known), len(known)),
+        ("their arguments derived", sum(one.derivable for one in arguments), len(arguments)),
+    )
+    for label, part, whole in rows:
+        print(f"{label:32} {part:6} of {whole:6}  {shared.percent(part, whole)}")
 
 
 @shared.command(app, "shioenv grammar show df")

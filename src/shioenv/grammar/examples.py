@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from shioenv.domain.argument import render
-from shioenv.domain.inputs import Role
+from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.parse import InputParser
@@ -56,8 +56,8 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
             reason = f": no alternative makes {', '.join(unknown)}" if unknown else ""
             yield fault(example, f"the grammar does not derive `{example_text(example)}`{reason}")
         tokens = parser.parse(render(example.command, example.arguments)).tokens
-        parsed = [token.argument for token in tokens if token.role is Role.ARGUMENT]
-        if parsed != list(example.arguments):
+        if tokens != Input.from_marked(words).tokens:
+            parsed = (token.argument for token in tokens if token.role is not Role.COMMAND)
             shown = ", ".join(argument.marked for argument in parsed)
             yield fault(example, f"parsing the example gives other arguments: {shown}")
 

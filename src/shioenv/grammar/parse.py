@@ -8,7 +8,8 @@ bash's own error is then the input's behavior.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -18,7 +19,7 @@ import tree_sitter_bash
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter, plain_arguments
-from shioenv.grammar.symbols import Grammar
+from shioenv.grammar.symbols import Body, Grammar, Terminal
 from shioenv.grammar.words import split_words
 
 _SIMPLE = frozenset(
@@ -51,28 +52,48 @@ class InputParser:
         Blanks between words become one, newlines between commands `;`, and redirections move behind
         the arguments of their command. Comments are dropped.
         """
+        return self.take_apart(text)[0]
+
+    def take_apart(self, text: str) -> tuple[Input, bool]:
+        """The input as by `parse`, and whether the Bash parser could read all of it."""
         tokens = None
         if "\0" not in text:
             source = text.encode("utf-8", "surrogateescape")
-            tree = _parser().parse(source)
-            if not tree.root_node.has_error and not _has_heredoc(tree.root_node):
-                tokens = self._tokens(source, tree.root_node)
-        if not tokens:
-            words = split_words(text)
-            if not words or "\n" in text.strip():
-                return Input((Token(Argument(text or " "), Role.COMMAND),))
-            tokens = list(self._command(words))
-        return Input(tuple(tokens))
+            with suppress(RecursionError):  # brackets nested by the thousand
+                root = _parser().parse(source).root_node
+                if not root.has_error and not _has_heredoc(root):
+                    tokens = self._tokens(source, root)
+        if tokens:
+            return Input(tuple(tokens)), True
+        words = split_words(text)
+        if not words or "\n" in text.strip():
+            return Input((Token(Argument(text or " "), Role.COMMAND),)), False
+        return Input(tuple(self._command(words))), False
 
     def arguments(self, command: str, words: list[str]) -> tuple[Argument, ...]:
         """The arguments in the words that follow a command; its words where no grammar knows it."""
+        grammar = self.grammar(command, words)
+        return (
+            plain_arguments(words) if grammar is None else self.splitter(grammar).arguments(words)
+        )
+
+    def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
+        """The grammar that knows a command with these words; None where none does.
+
+        Grammars that share a command token are told apart by the word they all have (`ip link …`);
+        as the program does, an abbreviation of it will do (`ip l`).
+        """
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
-        if not grammars:
-            return plain_arguments(words)
-        return self._splitter(grammars[0]).arguments(words)
+        if len(grammars) > 1:
+            for word in words:
+                for grammar in grammars if word[:1].isalpha() else ():
+                    if any(one.startswith(word) or word.startswith(one) for one in fixed(grammar)):
+                        return grammar
+        return grammars[0] if grammars else None
 
-    def _splitter(self, grammar: Grammar) -> ArgumentSplitter:
+    def splitter(self, grammar: Grammar) -> ArgumentSplitter:
+        """What finds the arguments of one grammar's command."""
         found = self._splitters.get(id(grammar))
         if found is None:
             found = self._splitters[id(grammar)] = ArgumentSplitter(grammar)
@@ -81,10 +102,11 @@ class InputParser:
     def _command(self, words: list[str]) -> Iterator[Token]:
         """The tokens of one simple command; assignments before it belong to the command token."""
         count = 0
-        while count < len(words) - 1 and _is_assignment(words[count]):
+        while count < len(words) - 1 and is_assignment(words[count]):
             count += 1
-        yield Token(Argument(" ".join(words[: count + 1])), Role.COMMAND)
-        for argument in self.arguments(words[count], words[count + 1 :]):
+        end = count + (2 if " ".join(words[count : count + 2]) in self._grammars else 1)
+        yield Token(Argument(" ".join(words[:end])), Role.COMMAND)
+        for argument in self.arguments(" ".join(words[count:end]), words[end:]):
             yield Token(argument, Role.ARGUMENT)
 
     def _tokens(self, source: bytes, root: tree_sitter.Node) -> list[Token]:
@@ -109,6 +131,31 @@ class InputParser:
 def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
     """The input that `text` is (see `InputParser.parse`)."""
     return InputParser(grammars).parse(text)
+
+
+@cache
+def fixed(grammar: Grammar) -> frozenset[str]:
+    """The words without a dash that start lines hold as they are: `addr` of `ip addr …`."""
+    found: set[str] = set()
+    for start in grammar.starts:
+        for production in grammar.productions.get(start, ()):
+            for argument in production.body[1:]:
+                if len(argument) != 1:
+                    continue
+                bodies: list[Body] = [(argument,)]
+                if not isinstance(argument[0], Terminal):
+                    bodies = [one.body for one in grammar.productions.get(argument[0], ())]
+                texts = [_literal(body) for body in bodies]
+                if texts and all(texts):
+                    found.update(text for text in texts if text[0].isalpha())
+    return frozenset(found)
+
+
+def _literal(body: Body) -> str:
+    """The text of a body of one argument that holds nothing but text, else nothing."""
+    if len(body) == 1 and all(isinstance(symbol, Terminal) for symbol in body[0]):
+        return "".join(map(str, body[0]))
+    return ""
 
 
 @dataclass(slots=True)
@@ -177,7 +224,7 @@ def _without_redirects(source: bytes, piece: _Piece) -> str:
 
 
 def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
-    """A redirection as operator and target, as one operator, or (a rare kind) as an argument."""
+    """A redirection as operator and target, or as one operator: `2>&1`, rare kinds (`3>&-`)."""
     extra = _extra_words(node)
     end = extra[0].start_byte if extra else node.end_byte
     text = source[node.start_byte : end].decode("utf-8", "surrogateescape").strip()
@@ -190,18 +237,20 @@ def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
             yield Token(Argument(operator), Role.OPERATOR)
             yield Token(Argument(target), Role.TARGET)
             return
-    yield Token(Argument(text), Role.ARGUMENT)
+    yield Token(Argument(text), Role.OPERATOR)
 
 
 def _is_separator(token: Token) -> bool:
     return token.role is Role.OPERATOR and token.argument.text in _SEPARATORS
 
 
-def _is_assignment(word: str) -> bool:
+def is_assignment(word: str) -> bool:
+    """Whether a word sets a variable: `LC_ALL=C`, `PATH+=:/opt`."""
     name, sign, _ = word.partition("=")
     return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
 
 
 def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:
     """What the parser takes for further targets of a redirection: really arguments after it."""
-    return redirect.children_by_field_name("destination")[1:]
+    closes = any(child.type in {">&-", "<&-"} for child in redirect.children)
+    return redirect.children_by_field_name("destination")[0 if closes else 1 :]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Symbol, Terminal
+
+Place = TypeVar("Place", bound=Hashable)
+
+_MOST_FREE = 8
+"""Options that are tried in every order; each more makes that twice as long."""
 
 
 class Recogniser:
@@ -17,6 +24,7 @@ class Recogniser:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
+        self._arguments: dict[str, bool] = {}
         self._bodies = {
             head: tuple(production.body for production in productions)
             for head, productions in grammar.productions.items()
@@ -32,23 +40,45 @@ class Recogniser:
     def derives(self, words: Sequence[str]) -> bool:
         """Whether some start symbol derives exactly these words, the command first."""
         return any(
-            len(words) in _Match(self._bodies, words).arguments(start, 0)
+            len(words) in _InOrder(self._bodies, words).arguments(start, 0)
+            for start in self.grammar.starts
+        )
+
+    def derives_in_some_order(self, words: Sequence[str]) -> bool:
+        """Whether these words are derived once their options stand in some other order.
+
+        Programs that permute take options anywhere; a grammar with options that exclude each other
+        writes one order. Operands, and whatever stands behind `--`, keep their order; clusters stay
+        together. With more than 8 options only the order given is tried.
+        """
+        if self.derives(words):
+            return True
+        units = _units(words)
+        free = sum(unit.free for unit in units)
+        if not free or free > _MOST_FREE or not self.grammar.header.permutes:
+            return False
+        whole = ((1 << len(units)) - 1, -1, 0)
+        return any(
+            whole in _AnyOrder(self._bodies, words, units).arguments(start, (0, -1, 0))
             for start in self.grammar.starts
         )
 
     def derives_argument(self, word: str) -> bool:
         """Whether some production has an argument that derives this word."""
-        match = _Match(self._bodies, (word,))
-        return any(match.is_word(argument, 0) for argument in self._whole)
+        known = self._arguments.get(word)
+        if known is None:
+            match = _Match(self._bodies, (word,))
+            known = any(match.is_word(argument, 0) for argument in self._whole)
+            self._arguments[word] = known
+        return known
 
 
 class _Match:
-    """One question's memory: where each symbol can end, from each place."""
+    """One question's memory: where the text of each symbol can end, from each place in a word."""
 
     def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
         self.bodies = bodies
         self.words = words
-        self.argument_ends: dict[tuple[Nonterminal, int], frozenset[int]] = {}
         self.text_ends: dict[tuple[Nonterminal, int, int], frozenset[int]] = {}
 
     def is_open(self, symbol: Nonterminal) -> bool:
@@ -66,33 +96,6 @@ class _Match:
             if word.startswith(NO_SPACE, end - 1) or (word[end - 1] == " " and not quoted):
                 return
             yield end
-
-    def arguments(self, symbol: Nonterminal, index: int) -> frozenset[int]:
-        """Where whole arguments derived from `symbol` can end, starting at word `index`."""
-        key = (symbol, index)
-        known = self.argument_ends.get(key)
-        if known is not None:
-            return known
-        found: set[int] = set()
-        if self.is_open(symbol) and index < len(self.words):
-            word = self.words[index]
-            if len(word) in self.open_ends(word, 0):
-                found.add(index + 1)
-        for body in self.bodies.get(symbol, ()):
-            ends = {index}
-            for argument in body:
-                ends = {after for end in ends for after in self.argument(argument, end)}
-                if not ends:
-                    break
-            found |= ends
-        self.argument_ends[key] = frozenset(found)
-        return self.argument_ends[key]
-
-    def argument(self, argument: tuple[Symbol, ...], index: int) -> Iterable[int]:
-        """Where one argument of a body can end."""
-        if len(argument) == 1 and isinstance(argument[0], Nonterminal):
-            return self.arguments(argument[0], index)
-        return (index + 1,) if self.is_word(argument, index) else ()
 
     def is_word(self, argument: tuple[Symbol, ...], index: int) -> bool:
         """Whether the symbols make exactly the word at `index`."""
@@ -129,3 +132,105 @@ class _Match:
                 found |= self.texts(body[0], index, offset)
         self.text_ends[key] = frozenset(found)
         return self.text_ends[key]
+
+
+class _Sequences(_Match, Generic[Place]):
+    """Where whole arguments can end; a subclass says which words may come next at a place."""
+
+    def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
+        super().__init__(bodies, words)
+        self.argument_ends: dict[tuple[Nonterminal, Place], frozenset[Place]] = {}
+
+    def following(self, place: Place) -> Iterator[tuple[int, Place]]:
+        """The words that may stand next, each with the place behind it."""
+        raise NotImplementedError
+
+    def arguments(self, symbol: Nonterminal, place: Place) -> frozenset[Place]:
+        """Where whole arguments derived from `symbol` can end."""
+        key = (symbol, place)
+        known = self.argument_ends.get(key)
+        if known is not None:
+            return known
+        found: set[Place] = set()
+        if self.is_open(symbol):
+            for index, after in self.following(place):
+                word = self.words[index]
+                if len(word) in self.open_ends(word, 0):
+                    found.add(after)
+        for body in self.bodies.get(symbol, ()):
+            ends = {place}
+            for argument in body:
+                ends = {after for end in ends for after in self.argument(argument, end)}
+                if not ends:
+                    break
+            found |= ends
+        self.argument_ends[key] = frozenset(found)
+        return self.argument_ends[key]
+
+    def argument(self, argument: tuple[Symbol, ...], place: Place) -> Iterable[Place]:
+        """Where one argument of a body can end."""
+        if len(argument) == 1 and isinstance(argument[0], Nonterminal):
+            return self.arguments(argument[0], place)
+        return [after for index, after in self.following(place) if self.is_word(argument, index)]
+
+
+class _InOrder(_Sequences[int]):
+    """A place is the number of words used."""
+
+    def following(self, place: int) -> Iterator[tuple[int, int]]:
+        """The next word, if there is one."""
+        if place < len(self.words):
+            yield place, place + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Words that stay together, and whether they may stand anywhere."""
+
+    first: int
+    count: int
+    free: bool
+
+
+def _units(words: Sequence[str]) -> list[_Unit]:
+    """The command, options and clusters (free until a `--`), and operands."""
+    units = [_Unit(0, 1, False)]
+    index, ended = 1, False
+    while index < len(words):
+        count = 1
+        while words[index + count - 1].endswith(NO_SPACE) and index + count < len(words):
+            count += 1
+        ended = ended or words[index] == "--"
+        free = not ended and words[index].startswith("-") and words[index] != "-"
+        units.append(_Unit(index, count, free))
+        index += count
+    return units
+
+
+class _AnyOrder(_Sequences[tuple[int, int, int]]):
+    """A place is the set of units used (as bits), the unit begun (-1: none) and its words used."""
+
+    def __init__(
+        self,
+        bodies: dict[Nonterminal, tuple[Body, ...]],
+        words: Sequence[str],
+        units: Sequence[_Unit],
+    ) -> None:
+        super().__init__(bodies, words)
+        self.units = units
+
+    def following(self, place: tuple[int, int, int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """The rest of a unit begun; else every free unit left, and the first of the others."""
+        used, begun, count = place
+        candidates = [begun]
+        if begun < 0:
+            left = [index for index in range(len(self.units)) if not used >> index & 1]
+            candidates = [index for index in left if self.units[index].free]
+            candidates += [index for index in left if not self.units[index].free][:1]
+        for index in candidates:
+            unit = self.units[index]
+            word = unit.first + count
+            if count + 1 == unit.count:
+                yield word, (used | 1 << index, -1, 0)
+            else:
+                yield word, (used, index, count + 1)

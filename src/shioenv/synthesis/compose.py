@@ -9,7 +9,7 @@ from random import Random
 from types import MappingProxyType
 
 from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role, Token
+from shioenv.domain.inputs import OPERATORS, Input, Role, Token
 from shioenv.errors import UsageError
 from shioenv.synthesis.samplers import Drawn
 
@@ -83,8 +83,10 @@ def compose(
 
 
 def command_tokens(drawn: Drawn) -> tuple[Token, ...]:
-    """A drawn command as tokens of an input."""
+    """A drawn command as tokens of an input; redirections that a grammar writes are none of it."""
     command, *arguments = drawn.words
+    if not OPERATORS.isdisjoint(arguments):
+        return Input.from_marked(drawn.words).tokens
     return (
         _token(command, Role.COMMAND),
         *[_token(argument, Role.ARGUMENT) for argument in arguments],

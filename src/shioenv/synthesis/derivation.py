@@ -27,7 +27,7 @@ class Entry(Choices):
     each among all the productions that are permitted here.
     """
 
-    __slots__ = ("_within", "codes", "least", "most", "origin")
+    __slots__ = ("_within", "codes", "least", "most", "origin", "volatile")
 
     def __init__(
         self,
@@ -38,6 +38,9 @@ class Entry(Choices):
         origin: Sequence[int],
     ) -> None:
         super().__init__(nonterminal, productions)
+        if self.stop is not None:
+            self.adds_arguments = least[1 - self.stop] > least[self.stop]
+        self.volatile = any(production.volatile for production in productions)
         self.codes = codes
         self.least = least
         self.most = max(least)
@@ -81,11 +84,33 @@ class Table:
         self._same: dict[tuple[int, int], Entry] = {}
         self._finishing: list[Entry | None] = [None] * (2 * len(self.nonterminals))
         self._compiled: dict[tuple[int, int], tuple[tuple[Code, ...], int]] = {}
+        self.grows = self._growing()
         self.least = tuple(
             max(0, self._shortest[symbol].arguments - inside)
             for symbol in self.nonterminals
             for inside in (0, 1)
         )
+
+    def _growing(self) -> frozenset[int]:
+        """The codes of nonterminals, standing alone, that a repetition of arguments can follow."""
+        grows = {
+            head
+            for head, bodies in self._productions.items()
+            if any(one.stops for one in bodies) and any(len(one.body) > 1 for one in bodies)
+        }
+        changed = True
+        while changed:
+            changed = False
+            for head, bodies in self._productions.items():
+                if head not in grows and any(
+                    argument[0] in grows
+                    for production in bodies
+                    for argument in production.body
+                    if len(argument) == 1
+                ):
+                    grows.add(head)
+                    changed = True
+        return frozenset(self.code(head) for head in grows)
 
     def code(self, nonterminal: Nonterminal) -> int:
         """The code of a nonterminal that stands alone."""
@@ -151,9 +176,10 @@ class Derivation:
     `least` counts the words that the input will have at least, the command included.
     """
 
-    __slots__ = ("_current", "_stack", "_table", "least", "leftmost", "words")
+    __slots__ = ("_current", "_limit", "_stack", "_table", "least", "leftmost", "words")
 
-    def __init__(self, table: Table, start: Nonterminal) -> None:
+    def __init__(self, table: Table, start: Nonterminal, limit: int = 0) -> None:
+        self._limit = limit
         self._table = table
         self._stack: list[Code] = []
         self._current: list[str] = []
@@ -165,6 +191,16 @@ class Derivation:
     def n_arguments(self) -> int:
         """Arguments finished so far, the command not counted."""
         return max(0, len(self.words) - 1)
+
+    @property
+    def room(self) -> int:
+        """Arguments that the input may still have beyond those it will have at least."""
+        return self._limit - self.least
+
+    @property
+    def more_repetitions(self) -> bool:
+        """Whether a repetition of arguments may follow, behind the leftmost nonterminal."""
+        return not self._table.grows.isdisjoint(self._stack)
 
     def expand(self, entry: Entry, index: int) -> None:
         """Take one production at the leftmost nonterminal."""

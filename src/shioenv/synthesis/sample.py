@@ -15,7 +15,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose
-from shioenv.synthesis.policy import Policy
+from shioenv.synthesis.policy import LengthPolicy, Policy
 from shioenv.synthesis.samplers import HORIZON, Drawn, Sampler
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
@@ -23,24 +23,35 @@ Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 USED_UP = 200
 """Draws of one command in a row that gave nothing new, after which it leaves the draw."""
 
+USED_UP_LENGTH = 40
+"""The same for one command at one length, where lengths are filled equally."""
+
 COMPOSITES = "composites"
+
+
+class _NoSuchLengthError(Exception):
+    """A command made no input of the length asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
-    """How one command of a sample came about: `Sampler.replay` writes it again from this."""
+    """How one command of a sample came about: `Sampler.replay` writes it again from this.
+
+    `volatile` says that an alternative was taken which the grammar marks so.
+    """
 
     grammar: str
     piped: bool
     choices: tuple[int, ...]
+    volatile: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """An input to be executed in `cwd`.
 
-    `volatile` says that a grammar in it declares that two runs may differ; `trace` holds the
-    choices of each command in order.
+    `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
+    may differ; `trace` holds the choices of each command in order.
     """
 
     input: Input
@@ -83,6 +94,8 @@ def sample(
     or gives them for a start directory, since paths are relative to it. `commands` limits the draw
     to these grammars (default: all shipped), `versions` are the target system's packages,
     `grammars` replaces the shipped ones. A share of 0 for composites gives single commands only.
+    With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
+    its turn equally often, and the command is drawn among those that have inputs of that length.
 
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
@@ -102,7 +115,11 @@ def sample(
         places = dict.fromkeys(
             start_directories, _place(sampler, loaded, catalogue, policy, horizon)
         )
-    stream = _Stream(composition, places, tuple(start_directories), [one.name for one in loaded])
+    lengths: Sequence[int] = ()
+    if isinstance(policy, LengthPolicy):
+        lengths = [length for length in policy.lengths if length <= horizon]
+    names = [one.name for one in loaded]
+    stream = _Stream(composition, places, tuple(start_directories), names, lengths)
     return stream.samples(seed, count)
 
 
@@ -140,7 +157,9 @@ class _Stream:
         places: Mapping[str, _Place],
         directories: Sequence[str],
         names: Sequence[str],
+        lengths: Sequence[int] = (),
     ) -> None:
+        self.lengths = lengths
         self.composition = composition
         self.places = places
         self.directories = directories
@@ -148,6 +167,9 @@ class _Stream:
 
     def samples(self, seed: int, count: int | None) -> Iterator[Sample]:
         """The stream of one seed."""
+        if self.lengths:
+            yield from self.by_length(seed, count, self.lengths)
+            return
         random = generator(seed, "sample")
         share = self.composition.share
         seen: set[tuple[str, str]] = set()
@@ -177,10 +199,63 @@ class _Stream:
             elif misses[name] >= USED_UP:
                 fresh.remove(name)
 
+    def by_length(self, seed: int, count: int | None, lengths: Sequence[int]) -> Iterator[Sample]:
+        """The stream of one seed that fills every length equally.
+
+        Rounds of all lengths in random order, each kept until it has a new input. A command that
+        cannot make a length, or gives nothing new, leaves the draw for that length; a length for
+        which no command is left leaves the rounds.
+        """
+        random = generator(seed, "sample", "lengths")
+        seen: set[tuple[str, str]] = set()
+        fresh = {length: list(self.names) for length in lengths}
+        misses: Counter[tuple[str, int]] = Counter()
+        turns: list[int] = []
+        while count is None or len(seen) < count:
+            fresh = {length: names for length, names in fresh.items() if names}
+            if not fresh:
+                raise SamplesExhaustedError(
+                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs "
+                    f"of {min(lengths)} to {max(lengths)} arguments",
+                    hint="allow more commands, start directories or lengths",
+                )
+            turns = [length for length in turns if length in fresh]
+            if not turns:
+                turns = list(fresh)
+                random.shuffle(turns)
+            length = turns[-1]
+            directory = _pick(random, self.directories)
+            place = self.places[directory]
+            name = _pick(random, fresh[length])
+            composite = random.random() < self.composition.share
+            try:
+                drawn = self._input(random, place, name, composite=composite, length=length)
+            except _NoSuchLengthError:
+                drawn = None
+                misses[name, length] += USED_UP_LENGTH // 4
+            if drawn is not None and (directory, drawn[0].text) not in seen:
+                seen.add((directory, drawn[0].text))
+                misses[name, length] = 0
+                turns.pop()
+                yield _sample(directory, place, *drawn)
+                continue
+            misses[name, length] += 1
+            if misses[name, length] >= USED_UP_LENGTH:
+                fresh[length].remove(name)
+
     def _input(
-        self, random: Random, place: _Place, name: str, *, composite: bool
+        self,
+        random: Random,
+        place: _Place,
+        name: str,
+        *,
+        composite: bool,
+        length: int | None = None,
     ) -> tuple[Input, tuple[SegmentTrace, ...]] | None:
-        """An input that begins with this command; None where the directory has no values for it."""
+        """An input that begins with this command; None where the directory has no values for it.
+
+        `length` is the number of arguments that this first command shall have.
+        """
         if name not in place.grammars:
             return None
         traces: list[SegmentTrace] = []
@@ -188,8 +263,14 @@ class _Stream:
         def draw(name: str, *, piped: bool) -> Drawn:
             grammar = place.grammars[name]
             start = grammar.pipe if piped and grammar.pipe is not None else grammar.start
-            drawn = place.sampler.draw(start, random)
-            traces.append(SegmentTrace(name, piped, drawn.trace))
+            drawn: Drawn | None
+            if length is None or traces:
+                drawn = place.sampler.draw(start, random)
+            else:
+                drawn = place.sampler.draw_length(start, random, length)
+                if drawn is None:
+                    raise _NoSuchLengthError
+            traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
             return drawn
 
         def draw_next(piped: bool) -> Drawn:
@@ -211,5 +292,7 @@ def _pick(random: Random, items: Sequence[str]) -> str:
 def _sample(
     directory: str, place: _Place, shell_input: Input, traces: tuple[SegmentTrace, ...]
 ) -> Sample:
-    volatile = any(place.grammars[trace.grammar].header.volatile for trace in traces)
+    volatile = any(
+        trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
+    )
     return Sample(shell_input, directory, volatile, traces)

@@ -27,6 +27,12 @@ MAX_EXPANSIONS = 400
 MAX_ATTEMPTS = 200
 """How often an input with an over-long argument is drawn again before that is an error."""
 
+OWN_ATTEMPTS = 8
+"""Ordinary draws for an input of a given length, before repetitions are steered towards it."""
+
+STEERED_ATTEMPTS = 24
+"""Steered draws for an input of a given length, before the command is said to have none."""
+
 FINISHED_SHORTEST = -1
 """In a trace: the production that ends the nonterminal soonest, not a choice."""
 
@@ -38,11 +44,18 @@ Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 class Drawn:
     """One command as drawn: its words (command first, marks included) and the choices made.
 
-    A choice is the index of the production among those permitted where it was taken.
+    A choice is the index of the production among those permitted where it was taken. `volatile`
+    says that a production was taken which the grammar marks `%volatile`.
     """
 
     words: tuple[str, ...]
     trace: tuple[int, ...]
+    volatile: bool = False
+
+    @property
+    def n_arguments(self) -> int:
+        """Its arguments, the command not counted."""
+        return len(self.words) - 1
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
@@ -129,23 +142,47 @@ class Sampler:
         symbol (its grammar cannot be right).
         """
         for _ in range(MAX_ATTEMPTS):
-            drawn = self._derive(start, random)
-            if not self._grammatical:
-                drawn = Drawn(_tidied(drawn.words), drawn.trace)
-            if not drawn.words or (self._overflows and len(drawn.words) > self.horizon + 1):
-                continue
-            if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH:
+            drawn = self._attempt(start, random, self.policy, self.horizon)
+            if drawn is not None:
                 return drawn
         raise GrammarError(
             f"no input from {start} within {MAX_ARGUMENT_LENGTH} characters an argument "
             f"in {MAX_ATTEMPTS} attempts"
         )
 
-    def _derive(self, start: Nonterminal, random: Random) -> Drawn:
-        table, choose = self.table, self.policy.choose
+    def draw_length(self, start: Nonterminal, random: Random, length: int) -> Drawn | None:
+        """One input with just so many arguments; None where none was found.
+
+        The policy's own draws first, never going past the length; then, where it is a LengthPolicy,
+        some whose repetitions are steered. The same errors as `draw` are no errors here.
+        """
+        if length > self.horizon:
+            return None
+        steering = getattr(self.policy, "steering", self.policy)
+        for attempt in range(OWN_ATTEMPTS + STEERED_ATTEMPTS):
+            policy = self.policy if attempt < OWN_ATTEMPTS else steering
+            drawn = self._attempt(start, random, policy, length)
+            if drawn is not None and drawn.n_arguments == length:
+                return drawn
+        return None
+
+    def _attempt(
+        self, start: Nonterminal, random: Random, policy: Policy, horizon: int
+    ) -> Drawn | None:
+        """One input, None where it breaks a bound."""
+        drawn = self._derive(start, random, policy, horizon)
+        if not self._grammatical:
+            drawn = Drawn(_tidied(drawn.words), drawn.trace, drawn.volatile)
+        if not drawn.words or (self._overflows and drawn.n_arguments > horizon):
+            return None
+        return drawn if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH else None
+
+    def _derive(self, start: Nonterminal, random: Random, policy: Policy, horizon: int) -> Drawn:
+        table, choose = self.table, policy.choose
         entries, least = table.entry, table.least
-        derivation = Derivation(table, start)
-        limit = self.horizon + 1
+        limit = horizon + 1
+        derivation = Derivation(table, start, limit)
+        volatile = False
         trace: list[int] = []
         while (leftmost := derivation.leftmost) != BREAK:
             if len(trace) >= MAX_EXPANSIONS:
@@ -157,9 +194,11 @@ class Sampler:
                 if entry.most > room:
                     entry = entry.within(room)
                 index = choose(derivation, entry, random)
+            if entry.volatile:
+                volatile = volatile or entry.productions[index].volatile
             trace.append(entry.origin[index])
             derivation.expand(entry, index)
-        return Drawn(tuple(derivation.words), tuple(trace))
+        return Drawn(tuple(derivation.words), tuple(trace), volatile)
 
     def replay(self, start: Nonterminal, trace: Sequence[int]) -> tuple[str, ...]:
         """The words that these choices write: `replay(start, drawn.trace) == drawn.words`.

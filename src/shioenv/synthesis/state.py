@@ -39,6 +39,16 @@ class State:
         return max(0, (len(self.arguments) if place is None else place[0]) - 1)
 
     @property
+    def room(self) -> int:
+        """A state that stands alone knows no bound, so there is no room to be filled."""
+        return 0
+
+    @property
+    def more_repetitions(self) -> bool:
+        """Nothing is known about what follows."""
+        return False
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The finished words, the command first, no-space marks included.
 

@@ -242,3 +242,56 @@ def test_a_command_may_be_called_like_a_shared_definition() -> None:
     grammar = read_grammar(text, "date.grammar").grammar
     assert grammar.start != Nonterminal("date")
     assert {Nonterminal("date"), grammar.start} <= set(grammar.productions)
+
+
+def test_an_option_may_show_its_value_at_every_name() -> None:
+    body = "start x <option>\noptions\n  --color[=<w>], --colour[=<w>]\n<w> = always\n"
+    assert not faults(body)
+    longs = forms(body, "x:option.long")
+    assert longs == ["--color", "--color=<x:w>", "--colour", "--colour=<x:w>"]
+
+
+def test_braces_around_one_option_are_one_argument() -> None:
+    assert alternatives("{--checkpoint=1} | {-n5}") == ["--checkpoint=1", "-n5"]
+    assert alternatives("{} | {a,b} | {1..3} | file{1}") == ["{}", "{a,b}", "{1..3}", "file{1}"]
+
+
+def test_a_plus_before_an_equals_sign_is_text() -> None:
+    body = "start x <n>+=<v>\n<n> = PATH\n<v> = /opt\n"
+    (production,) = read(body).grammar.productions[Nonterminal("x:start")]
+    assert str(production) == "<x:start> = x <x:n>+=<x:v>"
+
+
+def test_process_substitutions_are_shell_text() -> None:
+    body = "start x <a>\n<a> = <(sort -u <b>) | >(cat)\n<b> = y\n"
+    assert not faults(body)
+    assert forms(body, "x:a") == ["{<(sort -u <x:b>)}", ">(cat)"]
+
+
+def test_few_flags_make_few_clusters() -> None:
+    def share(letters: str) -> float:
+        lines = "".join(f"  -{letter}\n" for letter in letters)
+        bodies = read(f"start x <option>\noptions\n{lines}").grammar.productions
+        weights = {
+            str(one).partition(" = ")[2]: one.weight for one in bodies[Nonterminal("x:option")]
+        }
+        return weights["<x:option.cluster>"] / sum(weights.values())
+
+    assert share("n") < 0.005
+    assert share("ns") < 0.05
+    assert 0.15 < share("abcdef") < 0.2
+
+
+def test_volatile_alternatives_and_options_are_marked() -> None:
+    body = "start x <option> <a>\noptions\n  --now %volatile\n  --all\n<a> = p %volatile | q\n"
+    productions = read(body).grammar.productions
+    marked = [str(one) for bodies in productions.values() for one in bodies if one.volatile]
+    assert marked == ["<x:a> = p", "<x:option.long> = --now"]
+
+
+def test_reasons_for_options_that_help_does_not_show() -> None:
+    loaded = read("start x -a\nundocumented -a, --all: in the manual page only\n")
+    (line,) = loaded.grammar.undocumented
+    assert (line.options, line.reason) == (("-a", "--all"), "in the manual page only")
+    (fault,) = faults("start x -a\nundocumented -a\n")
+    assert "undocumented needs options and a reason" in fault.message

@@ -11,6 +11,7 @@ from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.policy import LengthPolicy
 from shioenv.synthesis.sample import Sample, sample
 from shioenv.synthesis.samplers import Sampler
 
@@ -133,6 +134,46 @@ def test_a_sample_can_be_written_again_from_its_trace() -> None:
             start = grammar.pipe if trace.piped and grammar.pipe else grammar.start
             words = sampler.replay(start, trace.choices)
             assert words == (segment.command, *(a.marked for a in segment.arguments))
+
+
+def test_every_length_is_filled_equally() -> None:
+    samples = draw(1300, composite_share=0, policy=LengthPolicy(range(1, 13)))
+    lengths = Counter(one.input.n_arguments for one in samples)
+    assert set(lengths) == set(range(1, 13))
+    assert max(lengths.values()) - min(lengths.values()) <= 1
+    again = draw(700, composite_share=0, policy=LengthPolicy(range(1, 13)))
+    assert again == samples[:700]
+
+
+def test_a_length_without_new_inputs_leaves_the_rounds() -> None:
+    samples = draw(300, composite_share=0, policy=LengthPolicy([0, 1, 2, 30]))
+    lengths = Counter(one.input.n_arguments for one in samples)
+    assert lengths[0] == len(COMMANDS)
+    assert abs(lengths[1] - lengths[2]) <= 1
+    with pytest.raises(SamplesExhaustedError, match="0 to 0 arguments"):
+        draw(10, composite_share=0, policy=LengthPolicy([0]))
+    with pytest.raises(UsageError):
+        LengthPolicy([])
+
+
+def test_in_a_composite_input_the_first_command_has_the_length() -> None:
+    for one in draw(300, composite_share=0.5, policy=LengthPolicy([3])):
+        assert len(one.input.segments[0].arguments) == 3
+
+
+def test_a_volatile_alternative_makes_its_input_volatile() -> None:
+    flaky = small("flaky", "start flaky <a>*\n<a> = p | q %volatile\n")
+    for one in draw(100, grammars=[flaky, PRODUCER]):
+        texts = [(s.command, a.text) for s in one.input.segments for a in s.arguments]
+        assert one.volatile == (("flaky", "q") in texts)
+
+
+def test_redirections_that_a_grammar_writes_are_no_arguments() -> None:
+    reader = small("reader", "start reader <a>* < <File>\n<a> = -p\n")
+    for one in draw(30, grammars=[reader]):
+        assert one.input.segments[0].command == "reader"
+        assert all(a.text == "-p" for s in one.input.segments for a in s.arguments)
+        assert "<" in one.input.operators
 
 
 def test_values_may_depend_on_the_start_directory() -> None:

@@ -1,17 +1,24 @@
 """Samplers: horizon, action sets, policies, traces."""
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from shioenv.errors import TraceError, UnknownSamplerError
+from shioenv.errors import TraceError, UnknownSamplerError, UsageError
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar, Nonterminal
-from shioenv.synthesis.policy import UniformPolicy, WeightedPolicy
+from shioenv.synthesis.policy import (
+    POLICIES,
+    LengthPolicy,
+    UniformPolicy,
+    WeightedPolicy,
+    policy_named,
+)
 from shioenv.synthesis.samplers import SAMPLERS, Sampler, permitted_by
 
 NAMES = ["cat", "df", "echo", "ls"]
@@ -134,6 +141,80 @@ def test_a_trace_that_does_not_fit_is_refused(grammars: tuple[Grammar, ...]) -> 
     for wrong in (trace[:-1], (*trace, 0), (999, *trace[1:])):
         with pytest.raises(TraceError):
             sampler.replay(Nonterminal("df:start"), wrong)
+
+
+def test_inputs_of_a_given_length(grammars: tuple[Grammar, ...]) -> None:
+    sampler, random = Sampler("gcs", grammars, policy=LengthPolicy()), Random(2)
+    ls = next(grammar for grammar in grammars if grammar.name == "ls")
+    for length in range(13):
+        for _ in range(20):
+            drawn = sampler.draw_length(ls.start, random, length)
+            assert drawn is not None
+            assert drawn.n_arguments == length
+            assert sampler.replay(ls.start, drawn.trace) == drawn.words
+    assert sampler.draw_length(ls.start, random, 13) is None
+
+
+def test_a_length_that_no_input_has_gives_none() -> None:
+    grammar = small("start x p <a>\n<a> = q | q r\n")
+    sampler = Sampler("gcs", [grammar], policy=LengthPolicy())
+    assert sampler.draw_length(grammar.start, Random(0), 1) is None
+    assert sampler.draw_length(grammar.start, Random(0), 4) is None
+
+
+def test_steering_divides_the_room_among_repetitions() -> None:
+    grammar = small("start x <a>* <b>* -<c>*\n<a> = p\n<b> = q\n<c> = z\n")
+    policy = LengthPolicy().steering
+    sampler, random = Sampler("gcs", [grammar], policy=policy, horizon=9), Random(0)
+    counts: Counter[int] = Counter()
+    for _ in range(2000):
+        words = sampler.draw(grammar.start, random).words
+        assert len(words) == 10
+        counts[words.count("p")] += 1
+    assert set(counts) == set(range(9))
+    assert max(counts.values()) < 1.4 * min(counts.values())
+
+
+def test_a_volatile_production_makes_the_input_volatile() -> None:
+    grammar = small(
+        "start x <option>* <b>\noptions\n  -a\n  --now %volatile\n<b> = p | q %volatile\n"
+    )
+    sampler, random = Sampler("gcs", [grammar]), Random(0)
+    seen = set()
+    for _ in range(200):
+        drawn = sampler.draw(grammar.start, random)
+        assert drawn.volatile == ("--now" in drawn.words or "q" in drawn.words)
+        seen.add(drawn.volatile)
+    assert seen == {True, False}
+
+
+def test_policies_have_names_and_counts_come_from_a_file(tmp_path: Path) -> None:
+    grammar = small("start x <a>\n<a> = p %weight 9 | q\n")
+    counts = tmp_path / "counts.json"
+    counts.write_text('{"<x:a> = p": 0, "<x:a> = q": 7}')
+    sampler, random = Sampler("gcs", [grammar], policy=policy_named(str(counts))), Random(0)
+    assert {sampler.draw(grammar.start, random).words[1] for _ in range(50)} == {"q"}
+    assert {type(policy_named(name)) for name in POLICIES} == {
+        WeightedPolicy,
+        UniformPolicy,
+        LengthPolicy,
+    }
+    with pytest.raises(UsageError) as caught:
+        policy_named("lenghts")
+    assert "lengths" in str(caught.value.hint)
+    for wrong in ("[]", "{", '{"a": -1}', '{"a": "b"}'):
+        counts.write_text(wrong)
+        with pytest.raises(UsageError):
+            policy_named(str(counts))
+    with pytest.raises(UsageError, match="cannot read"):
+        policy_named(str(tmp_path / "none.json"))
+
+
+def test_counts_of_nothing_leave_the_weights_as_they_are() -> None:
+    grammar = small("start x <a>\n<a> = p | q\n")
+    policy = WeightedPolicy(weights={"<x:a> = p": 0.0, "<x:a> = q": 0.0})
+    sampler, random = Sampler("gcs", [grammar], policy=policy), Random(0)
+    assert {sampler.draw(grammar.start, random).words[1] for _ in range(50)} == {"p", "q"}
 
 
 def test_an_unknown_sampler_is_named_with_the_nearest_one(grammars: tuple[Grammar, ...]) -> None:

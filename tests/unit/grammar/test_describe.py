@@ -1,0 +1,109 @@
+"""Inputs taken apart and explained."""
+
+import pytest
+
+from shioenv.grammar.describe import DescribedSegment, Describer, Kind
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.load import read_grammar
+
+HEADER = "command {}\nmanual ip(8), T 1\npackage t\nvolatile no\n"
+ADDRESS = "start ip <option>* (addr | address | a) <rest>*\noptions\n  -4\n<rest> = show | dev lo\n"
+LINK = "start ip <option>* link <rest>*\noptions\n  -s\n<rest> = show | {dev <Interface>}\n"
+
+
+@pytest.fixture(scope="module")
+def describer() -> Describer:
+    extra = [
+        read_grammar(HEADER.format("ip-addr") + ADDRESS, "ip-addr.grammar").grammar,
+        read_grammar(HEADER.format("ip-link") + LINK, "ip-link.grammar").grammar,
+    ]
+    return Describer([*load_grammars(["ls", "sort", "head", "export", "find"]), *extra])
+
+
+def only(describer: Describer, text: str) -> DescribedSegment:
+    description = describer.describe(text)
+    assert description.parsed
+    (segment,) = description.segments
+    return segment
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "option", "value"),
+    [
+        ("head -n 5", Kind.OPTION, "-n", "5"),
+        ("head -n5", Kind.OPTION, "-n", "5"),
+        ("head --lines=5", Kind.OPTION, "--lines", "5"),
+        ("head --lines 5", Kind.OPTION, "--lines", "5"),
+        ("head -q", Kind.OPTION, "-q", None),
+        ("head -J", Kind.OPTION, "-J", None),
+        ("head --", Kind.DASHES, None, None),
+        ("head -", Kind.OPERAND, None, None),
+        ("find -name '*.c'", Kind.OPTION, "-name", "'*.c'"),
+        ("find -print0", Kind.OPTION, "-print0", None),
+        ("find -exec wc -l {} \\;", Kind.OPTION, "-exec", "wc -l {} \\;"),
+        ("export A=1", Kind.ASSIGNMENT, None, None),
+        ("ls A=1", Kind.OPERAND, None, None),
+        ("unknown -n", Kind.OPTION, "-n", None),
+    ],
+)
+def test_what_an_argument_is(
+    describer: Describer, text: str, kind: Kind, option: str | None, value: str | None
+) -> None:
+    (argument,) = only(describer, text).arguments
+    assert (argument.kind, argument.option, argument.value) == (kind, option, value)
+
+
+def test_flags_in_a_cluster_have_names_of_their_own(describer: Describer) -> None:
+    arguments = only(describer, "ls -laT32").arguments
+    assert [(one.kind, one.option, one.value) for one in arguments] == [
+        (Kind.CLUSTER, "-l", None),
+        (Kind.CLUSTER, "-a", None),
+        (Kind.CLUSTER, "-T", "32"),
+    ]
+
+
+def test_everything_behind_dashes_is_an_operand(describer: Describer) -> None:
+    kinds = [one.kind for one in only(describer, "ls -a -- -l x").arguments]
+    assert kinds == [Kind.OPTION, Kind.DASHES, Kind.OPERAND, Kind.OPERAND]
+
+
+def test_what_the_grammar_does_not_write_is_said(describer: Describer) -> None:
+    segment = only(describer, "ls --sort=size --sort=siez some/file")
+    assert [one.derivable for one in segment.arguments] == [True, False, True]
+    assert not segment.derivable
+
+
+def test_options_in_another_order_are_derived_all_the_same(describer: Describer) -> None:
+    assert only(describer, "sort data/users.csv -k2 -s -t,").derivable
+    assert not only(describer, "sort --nope data/users.csv").derivable
+
+
+def test_segments_operators_redirections_and_assignments(describer: Describer) -> None:
+    text = "LC_ALL=C ls 2>/dev/null > out 3>&- | sort 2>&1 && nope"
+    first, second, third = describer.describe(text).segments
+    assert (first.operator, first.command, first.assignments) == (None, "ls", ("LC_ALL=C",))
+    assert first.redirections == (("2>", "/dev/null"), (">", "out"), ("3>&-", None))
+    assert (second.operator, second.redirections) == ("|", (("2>&1", None),))
+    assert (third.operator, third.grammar, third.derivable) == ("&&", None, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "grammar"),
+    [
+        ("ip addr show", "ip-addr"),
+        ("ip -4 a", "ip-addr"),
+        ("ip ad", "ip-addr"),
+        ("ip address", "ip-addr"),
+        ("ip l", "ip-link"),
+        ("ip -s link show", "ip-link"),
+    ],
+)
+def test_grammars_of_one_command_are_told_apart(
+    describer: Describer, text: str, grammar: str
+) -> None:
+    assert only(describer, text).grammar == grammar
+
+
+@pytest.mark.parametrize("text", ["", "ls 'open", "a\n)", "(" * 3000, "\0", "cat <<E\nx\nE", ";;"])
+def test_any_text_has_a_description(describer: Describer, text: str) -> None:
+    assert describer.describe(text).segments
