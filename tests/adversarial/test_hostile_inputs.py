@@ -58,22 +58,14 @@ LEFT_BEHIND = (
         "ps -e -o comm=",
     ),
     ("unshare -p -f sleep 60 > /dev/null 2>&1 &", "ps -e -o comm="),
-    _fails(_SIBLING, "ps -e -o comm=", reason="a sibling of the shell is no child of init"),
-    _fails(
-        "prlimit --pid 1 --nofile=7:9",
-        "prlimit --pid 1 --noheadings --nofile -o SOFT,HARD",
-        reason="process 1 has the input's own user, who may change its limits",
-    ),
-    _fails("renice 7 -p 1", "ps -o ni= -p 1", reason="the same, of its priority"),
-    _fails("taskset -p 1 1; chrt -i -p 0 1", "chrt -p 1", reason="the same, of its scheduling"),
+    (_SIBLING, "ps -e -o comm="),
+    ("prlimit --pid 1 --nofile=7:9", "prlimit --pid 1 --noheadings --nofile -o SOFT,HARD"),
+    ("renice 7 -p 1", "ps -o ni= -p 1"),
+    ("taskset -p 1 1; chrt -i -p 0 1", "chrt -p 1"),
     # limits
     ("ulimit -n 20; ulimit -u 30; ulimit -f 1", "ulimit -a"),
     ("prlimit --pid $$ --core=0:0; renice 19 $$; taskset -p 1 $$", "ulimit -a; nice"),
-    _fails(
-        _SHARED % 'put(32 + 24 * $_, pack "VVQQ", 7, 0, 99, 99) for 0 .. 15',
-        "ulimit -n",
-        reason="the limits of later runs lie in memory that every shell can write",
-    ),
+    (_SHARED % 'put(32 + 24 * $_, pack "VVQQ", 7, 0, 99, 99) for 0 .. 15', "ulimit -n"),
     # files
     ("rm -rf /etc /var /home 2> /dev/null; touch -d 2001-01-01 /", "ls -la --ignore=proc / /etc"),
     ("echo x > /a; rm /a", "stat -c '%y %A' /"),
@@ -97,12 +89,10 @@ LEFT_BEHIND = (
         "ls -l /etc",
     ),
     ("cd ..; rm -rf ubuntu; mkdir ubuntu; ln -s / ubuntu/r", "pwd; ls -la"),
-    _fails("chmod 600 /dev/null", "stat -c %A /dev/null", reason="device nodes outlive runs"),
-    _fails("chown 5:6 /dev/full", "stat -c %U /dev/full", reason="device nodes outlive runs"),
-    _fails(
-        "touch -d 2001-01-01 /dev/zero", "stat -c %y /dev/zero", reason="device nodes outlive runs"
-    ),
-    _fails("chmod 700 /dev/mqueue", "stat -c %A /dev/mqueue", reason="one directory for all runs"),
+    ("chmod 600 /dev/null", "stat -c %A /dev/null"),
+    ("chown 5:6 /dev/full", "stat -c %U /dev/full"),
+    ("touch -d 2001-01-01 /dev/zero", "stat -c %y /dev/zero"),
+    ("chmod 700 /dev/mqueue", "stat -c %A /dev/mqueue"),
     ("sleep 60 & sleep 60 & sleep 60 &", "ls /proc | grep -v -e '^[0-9]'"),
     _fails("chmod 0 /proc/net/dev", "stat -c %A /proc/net/dev", reason="it belongs to the network"),
     # what namespaces hold
@@ -119,14 +109,8 @@ LEFT_BEHIND = (
     ("ip neigh add 10.20.30.99 lladdr 02:00:00:00:00:01 dev eth0", "ip neigh show 10.20.30.99"),
     _fails("ipcmk -M 4 -Q; ipcrm -a", "ipcmk -M 4 -Q", reason="the kernel counts ids on"),
     _fails("ping -c 1 127.0.0.1", "grep lo: /proc/net/dev", reason="counters of packets go on"),
-    _fails(
-        "ip xfrm policy add src 10.0.0.0/8 dst 10.0.0.0/8 dir out",
-        "ip xfrm policy",
-        reason="only rtnetlink and netfilter are listened to",
-    ),
-    _fails(
-        "ip nexthop add id 5 blackhole", "ip nexthop", reason="a group above 31 is not listened to"
-    ),
+    ("ip xfrm policy add src 10.0.0.0/8 dst 10.0.0.0/8 dir out", "ip xfrm policy"),
+    ("ip nexthop add id 5 blackhole", "ip nexthop"),
     _fails(
         "ip ntable change name arp_cache dev lo queue 7",
         "ip ntable show dev lo | grep -o 'queue 7'",
@@ -202,10 +186,7 @@ OUT_OF_REACH = (
     "echo x > /proc/sysrq-trigger",
     "perl -e 'exit(syscall(321, 5, 0, 0) < 0)'",
     "perl -e 'exit(syscall(425, 8, 0) < 0)'",
-    _fails(
-        "mount -t cgroup2 none /mnt",
-        reason="the cgroup namespace belongs to the input's user namespace",
-    ),
+    "mount -t cgroup2 none /mnt",
 )
 
 
@@ -245,24 +226,12 @@ HARMLESS = (
         while (time - $^T < 1) { syswrite STDOUT, "x"; sysread R, $b, 9 }'""",
     "for i in {1..300}; do ip link add l$i type veth; done 2> /dev/null; nft flush ruleset",
     """perl -e 'chroot "/tmp"; $d = "."; syscall 155, $d, $d; chdir ".." for 1 .. 99; exec "ls"'""",
-    _fails(
-        _SHARED % "put(0, chr(255) x 32)",
-        reason="what later runs rely on lies in memory that every shell can write",
-    ),
+    _SHARED % "put(0, chr(255) x 32)",
     _SHARED % 'put(16, pack "V", 0x7fffffff)',
     _SHARED % 'put(8, pack "Vl", 9, -1); kill 9, getppid()',
-    _fails(
-        _SHARED % 'put(8, pack "Vl", 2, 13); kill 9, getppid()',
-        reason="the shell can say that it never started",
-    ),
-    _fails(
-        _SHARED % 'put(8, pack "Vl", 1, 5); kill 9, getppid()',
-        reason="the shell can say that it never started",
-    ),
-    _fails(
-        "exec perl -e 'syscall(56, 0x8000 | 17, 0, 0, 0, 0)'",
-        reason="nobody reaps the shell's siblings",
-    ),
+    _SHARED % 'put(8, pack "Vl", 2, 13); kill 9, getppid()',
+    _SHARED % 'put(8, pack "Vl", 1, 5); kill 9, getppid()',
+    "exec perl -e 'syscall(56, 0x8000 | 17, 0, 0, 0, 0)'",
 )
 
 
@@ -291,50 +260,24 @@ RECORDED: tuple[Any, ...] = (
         lambda b: b.exit_code == 3 and "/cwd" not in _operations(b),
     ),
     ("x=1; sh -c 'kill -9 $PPID'; true", lambda b: not b.shell_state_known and b.exit_code == 137),
-    _fails(
-        "kill -CONT $$; cd /tmp; sh -c 'kill -9 $PPID'; true",
-        lambda b: not b.shell_state_known,
-        reason="a dump made before the shell went on counts as its last",
-    ),
-    _fails(
+    ("kill -CONT $$; cd /tmp; sh -c 'kill -9 $PPID'; true", lambda b: not b.shell_state_known),
+    (
         "shopt -s execfail; exec /etc/passwd; cd /tmp; sh -c 'kill -9 $PPID'; true",
         lambda b: not b.shell_state_known,
-        reason="the same where execve failed",
     ),
     ("touch -d 2100-01-01 new", lambda b: "'year': 2100" in _operations(b)),
-    _fails(
-        "touch -d 2300-01-01 new",
-        lambda b: "'year': 2300" in _operations(b),
-        reason="nanoseconds since 1970 do not fit 64 bits after 2262",
-    ),
-    _fails(
-        "touch -d 1600-01-01 new",
-        lambda b: "'year': 1600" in _operations(b),
-        reason="nor before 1677",
-    ),
+    ("touch -d 2300-01-01 new", lambda b: "'year': 2300" in _operations(b)),
+    ("touch -d 1600-01-01 new", lambda b: "'year': 1600" in _operations(b)),
     ("mkdir -p $(printf 'a/%.0s' {1..100})", lambda b: not b.patch_truncated),
-    _fails(
-        "mkdir -p $(printf 'a/%.0s' {1..200})",
-        lambda b: b.patch_truncated,
-        reason="what is too deep is left out without a word",
-    ),
-    _fails(
+    ("mkdir -p $(printf 'a/%.0s' {1..200})", lambda b: b.patch_truncated),
+    (
         "D=$(stat -c %y /bin/bash); printf X | dd of=/bin/bash conv=notrunc; "
         'touch -d "$D" /bin/bash',
         lambda b: "bash" in str(b.content_digests),
-        reason="large files are told apart by size and time alone",
     ),
     ("hostname ubuntu", lambda b: "/hostname" not in _operations(b)),
-    _fails(
-        "domainname other",
-        lambda b: "/hostname" not in _operations(b),
-        reason="a changed domain counts as a changed host name",
-    ),
-    _fails(
-        "ip link set lo alias $'\\xff'",
-        lambda b: "'r', '/network" not in _operations(b),
-        reason="a network that cannot be read counts as gone",
-    ),
+    ("domainname other", lambda b: "/hostname" not in _operations(b)),
+    ("ip link set lo alias $'\\xff'", lambda b: "'r', '/network" not in _operations(b)),
 )
 
 
@@ -363,7 +306,6 @@ def test_memory_outside_of_processes_is_bounded(text: str, system: System) -> No
         assert b"all" not in opened.run(text).output
 
 
-@pytest.mark.xfail(strict=True, reason="each name is read in full, holes included")
 @pytest.mark.parametrize(
     "text",
     [
@@ -378,14 +320,13 @@ def test_reading_what_changed_takes_no_longer_than_writing_it(text: str, system:
         assert time.monotonic() - start < 2.0
 
 
-@pytest.mark.xfail(strict=True, reason="processes are counted per user")
 def test_processes_of_all_users_are_bounded(system: System) -> None:
     text = (
         "perl -e 'for $u (1 .. 3) { next if fork; $> = $< = 2000 + $u; for (1 .. 45) { fork // last"
         ' or sleep 9 } sleep 9 } sleep 1; print scalar(@{[glob "/proc/[0-9]*"]})\' 2> /dev/null'
     )
     with NamespaceSandbox(system, Limits(processes=50, memory_bytes=4 << 30)) as opened:
-        assert int(opened.run(text).output or b"0") <= 60
+        assert int(opened.run(text).output) <= 66, "the limit and what the sandbox needs itself"
 
 
 # ---- callers ----
@@ -394,10 +335,10 @@ def test_processes_of_all_users_are_bounded(system: System) -> None:
 @pytest.mark.parametrize(
     ("cwd", "text"),
     [
-        _fails("/etc\0/x", "pwd", reason="the path ends at the NUL"),
-        _fails("etc", "pwd", reason="a relative path is taken from the root"),
-        _fails("/" + "x" * 5000, "pwd", reason="the supervisor ends"),
-        _fails("/etc", "\ud800", reason="UnicodeEncodeError"),
+        ("/etc\0/x", "pwd"),
+        ("etc", "pwd"),
+        ("/" + "x" * 5000, "pwd"),
+        ("/etc", "\ud800"),
         ("/etc/passwd", "pwd"),
     ],
 )

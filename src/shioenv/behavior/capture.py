@@ -107,7 +107,8 @@ class Recorder:
             collect(before, after, "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
-            patch, digests, digest = _cut(ContextPatch(tuple(operations)), digests)
+            everything = ContextPatch(tuple(operations))
+            patch, digests, digest = _cut(everything, digests, execution.changes_truncated)
         return Behavior(
             exit_code=execution.exit_code,
             output=execution.output,
@@ -365,10 +366,15 @@ def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def _cut(
-    patch: ContextPatch, digests: Mapping[str, str]
+    patch: ContextPatch, digests: Mapping[str, str], incomplete: bool
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
-    """The patch and the digests within bounds, and a digest of all of it where that cut them."""
-    if len(patch.operations) <= MAX_OPERATIONS and len(digests) <= MAX_OPERATIONS:
+    """The patch and the digests within bounds, and a digest of all of it where that cut them or they
+    were `incomplete` before."""
+    if (
+        not incomplete
+        and len(patch.operations) <= MAX_OPERATIONS
+        and len(digests) <= MAX_OPERATIONS
+    ):
         return patch, digests, None
     names = sorted(digests)
     whole = json.dumps([patch.operations, [[name, digests[name]] for name in names]])

@@ -56,7 +56,7 @@ def _rules(found: Any) -> list[str]:
 
 def _load(document: bytes | None) -> dict[str, Any]:
     try:
-        found = json.loads(document or b"{}")
+        found = json.loads((document or b"{}").decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -93,23 +93,31 @@ static void dump_state(void)
         long length = ftell(out);
         stdout = standard;
         shared->state_length = length < 0 ? 0 : (uint32_t)length;
-        shared->stage = STAGE_DUMPED;
+        shared->dumped = 1;
         fclose(out);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
 }
 
+/* The shell goes on after all: what was dumped is not its end. */
+static int not_the_end(long result)
+{
+    if (armed && syscall(SYS_getpid) == shell_pid) shared->dumped = 0;
+    return (int)result;
+}
+
 int execve(const char *path, char *const arguments[], char *const environment[])
 {
     dump_state();
-    return (int)syscall(SYS_execve, path, arguments, environment);
+    return not_the_end(syscall(SYS_execve, path, arguments, environment));
 }
 
 int kill(pid_t pid, int signal_number)
 {
-    if (signal_number && (pid == shell_pid || pid <= 0)) dump_state();
-    return (int)syscall(SYS_kill, pid, signal_number);
+    if (!signal_number || (pid != shell_pid && pid > 0)) return (int)syscall(SYS_kill, pid, signal_number);
+    dump_state();
+    return not_the_end(syscall(SYS_kill, pid, signal_number));
 }
 
 /* ---- becoming `bash -c INPUT` ------------------------------------------------------------------ */
@@ -227,8 +235,6 @@ static void become_shell(void)
     if (late) repair_late_state(input);
     else signal(SIGCHLD, SIG_DFL);
     atexit(dump_state);
-    shared->state_length = 0;
-    shared->stage = STAGE_RUNNING;
     armed = 1;
 }
 

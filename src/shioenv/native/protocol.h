@@ -20,8 +20,7 @@ enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
 struct shared {
     uint32_t input_length;
     uint32_t flags;           /* RUN_* */
-    volatile uint32_t stage;  /* STAGE_* reached by the child, then by the dump */
-    volatile int32_t error;   /* errno where `stage` stopped */
+    volatile uint32_t dumped; /* the state below is the shell's at its end */
     volatile uint32_t state_length;
     uint32_t processors;      /* that the declared machine has */
     uint32_t n_rlimits;
@@ -33,19 +32,19 @@ struct shared {
 
 enum { RUN_FRESH = 1 };  /* exec a fresh bash instead of returning into the preloaded one */
 
-/* How far a child came before its input took over. */
+/* What a child could not do before its input took over. */
 enum {
-    STAGE_NONE,
+    STAGE_NONE,        /* it did everything */
     STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
     STAGE_DIRECTORY,   /* the start directory could not be entered */
-    STAGE_RUNNING,     /* the input has control */
-    STAGE_DUMPED,      /* the shell state was written */
 };
 
 /* supervisor -> server, with descriptors as ancillary data */
 enum { SERVER_RUN = 1, SERVER_MOUNTS, SERVER_PIDS };
 struct server_request { uint32_t op; uint32_t pid; };
-struct server_reply { int32_t error; int32_t status; uint64_t user_us, system_us; };
+/* server -> supervisor: one when the shell was reaped; before it one from the child itself where it
+ * could not start, which is the only message with a stage. */
+struct server_reply { int32_t error; uint32_t stage; int32_t status; uint64_t user_us, system_us; };
 
 /* Python -> supervisor: configuration records, then requests. */
 struct record { uint32_t kind; uint32_t length; };
@@ -79,7 +78,7 @@ struct reply {
 enum {
     REPLY_TIMED_OUT = 1, REPLY_OUTPUT_TRUNCATED = 2, REPLY_OUTPUT_KILLED = 4, REPLY_MEMORY = 8,
     REPLY_BACKGROUND = 16, REPLY_FILES = 32, REPLY_NETWORK = 64, REPLY_IPC = 128, REPLY_HOSTNAME = 256,
-    REPLY_CHANGES_TRUNCATED = 512,
+    REPLY_CHANGES_TRUNCATED = 512, REPLY_INIT = 1024,
 };
 
 #endif

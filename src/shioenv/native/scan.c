@@ -15,6 +15,9 @@
 enum { DEPTH_MAX = 128 };            /* three descriptors per level */
 #define BEFORE_MAX (1u << 20)        /* of what was there before only small files are read, */
 #define BEFORE_TOTAL_MAX (64u << 20) /* and not too many: digests tell renamed from new there */
+#define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
+#define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
+enum { REMEMBERED = 256 };           /* files with several names, hashed once */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
 #define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
 
@@ -23,8 +26,9 @@ struct scan {
     char path[DEPTH_MAX * 256 + 256];
     size_t length;
     int depth;
-    uint64_t read_before;
+    uint64_t read_before, read_holes;
     bool truncated;
+    struct { uint64_t inode; uint8_t digest[32]; } remembered[REMEMBERED];
 };
 
 void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
@@ -38,15 +42,21 @@ void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
     buffer->length += length;
 }
 
-static bool digest_file(int directory, const char *name, uint64_t size, uint8_t digest[32])
+/* SHA-256 of a file's content; of a file with too large holes, of its size and data alone. */
+static bool digest_file(struct scan *scan, int directory, const char *name, const struct stat *entry,
+                        uint8_t digest[32])
 {
+    uint64_t size = (uint64_t)entry->st_size, data = (uint64_t)entry->st_blocks * 512;
+    uint64_t holes = size > data ? size - data : 0;
+    bool whole = size <= WHOLE_FILE_MAX && scan->read_holes + holes <= HOLES_TOTAL_MAX;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
     static uint8_t block[1 << 16];
     struct sha256 hash;
     sha256_start(&hash);
     ssize_t n;
-    if (size <= WHOLE_FILE_MAX) {
+    if (whole) {
+        scan->read_holes += holes;
         while ((n = read(fd, block, sizeof block)) > 0) sha256_add(&hash, block, (size_t)n);
     } else {
         sha256_add(&hash, &size, sizeof size);
@@ -69,9 +79,32 @@ static bool digest_file(int directory, const char *name, uint64_t size, uint8_t 
 static void add_u32(struct buffer *out, uint32_t value) { buffer_add(out, &value, sizeof value); }
 static void add_u64(struct buffer *out, uint64_t value) { buffer_add(out, &value, sizeof value); }
 
-static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry)
+static bool digest_entry(struct scan *scan, int directory, const char *name, const struct stat *entry,
+                         uint8_t digest[32])
+{
+    size_t slot = entry->st_ino % REMEMBERED;
+    bool shared = entry->st_nlink > 1;
+    if (shared && scan->remembered[slot].inode == entry->st_ino) {
+        memcpy(digest, scan->remembered[slot].digest, 32);
+        return true;
+    }
+    if (!digest_file(scan, directory, name, entry, digest)) return false;
+    if (shared) {
+        scan->remembered[slot].inode = entry->st_ino;
+        memcpy(scan->remembered[slot].digest, digest, 32);
+    }
+    return true;
+}
+
+/* `twin` is what the other layer has by this name where that alone would look the same. */
+static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
+                 const struct stat *twin)
 {
     struct buffer *out = scan->out;
+    if (out->length > RECORDS_MAX) {
+        scan->truncated = true;
+        return;
+    }
     buffer_add(out, &kind, 1);
     add_u32(out, (uint32_t)scan->length);
     buffer_add(out, scan->path, scan->length);
@@ -80,7 +113,8 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     add_u32(out, entry->st_gid);
     add_u32(out, (uint32_t)entry->st_nlink);
     add_u64(out, (uint64_t)entry->st_size);
-    add_u64(out, (uint64_t)(entry->st_mtim.tv_sec * 1000000000ll + entry->st_mtim.tv_nsec));
+    add_u64(out, (uint64_t)entry->st_mtim.tv_sec);
+    add_u32(out, (uint32_t)entry->st_mtim.tv_nsec);
     add_u64(out, entry->st_ino & INODE_MASK);
     add_u32(out, major(entry->st_rdev));
     add_u32(out, minor(entry->st_rdev));
@@ -90,10 +124,14 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     add_u32(out, (uint32_t)target_length);
     buffer_add(out, target, (size_t)target_length);
     uint8_t digest[32], has_digest = 0;
-    uint64_t size = (uint64_t)entry->st_size;
-    bool wanted = kind == 'A' || (size <= BEFORE_MAX && (scan->read_before += size) <= BEFORE_TOTAL_MAX);
-    if (wanted && S_ISREG(entry->st_mode))
-        has_digest = digest_file(directory, name, size, digest);
+    bool wanted = S_ISREG(entry->st_mode);
+    if (kind == 'B' && wanted) {
+        uint64_t size = (uint64_t)entry->st_size;
+        bool alike = twin && twin->st_size == entry->st_size && twin->st_mtim.tv_sec == entry->st_mtim.tv_sec &&
+                     twin->st_mtim.tv_nsec == entry->st_mtim.tv_nsec;
+        wanted = (alike || size <= BEFORE_MAX) && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
+    }
+    if (wanted) has_digest = digest_entry(scan, directory, name, entry, digest);
     buffer_add(out, &has_digest, 1);
     if (has_digest) buffer_add(out, digest, sizeof digest);
 }
@@ -127,18 +165,19 @@ static void pop(struct scan *scan, size_t length)
 static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
 
 /* A whole tree that exists on one side only. */
-static void emit_tree(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry)
+static void emit_tree(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
+                      const struct stat *twin)
 {
     size_t length = scan->length;
     if (!push(scan, name)) return;
-    emit(scan, kind, directory, name, entry);
+    emit(scan, kind, directory, name, entry, twin);
     int fd = S_ISDIR(entry->st_mode) ? enter(directory, name) : -1;
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *child;
     struct stat status;
     while (list && (child = readdir(list)))
         if (!dot(child->d_name) && !fstatat(fd, child->d_name, &status, AT_SYMLINK_NOFOLLOW))
-            emit_tree(scan, kind, fd, child->d_name, &status);
+            emit_tree(scan, kind, fd, child->d_name, &status, NULL);
     if (list) closedir(list);
     pop(scan, length);
 }
@@ -160,15 +199,15 @@ static void compare_entry(struct scan *scan, int lower, int upper, int merged, c
     bool both_directories = was && is && S_ISDIR(before.st_mode) && S_ISDIR(after.st_mode);
     int inside = both_directories ? enter(upper, name) : -1;
     if (inside < 0 || is_opaque(inside)) {
-        if (was) emit_tree(scan, 'B', lower, name, &before);
-        if (is) emit_tree(scan, 'A', merged, name, &after);
+        if (was) emit_tree(scan, 'B', lower, name, &before, is ? &after : NULL);
+        if (is) emit_tree(scan, 'A', merged, name, &after, NULL);
         if (inside >= 0) close(inside);
         return;
     }
     size_t length = scan->length;
     if (push(scan, name)) {
-        emit(scan, 'B', lower, name, &before);
-        emit(scan, 'A', merged, name, &after);
+        emit(scan, 'B', lower, name, &before, NULL);
+        emit(scan, 'A', merged, name, &after, NULL);
         int inside_lower = enter(lower, name), inside_merged = enter(merged, name);
         compare(scan, inside_lower, inside, inside_merged);
         if (inside_lower >= 0) close(inside_lower);
@@ -192,12 +231,13 @@ static void compare(struct scan *scan, int lower, int upper, int merged)
 bool scan_changes(int lower, int upper, int merged, struct buffer *out)
 {
     static struct scan scan;
-    scan = (struct scan){.out = out};
+    memset(&scan, 0, sizeof scan);
+    scan.out = out;
     struct stat before, after;
     if (!fstat(lower, &before) && !fstat(merged, &after)) {
         scan.path[scan.length++] = '/';
-        emit(&scan, 'B', lower, ".", &before);
-        emit(&scan, 'A', merged, ".", &after);
+        emit(&scan, 'B', lower, ".", &before, NULL);
+        emit(&scan, 'A', merged, ".", &after, NULL);
         scan.length = 0;
     }
     compare(&scan, lower, upper, merged);

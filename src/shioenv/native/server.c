@@ -19,10 +19,11 @@
 
 struct shared *shared;
 
-static void fail(uint32_t stage)
+/* Tells the supervisor why this run never happened. The input never has FD_CONTROL. */
+static void __attribute__((noreturn)) fail(uint32_t stage)
 {
-    shared->stage = stage;
-    shared->error = errno;
+    struct server_reply reply = {.error = errno ? errno : EIO, .stage = stage};
+    send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL);
     _exit(125);
 }
 
@@ -74,7 +75,6 @@ static void take_processors(uint32_t wanted)
  * limits and signals as a login would leave them. */
 static void enter_sandbox(int output, int errors)
 {
-    shared->stage = STAGE_NAMESPACES;
     /* Processes the input starts are numbered from the shell's own id on. */
     if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
     if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS))
@@ -83,12 +83,14 @@ static void enter_sandbox(int output, int errors)
     int null = open("/dev/null", O_RDONLY);
     if (null < 0) fail(STAGE_NAMESPACES);
     if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
-    for (uint32_t i = 0; i < shared->n_rlimits; i++) {
+    for (uint32_t i = 0; i < shared->n_rlimits && i < 16; i++) {
         struct rlimit limit = {shared->rlimits[i].soft, shared->rlimits[i].hard};
         if (setrlimit(shared->rlimits[i].resource, &limit)) fail(STAGE_NAMESPACES);
     }
     take_processors(shared->processors);
-    syscall(SYS_close_range, 3u, ~0u, 0u);
+    /* A fresh bash may still fail to start: exec closes the way to say so. */
+    syscall(SYS_close_range, 3u, FD_CONTROL - 1u, 0u);
+    syscall(SYS_close_range, FD_CONTROL + (shared->flags & RUN_FRESH ? 1u : 0u), ~0u, 0u);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -107,6 +109,7 @@ static void adopt(int fd, int wanted)
 
 void serve(void)
 {
+    fcntl(FD_CONTROL, F_SETFD, FD_CLOEXEC);
     /* bash's own handler must not reap what this loop waits for */
     sigset_t blocked;
     sigemptyset(&blocked);
@@ -144,13 +147,16 @@ void serve(void)
             if (fds[1] >= 0) close(fds[1]);
             if (child > 0) {
                 struct rusage usage;
-                while (wait4(child, &reply.status, 0, &usage) < 0)
+                while (wait4(child, &reply.status, __WALL, &usage) < 0)
                     if (errno != EINTR) { reply.error = errno; break; }
                 reply.user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000u + (uint64_t)usage.ru_utime.tv_usec;
                 reply.system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000u + (uint64_t)usage.ru_stime.tv_usec;
             }
         }
         if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) _exit(0);
+        /* What the input made its own sibling (CLONE_PARENT) is this process's child: the supervisor
+         * sees and kills it, and it is reaped here before anything else runs. */
+        while (wait4(-1, NULL, __WALL, NULL) > 0 || errno == EINTR) {}
     }
 }
 
@@ -160,8 +166,6 @@ void exec_fresh(char *const environment[])
     char *arguments[] = {"bash", "--norc", "--noprofile", "-c", strdup(shared->input), NULL};
     /* execve keeps what is ignored, and an initialised bash ignores SIGQUIT */
     for (int signal_number = 1; signal_number < NSIG; signal_number++) signal(signal_number, SIG_DFL);
-    shared->stage = STAGE_RUNNING;
     syscall(SYS_execve, "/bin/bash", arguments, environment);
     fail(STAGE_NAMESPACES);
-    __builtin_unreachable();
 }

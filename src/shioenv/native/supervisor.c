@@ -32,6 +32,7 @@
 #include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -53,9 +54,16 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 #define SHELL_PID 1000
-#define RTMGRP_ALL 0x7fffffffu
+#define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
 
 static int control;  /* the Python side */
+
+/* What every run gets. Kept here and written to the shared memory anew before each run: the last one may
+ * have left anything there. */
+static struct {
+    uint32_t processors, n_rlimits;
+    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
+} bounds;
 
 /* ---- failures before the first request: one line to the peer ------------------------------------ */
 
@@ -164,7 +172,7 @@ static void read_configuration(void)
         case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
         case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
         case CONFIG_UPTIME: config.uptime = atoll(value); break;
-        case CONFIG_PROCESSORS: shared->processors = (uint32_t)atol(value); break;
+        case CONFIG_PROCESSORS: bounds.processors = (uint32_t)atol(value); break;
         case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
         case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;
@@ -195,12 +203,12 @@ static void read_configuration(void)
             config.seccomp.len = (unsigned short)(record.length / sizeof(struct sock_filter));
             continue;
         case CONFIG_RLIMITS:
-            for (uint32_t at = 0; at + 24 <= record.length && shared->n_rlimits < 16; at += 24) {
+            for (uint32_t at = 0; at + 24 <= record.length && bounds.n_rlimits < 16; at += 24) {
                 uint64_t triple[3];
                 memcpy(triple, value + at, sizeof triple);
-                shared->rlimits[shared->n_rlimits].resource = (uint32_t)triple[0];
-                shared->rlimits[shared->n_rlimits].soft = triple[1];
-                shared->rlimits[shared->n_rlimits++].hard = triple[2];
+                bounds.rlimits[bounds.n_rlimits].resource = (uint32_t)triple[0];
+                bounds.rlimits[bounds.n_rlimits].soft = triple[1];
+                bounds.rlimits[bounds.n_rlimits++].hard = triple[2];
             }
             break;
         default: errno = EINVAL; die("configuration record %u", record.kind);
@@ -219,9 +227,10 @@ static void do_mount(const char *source, const char *target, const char *type, u
 
 static int host_proc = -1;  /* the host's /proc, reachable by descriptor alone */
 static int ns_user = -1, ns_pid = -1, ns_time = -1, ns_gateway = -1, ns_outer_mounts = -1;
-static int server_socket = -1, init_to = -1, init_from = -1, children_fd = -1, shared_fd = -1;
+static int server_socket = -1, init_to = -1, init_from = -1, children_fd = -1, siblings_fd = -1,
+           shared_fd = -1;
 static pid_t init_pid;
-static int net_events = -1, filter_events = -1, queues = -1;
+static int net_events = -1, filter_events = -1, policy_events = -1, queues = -1;
 
 static int open_ns(pid_t pid, const char *name)
 {
@@ -350,6 +359,8 @@ static void ask_init(void)
  * the user and pid namespaces. */
 static void make_inner_namespaces(void)
 {
+    /* Owned out here: inside, the host's groups cannot be mounted. */
+    CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
     int up[2], down[2], to_init[2], from_init[2];
     if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
         die("pipe");
@@ -358,11 +369,18 @@ static void make_inner_namespaces(void)
     char byte = 0;
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* The limit that a user namespace's maker has holds for all ids in it together. */
+        for (uint32_t i = 0; i < bounds.n_rlimits; i++)
+            if (bounds.rlimits[i].resource == RLIMIT_NPROC) {
+                rlim_t most = bounds.rlimits[i].hard + PROCESS_SLACK;
+                struct rlimit limit = {most, most};
+                setrlimit(RLIMIT_NPROC, &limit);
+            }
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
         CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
         if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(125);
-        CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWCGROUP | CLONE_NEWTIME),
+        CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
               "unshare inner namespaces");
         /* Link-local addresses at once and by the hardware address alone, no solicitations: what the
          * network shows depends on nothing but the declaration. */
@@ -405,14 +423,12 @@ static void make_inner_namespaces(void)
     ns_user = open_ns(child, "user");
     ns_pid = open_ns(child, "pid_for_children");
     ns_time = open_ns(child, "time_for_children");
-    int net = open_ns(child, "net"), ipc = open_ns(child, "ipc"), uts = open_ns(child, "uts"),
-        cgroup = open_ns(child, "cgroup");
+    int net = open_ns(child, "net"), ipc = open_ns(child, "ipc"), uts = open_ns(child, "uts");
     join(net, CLONE_NEWNET, "network");
     join(ipc, CLONE_NEWIPC, "IPC");
     join(uts, CLONE_NEWUTS, "UTS");
-    join(cgroup, CLONE_NEWCGROUP, "cgroup");
     configure_network(net, gateway);
-    close(net); close(ipc); close(uts); close(cgroup);
+    close(net); close(ipc); close(uts);
     ns_gateway = gateway;  /* held: without it the cables are gone */
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -609,6 +625,7 @@ static void make_outer_mounts(void)
         snprintf(path, sizeof path, STAGING "/devices/%s", devices[i]);
         touch_file(path);
         do_mount(node, path, NULL, MS_BIND, NULL);
+        make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
         close(nodes[i]);
     }
     do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
@@ -633,7 +650,7 @@ static void make_outer_mounts(void)
 
 static int lower_root = -1, upper_root = -1, merged_root = -1;  /* of the current layer */
 
-struct disk_state { uint64_t files, blocks; struct timespec changed; };
+struct disk_state { uint64_t files, blocks, mode; struct timespec changed, modified; };
 static struct disk_state pristine_disk;
 
 static struct disk_state disk_state(void)
@@ -642,7 +659,11 @@ static struct disk_state disk_state(void)
     struct stat root;
     struct disk_state state = {0};
     if (!fstatfs(upper_root, &space)) state.files = space.f_ffree, state.blocks = space.f_bfree;
-    if (!fstat(upper_root, &root)) state.changed = root.st_ctim;
+    if (!fstat(upper_root, &root)) {
+        state.mode = root.st_mode;
+        state.changed = root.st_ctim;
+        state.modified = root.st_mtim;
+    }
     return state;
 }
 
@@ -720,10 +741,20 @@ static int make_layer(bool with_library)
     return fd;
 }
 
+/* Whether anything of a run is still there: a child of init, or one that the shell made its own sibling. */
 static bool has_survivors(void)
 {
     char text[16];
-    return pread(children_fd, text, sizeof text, 0) > 0;
+    return pread(children_fd, text, sizeof text, 0) > 0 || pread(siblings_fd, text, sizeof text, 0) > 0;
+}
+
+static int open_children(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/task/%d/children", (int)pid, (int)pid);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd, "open %s", path);
+    return fd;
 }
 
 /* ---- the fork server ---------------------------------------------------------------------------- */
@@ -774,13 +805,18 @@ static void start_server(int layer)
     close(pair[1]);
     close(last_pid);
     server_socket = pair[0];
+    siblings_fd = open_children(server);
     struct server_reply reply = ask_server(SERVER_PIDS, ns_pid);
     if (reply.error) { errno = reply.error; die("start the fork server (%s)", config.shell_mode); }
 }
 
 /* ---- what else a run may leave behind ----------------------------------------------------------- */
 
-struct leftovers { int shm, msg, sem; off_t queues; char host[65], domain[65]; };
+struct leftovers {
+    int shm, msg, sem;
+    struct { off_t size; mode_t mode; struct timespec changed; } queues;
+    char host[65], domain[65];
+};
 static struct leftovers pristine;
 
 static struct leftovers leftovers(void)
@@ -796,11 +832,31 @@ static struct leftovers leftovers(void)
     semctl(0, 0, SEM_INFO, &info);
     now.sem = info.sem.semusz;
     struct stat directory;
-    if (!fstat(queues, &directory)) now.queues = directory.st_size;  /* grows by each queue */
+    if (!fstat(queues, &directory)) {
+        now.queues.size = directory.st_size;  /* grows by each queue */
+        now.queues.mode = directory.st_mode;
+        now.queues.changed = directory.st_ctim;
+    }
     struct utsname names;
     uname(&names);
     memcpy(now.host, names.nodename, sizeof now.host);
     memcpy(now.domain, names.domainname, sizeof now.domain);
+    return now;
+}
+
+/* Process 1 belongs to the input's user, who may renice it and the like: what the next run would see. */
+struct init_state { int nice, policy, io; cpu_set_t processors; struct rlimit limits[RLIM_NLIMITS]; };
+static struct init_state pristine_init;
+
+static struct init_state init_state(void)
+{
+    struct init_state now;
+    memset(&now, 0, sizeof now);
+    now.nice = getpriority(PRIO_PROCESS, (id_t)init_pid);
+    now.policy = sched_getscheduler(init_pid);
+    now.io = (int)syscall(SYS_ioprio_get, 1, init_pid);
+    sched_getaffinity(init_pid, sizeof now.processors, &now.processors);
+    for (int i = 0; i < RLIM_NLIMITS; i++) prlimit(init_pid, (enum __rlimit_resource)i, NULL, &now.limits[i]);
     return now;
 }
 
@@ -817,11 +873,15 @@ static void listen_for_changes(void)
     /* link, neighbour, tc, addresses, routes and rules of both families */
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
     CHECK(net_events, "netlink listener");
+    int next_hops = 32;  /* RTNLGRP_NEXTHOP, past what an address can name */
+    setsockopt(net_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &next_hops, sizeof next_hops);
+    policy_events = listen_to(NETLINK_XFRM, 4 | 8);  /* associations and policies */
     filter_events = listen_to(NETLINK_NETFILTER, 0);
     if (filter_events >= 0)
         for (int group = 1; group < 8; group++)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
     pristine = leftovers();
+    pristine_init = init_state();
 }
 
 static bool drained(int fd)
@@ -864,6 +924,20 @@ static uint64_t resident_bytes(void)
     return pages * 4096;
 }
 
+/* The last resort against memory that belongs to no process (files in memory, sockets). */
+static bool host_is_short_of_memory(void)
+{
+    char text[512];
+    int fd = openat(host_proc, "meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char *total = strstr(text, "MemTotal:"), *available = strstr(text, "MemAvailable:");
+    if (!total || !available) return false;
+    return strtoull(available + 13, NULL, 10) < strtoull(total + 9, NULL, 10) / 20;
+}
+
 struct channel { int fd; struct buffer kept; uint64_t seen; };
 
 /* Reads once; false at end of file. */
@@ -902,9 +976,14 @@ static void watch(const struct request *request, struct channel *channels, struc
             }
         if (watched[2].revents) {
             struct server_reply ended;
-            shell_ended = true;
             if (recv(server_socket, &ended, sizeof ended, 0) != sizeof ended) ended = (struct server_reply){.error = EPIPE};
-            reply->error = ended.error;
+            if (ended.stage) {  /* the child's own word, before the input had control; its end follows */
+                reply->stage = ended.stage;
+                reply->error = ended.error;
+                continue;
+            }
+            shell_ended = true;
+            if (ended.error) reply->error = ended.error;
             reply->status = ended.status;
             reply->user_us = ended.user_us;
             reply->system_us = ended.system_us;
@@ -925,6 +1004,10 @@ static void watch(const struct request *request, struct channel *channels, struc
         else if (now >= next_memory) {
             next_memory = now + 50000000;
             if (resident_bytes() > request->memory_max) why = REPLY_MEMORY;
+            if (host_is_short_of_memory()) {
+                why = REPLY_MEMORY;
+                reply->error = ENOMEM;  /* who took it is not known: nothing to record */
+            }
         }
         if (why) {
             reply->flags |= why;
@@ -940,10 +1023,8 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
 {
     for (int i = 0; i < 2; i++)
         if (channels[i].seen > keep) reply->flags |= REPLY_OUTPUT_TRUNCATED;
-    reply->stage = shared->stage;
     uint32_t state = shared->state_length;
-    reply->state_length = reply->stage == STAGE_DUMPED && state <= STATE_MAX ? state : 0;
-    if (reply->stage < STAGE_RUNNING && !reply->error) reply->error = shared->error ? shared->error : EIO;
+    reply->state_length = shared->dumped && state <= STATE_MAX ? state : 0;
     reply->output_length = (uint32_t)channels[0].kept.length;
     reply->errors_length = (uint32_t)channels[1].kept.length;
     reply->changes_length = (uint32_t)changes.length;
@@ -961,14 +1042,18 @@ static void run(const struct request *request, struct channel *channels)
 {
     struct reply reply = {0};
     shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
-    shared->stage = STAGE_NONE;
-    shared->error = 0;
+    shared->dumped = 0;
     shared->state_length = 0;
+    shared->processors = bounds.processors;
+    shared->n_rlimits = bounds.n_rlimits;
+    memcpy(shared->rlimits, bounds.rlimits, sizeof shared->rlimits);
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE;
     if (pipe2(out, O_CLOEXEC) || (separate && pipe2(err, O_CLOEXEC))) _exit(125);
     channels[0].fd = out[0];
     channels[1].fd = err[0];
+    fcntl(out[0], F_SETFL, O_NONBLOCK);  /* an input can open its pipe and read it empty */
+    if (separate) fcntl(err[0], F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 2; i++) channels[i].kept.length = 0, channels[i].seen = 0;
     struct server_request start = {SERVER_RUN, SHELL_PID};
     int fds[2] = {out[1], err[1]};
@@ -993,12 +1078,14 @@ static void run(const struct request *request, struct channel *channels)
     }
     struct leftovers left = leftovers();
     if (left.shm != pristine.shm || left.msg != pristine.msg || left.sem != pristine.sem ||
-        left.queues != pristine.queues)
+        memcmp(&left.queues, &pristine.queues, sizeof left.queues))
         reply.flags |= REPLY_IPC;
     if (memcmp(left.host, pristine.host, sizeof left.host) || memcmp(left.domain, pristine.domain, sizeof left.domain))
         reply.flags |= REPLY_HOSTNAME;
-    bool net = drained(net_events), filter = drained(filter_events);
-    if (net || filter) reply.flags |= REPLY_NETWORK;
+    struct init_state init = init_state();
+    if (memcmp(&init, &pristine_init, sizeof init)) reply.flags |= REPLY_INIT;
+    bool net = drained(net_events), filter = drained(filter_events), policy = drained(policy_events);
+    if (net || filter || policy) reply.flags |= REPLY_NETWORK;
     if (!init_alive && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
 
@@ -1059,10 +1146,7 @@ int main(int argc, char **argv)
     own_mounts();
     make_inner_namespaces();
     make_outer_mounts();
-    char path[64];
-    snprintf(path, sizeof path, "%d/task/%d/children", (int)init_pid, (int)init_pid);
-    children_fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    CHECK(children_fd, "open %s", path);
+    children_fd = open_children(init_pid);
     if (config.seccomp.len) {
         CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
         CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &config.seccomp), "seccomp filter");

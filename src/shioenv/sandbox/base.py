@@ -9,6 +9,9 @@ from typing import Protocol, Self
 from shioenv.errors import LimitsError
 
 MEBIBYTE = 1024 * 1024
+GIBIBYTE = 1024 * MEBIBYTE
+LARGEST = {"wall_seconds": 86_400, "background_seconds": 86_400, "output_bytes": GIBIBYTE}
+"""The largest values of limits; of the others it is a pebibyte, or as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +40,11 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value < 0 or (value == 0 and name != "background_seconds"):
+            most = LARGEST.get(name, GIBIBYTE * MEBIBYTE)
+            if not 0 <= value <= most or (value == 0 and name != "background_seconds"):
                 raise LimitsError(
-                    f"the limit {name} is {value!r}", hint="limits are above 0; leave it out"
+                    f"the limit {name} is {value!r}",
+                    hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
                 )
 
 
@@ -94,6 +99,8 @@ class Execution:
     changes: tuple[FileChange, ...] = ()
     """Every path the run touched, in any order. A removed or renamed directory gives one change for
     each entry in it."""
+    changes_truncated: bool = False
+    """There were more changes than could be listed."""
     shell: bytes | None = None
     """The shell's own state at its end, as it dumped it: untrusted. None where it is unknown."""
     cwd: bytes | None = None

@@ -8,6 +8,7 @@ afterwards. This module configures it, sends it inputs and reads what they did.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import resource
@@ -81,17 +82,19 @@ class _Flag(IntFlag):  # REPLY_*
     IPC = 128
     HOSTNAME = 256
     CHANGES_TRUNCATED = 512
+    INIT = 1024
 
 
 _FRESH, _SEPARATE, _KEEP = 1, 2, 4  # REQUEST_*
 _STAGE_DIRECTORY = 2
-_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME
+_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT
 
 _REQUEST = struct.Struct("=4I2Q2I")
 _REPLY = struct.Struct("=iIiIqqQQ4I")
 _RECORD = struct.Struct("=II")
-_STAT = struct.Struct("=4IQqQ2I")
+_STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
+_LONGEST_PATH = 4096  # CWD_MAX
 _GRACE_SECONDS = 30.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
@@ -118,6 +121,7 @@ class NamespaceSandbox:
         self.limits = limits or Limits()
         self.mode = mode
         self._closed = False
+        self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._open()
 
@@ -235,20 +239,18 @@ class NamespaceSandbox:
         return b"".join(_RECORD.pack(kind, len(value)) + value for kind, value in records)
 
     def _run(self, shell_input: str | bytes, cwd: str | None, flags: int) -> Execution:
-        text = os.fsencode(shell_input) if isinstance(shell_input, str) else shell_input
-        if b"\0" in text:
-            raise InputError("the input holds a NUL byte, which no shell argument can")
-        if len(text) > LONGEST_INPUT:
-            raise InputError(
-                f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
-            )
+        text = _argument(shell_input)
         directory = cwd or self.system.declaration.session.start_directories[0]
+        where = _directory(directory)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
+        if self._owner != os.getpid():
+            raise SandboxError(
+                "the sandbox was opened by another process", hint="open one in each process"
+            )
         if self._process is None:
             self._open()
         limits = self.limits
-        where = os.fsencode(directory)
         request = _REQUEST.pack(
             flags,
             round(limits.wall_seconds * 1000),
@@ -274,10 +276,7 @@ class NamespaceSandbox:
         reply = _Flag(raw_flags)
         if error:
             if stage == _STAGE_DIRECTORY:
-                raise StartDirectoryError(
-                    f"cannot start in {directory}: {os.strerror(error)}",
-                    hint="a start directory is an absolute path of a directory in the system",
-                )
+                raise _no_start(directory, os.strerror(error))
             self._end()
             raise SandboxError(
                 f"the input could not be started: {os.strerror(error)} (stage {stage})"
@@ -293,7 +292,9 @@ class NamespaceSandbox:
         if reply & _Flag.NETWORK and not flags & _KEEP:
             network = self.network()
         if reply & _Flag.HOSTNAME and not flags & _KEEP:
-            hostname = self._run("hostname", "/", _KEEP).output.rstrip(b"\n")
+            hostname = self._run("uname -n", "/", _KEEP).output.rstrip(b"\n")
+            if hostname == self.system.declaration.machine.hostname.encode():
+                hostname = None  # it was the domain name that changed
         if reply & _NEEDS_NEW_NAMESPACES and not flags & _KEEP:
             self._end()
         timed_out = bool(reply & _Flag.TIMED_OUT)
@@ -311,6 +312,7 @@ class NamespaceSandbox:
             stdout=output if separate else None,
             stderr=errors if separate else None,
             changes=_parse_changes(body[state_end:]) if lengths[3] else (),
+            changes_truncated=bool(reply & _Flag.CHANGES_TRUNCATED),
             shell=shell,
             cwd=working_directory,
             started=started / 1e9,
@@ -331,6 +333,35 @@ class NamespaceSandbox:
                 raise ConnectionResetError("end of file")
             at += n
         return data
+
+
+def _argument(shell_input: str | bytes) -> bytes:
+    """The input as bash gets it. InputError for what cannot be an argument of a program."""
+    try:
+        text = os.fsencode(shell_input)
+    except UnicodeEncodeError as error:
+        raise InputError(f"the input cannot be encoded: {error}") from error
+    if b"\0" in text:
+        raise InputError("the input holds a NUL byte, which no shell argument can")
+    if len(text) > LONGEST_INPUT:
+        raise InputError(f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most")
+    return text
+
+
+def _directory(path: str) -> bytes:
+    where = os.fsencode(path)
+    if not where.startswith(b"/") or b"\0" in where:
+        raise _no_start(path, "not an absolute path")
+    if len(where) >= _LONGEST_PATH:
+        raise _no_start(path[:80] + "...", os.strerror(errno.ENAMETOOLONG))
+    return where
+
+
+def _no_start(path: str, reason: str) -> StartDirectoryError:
+    return StartDirectoryError(
+        f"cannot start in {path}: {reason}",
+        hint="a start directory is an absolute path of a directory in the system",
+    )
 
 
 def _opening_failed(line: str) -> HostError | SandboxError:
@@ -371,6 +402,9 @@ def _resource_limits(
         number = _RESOURCES.index(name)
         if name == "nproc":
             soft, hard = min(soft, limits.processes), min(hard, limits.processes)
+        if name == "core" and soft == 0:
+            # `ulimit -c` shows 0 as well, and a crash never starts the host's own core handler
+            soft = 1
         ceiling = resource.getrlimit(number)[1]
         soft, hard = (_at_most(value, ceiling) for value in (soft, hard))
         triples.append((number, soft, hard))
@@ -399,7 +433,9 @@ def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
         at += 5
         path = bytes(data[at : at + length])
         at += length
-        mode, uid, gid, links, size, mtime_ns, inode, major, minor = _STAT.unpack_from(data, at)
+        mode, uid, gid, links, size, seconds, nanoseconds, inode, major, minor = _STAT.unpack_from(
+            data, at
+        )
         at += _STAT.size
         (length,) = _LENGTH.unpack_from(data, at)
         at += 4
@@ -410,7 +446,16 @@ def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
         digest = bytes(data[at : at + 32]).hex() if has_digest else None
         at += 32 if has_digest else 0
         entry = FileStat(
-            mode, uid, gid, size, links, mtime_ns, inode, os.makedev(major, minor), target, digest
+            mode,
+            uid,
+            gid,
+            size,
+            links,
+            seconds * 1_000_000_000 + nanoseconds,
+            inode,
+            os.makedev(major, minor),
+            target,
+            digest,
         )
         sides.setdefault(path, [None, None])[0 if kind == 0x42 else 1] = entry
     return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())
