@@ -38,7 +38,7 @@ class UsageError(ShioenvError):
 
 
 class HostError(ShioenvError):
-    """This host lacks something the work needs; the hint is the exact fix."""
+    """The host lacks something the work needs; the hint is the exact fix."""
 
     code = "SHIO-H01"
     exit_status = 3
@@ -101,7 +101,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class SystemDeclarationError(ShioenvError):
-    """A system's TOML file says something that cannot be meant; `problems` holds every fault found."""
+    """A system's TOML file says what cannot be meant; `problems` holds every fault found."""
 
     code = "SHIO-S01"
     exit_status = 2
@@ -121,7 +121,7 @@ class UnknownSystemError(ShioenvError):
 
 
 class SystemNotBuiltError(ShioenvError):
-    """The system is declared but its root filesystem has not been built here; the hint builds it."""
+    """The system is declared but its root filesystem is not built here; the hint builds it."""
 
     code = "SHIO-S03"
     exit_status = 3

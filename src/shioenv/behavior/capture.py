@@ -368,8 +368,9 @@ def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
 def _cut(
     patch: ContextPatch, digests: Mapping[str, str], incomplete: bool
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
-    """The patch and the digests within bounds, and a digest of all of it where that cut them or they
-    were `incomplete` before."""
+    """The patch and the digests within bounds; a digest of all where that cut them, or where they
+    were `incomplete` before.
+    """
     if (
         not incomplete
         and len(patch.operations) <= MAX_OPERATIONS
