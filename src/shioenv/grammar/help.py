@@ -129,7 +129,7 @@ def _cut(text: str) -> Iterator[HelpOption]:
 
 def _ps(text: str) -> Iterator[HelpOption]:
     """Lines that mix `-p, p, --pid <PID>`: letters without a dash are names too."""
-    name = r"(?:--[a-z][a-z-]*|-?\w)"
+    name = r"(?:--[A-Za-z][a-z-]*|-?\w)"
     line_shape = re.compile(rf"\s{{1,8}}({name}(?:,\s*{name})*)(\s<[^>]*>)?(?=\s{{2,}}|\s*$)")
     for line in text.splitlines():
         if match := line_shape.match(line):

@@ -87,9 +87,10 @@ class InputParser:
         grammars = self._grammars.get(name, ())
         if len(grammars) > 1:
             for word in words:
-                for grammar in grammars if word[:1].isalpha() else ():
-                    if any(one.startswith(word) or word.startswith(one) for one in fixed(grammar)):
-                        return grammar
+                for matches in (_is_word, _abbreviates):
+                    for grammar in grammars if word[:1].isalpha() else ():
+                        if any(matches(word, one) for one in fixed(grammar)):
+                            return grammar
         return grammars[0] if grammars else None
 
     def splitter(self, grammar: Grammar) -> ArgumentSplitter:
@@ -135,10 +136,11 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 @cache
 def fixed(grammar: Grammar) -> frozenset[str]:
-    """The words without a dash that start lines hold as they are: `addr` of `ip addr …`."""
-    found: set[str] = set()
+    """The words without a dash one of which every input of a grammar has: `addr` of `ip addr …`."""
+    common: set[str] | None = None
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):
+            found: set[str] = set()
             for argument in production.body[1:]:
                 if len(argument) != 1:
                     continue
@@ -146,9 +148,18 @@ def fixed(grammar: Grammar) -> frozenset[str]:
                 if not isinstance(argument[0], Terminal):
                     bodies = [one.body for one in grammar.productions.get(argument[0], ())]
                 texts = [_literal(body) for body in bodies]
-                if texts and all(texts):
-                    found.update(text for text in texts if text[0].isalpha())
-    return frozenset(found)
+                if texts and all(text[:1].isalpha() for text in texts):
+                    found.update(texts)
+            common = found if common is None else common & found
+    return frozenset(common or ())
+
+
+def _is_word(word: str, one: str) -> bool:
+    return word == one
+
+
+def _abbreviates(word: str, one: str) -> bool:
+    return one.startswith(word) or word.startswith(one)
 
 
 def _literal(body: Body) -> str:

@@ -76,9 +76,10 @@ def test_the_menus_of_find() -> None:
 def test_the_letters_of_ps() -> None:
     text = (
         "Basic options:\n -A, -e     all\n  a         all with tty\n -p, p, --pid <PID>  one\n"
-        "  k,    --sort    order\n        --ppid <PID>  parent\n"
+        "  k,    --sort    order\n -G, --Group <GID>  of it\n        --ppid <PID>  parent\n"
     )
-    expected = [("-A", "-e"), ("a",), ("-p", "p", "--pid"), ("k", "--sort"), ("--ppid",)]
+    expected = [("-A", "-e"), ("a",), ("-p", "p", "--pid"), ("k", "--sort")]
+    expected += [("-G", "--Group"), ("--ppid",)]
     assert names("ps", text) == expected
 
 

@@ -1,5 +1,6 @@
 """Samplers: horizon, action sets, policies, traces."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -228,3 +229,9 @@ def test_an_unknown_sampler_is_named_with_the_nearest_one(grammars: tuple[Gramma
 def test_a_stop_probability_that_is_none_is_refused(probability: float) -> None:
     with pytest.raises(ValueError, match="stop_probability"):
         WeightedPolicy(probability)
+
+
+def test_the_reference_replays_a_trace() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "samplers.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(code, {})
