@@ -8,6 +8,7 @@ bash's own error is then the input's behavior.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _SIMPLE = frozenset(
     }
 )
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
+_HASH_IN_WORD = re.compile(rb"(?<=[^\s;&|()<>${#])#")
 _SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
 
 
@@ -61,6 +63,8 @@ class InputParser:
             source = text.encode("utf-8", "surrogateescape")
             with suppress(RecursionError):  # brackets nested by the thousand
                 root = _parser().parse(source).root_node
+                if root.has_error:  # it cannot read `#` inside a word: `curl -0#`
+                    root = _parser().parse(_HASH_IN_WORD.sub(b"H", source)).root_node
                 if not root.has_error and not _has_heredoc(root):
                     tokens = self._tokens(source, root)
         if tokens:
@@ -86,12 +90,22 @@ class InputParser:
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
         if len(grammars) > 1:
-            for word in words:
-                for matches in (_is_word, _abbreviates):
-                    for grammar in grammars if word[:1].isalpha() else ():
-                        if any(matches(word, one) for one in fixed(grammar)):
-                            return grammar
+            places = [(self._place_of_fixed(grammar, words), grammar) for grammar in grammars]
+            return min(places, key=lambda one: one[0])[1]
         return grammars[0] if grammars else None
+
+    def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
+        """Which argument is the grammar's fixed word, and whether it is an abbreviation of it."""
+        known = fixed(grammar)
+        for place, argument in enumerate(self.splitter(grammar).arguments(words)):
+            text = argument.text
+            if text in known:
+                return place, False
+            if text[:1].isalpha() and any(
+                one.startswith(text) or text.startswith(one) for one in known
+            ):
+                return place, True
+        return len(words), True
 
     def splitter(self, grammar: Grammar) -> ArgumentSplitter:
         """What finds the arguments of one grammar's command."""
@@ -152,14 +166,6 @@ def fixed(grammar: Grammar) -> frozenset[str]:
                     found.update(texts)
             common = found if common is None else common & found
     return frozenset(common or ())
-
-
-def _is_word(word: str, one: str) -> bool:
-    return word == one
-
-
-def _abbreviates(word: str, one: str) -> bool:
-    return one.startswith(word) or word.startswith(one)
 
 
 def _literal(body: Body) -> str:

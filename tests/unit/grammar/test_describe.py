@@ -7,7 +7,10 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 
 HEADER = "command {}\nmanual ip(8), T 1\npackage t\nvolatile no\n"
-ADDRESS = "start ip <option>* (addr | address | a) <rest>*\noptions\n  -4\n<rest> = show | dev lo\n"
+ADDRESS = (
+    "start ip <option>* (addr | address | a) <rest>*\noptions\n  -4\n  -f <f>\n"
+    "<f> = link\n<rest> = show | dev lo\n"
+)
 LINK = "start ip <option>* link <rest>*\noptions\n  -s\n<rest> = show | {dev <Interface>}\n"
 
 
@@ -92,6 +95,8 @@ def test_segments_operators_redirections_and_assignments(describer: Describer) -
     [
         ("ip addr show", "ip-addr"),
         ("ip -4 a", "ip-addr"),
+        ("ip -f link a", "ip-addr"),
+        ("ip", "ip-addr"),
         ("ip ad", "ip-addr"),
         ("ip address", "ip-addr"),
         ("ip l", "ip-link"),

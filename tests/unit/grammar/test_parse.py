@@ -79,6 +79,7 @@ def test_arguments_of_a_command(parser: InputParser, text: str, marked: list[str
         ("ls > out -l", ["ls", "-l", ">", "out"], 1),
         ("ls 2>/dev/null -a 2>&1", ["ls", "-a", "2>", "/dev/null", "2>&1"], 1),
         ("cat a 3>&- b", ["cat", "a", "b", "3>&-"], 2),
+        ("ls -l; cat -0# x #y", ["ls", "-l", ";", "cat", "-0#", "x"], 3),
         ("cat < in | ls", ["cat", "<", "in", "|", "ls"], 0),
         ("cat <<< 'a b'", ["cat", "<<<", "'a b'"], 0),
         ("LC_ALL=C ls -l", ["LC_ALL=C ls", "-l"], 1),
