@@ -9,7 +9,9 @@ the clock or the kernel a run really has.
 
 from __future__ import annotations
 
+import hashlib
 import struct
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -294,6 +296,11 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
+        "sys/kernel/random/boot_id": _text([str(_boot_id(machine))]),
+        "sys/fs/dentry-state": _text(["10211\t3120\t45\t0\t1842\t0"]),
+        "sys/fs/file-nr": _text(["1056\t0\t9223372036854775807"]),
+        "sys/fs/inode-nr": _text(["16023\t412"]),
+        "sys/fs/inode-state": _text(["16023\t412\t0\t0\t0\t0\t0"]),
         "cmdline": _text([machine.kernel.command_line]),
         "consoles": _text(["ttyS0                -W- (EC p a)    4:64"]),
         "cpuinfo": _cpuinfo(machine),
@@ -331,6 +338,11 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "cgroups": _text(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
     return files | dict.fromkeys(MASKED, b"")
+
+
+def _boot_id(machine: Machine) -> uuid.UUID:
+    digest = hashlib.sha256(f"boot {machine.machine_id}".encode()).digest()
+    return uuid.UUID(bytes=digest[:16], version=4)
 
 
 def live_proc_files(
