@@ -49,6 +49,8 @@ def generate(
         float,
         typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
     ] = 0.25,
+    composites: shared.Composites = None,
+    policy: shared.PolicyName = "weighted",
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -67,6 +69,7 @@ def generate(
     """
     from shioenv.dataset.generate import generate as generate_records
 
+    share = shared.share_of_composites(composites, composite_share)
     meter = _meter()
     started = time.monotonic()
     try:
@@ -74,6 +77,7 @@ def generate(
             summary = generate_records(
                 directory,
                 sampler=sampler,
+                policy=policy,
                 count=count,
                 seed=seed,
                 budget=budget,
@@ -81,7 +85,7 @@ def generate(
                 runs=noise_runs,
                 commands=command or None,
                 horizon=horizon,
-                composite_share=composite_share,
+                composite_share=share,
                 limits=None if timeout is None else limits_of(timeout),
                 system=system,
                 report=meter.report,

@@ -37,6 +37,13 @@ def complete_samplers(incomplete: str) -> list[str]:
     return [name for name in SAMPLERS if name.startswith(incomplete)]
 
 
+def complete_policies(incomplete: str) -> list[str]:
+    """Names of policies that begin with what was typed."""
+    from shioenv.synthesis.policy import POLICIES
+
+    return [name for name in POLICIES if name.startswith(incomplete)]
+
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -108,6 +115,37 @@ CommandNames = Annotated[
         show_default=False,
     ),
 ]
+
+
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        autocompletion=complete_policies,
+        help="weighted (as the grammars say), uniform, lengths (0 to 12 arguments equally "
+        "often), or a FILE.json of counts by production.",
+    ),
+]
+
+Composites = Annotated[
+    str | None,
+    typer.Option(
+        "--composites",
+        metavar="off|on",
+        help="off: single commands only; on: as often as --composite-share says.",
+        show_default=False,
+    ),
+]
+
+
+def share_of_composites(composites: str | None, share: float) -> float:
+    """The share that `--composites` and `--composite-share` ask for. Errors: UsageError."""
+    from shioenv.errors import UsageError
+
+    if composites not in {None, "off", "on"}:
+        raise UsageError(f"--composites is off or on, not {composites!r}")
+    return 0.0 if composites == "off" else share
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

@@ -28,6 +28,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.irreducibility.score import BUDGET, RUNS
 from shioenv.sandbox.base import Limits
+from shioenv.synthesis.policy import policy_label, policy_named
 from shioenv.synthesis.sample import Sample, sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.catalogue import catalogue
@@ -107,6 +108,7 @@ def generate(
     *,
     count: int,
     sampler: str = "gcs",
+    policy: str = "weighted",
     seed: int = 0,
     budget: int = BUDGET,
     workers: int | None = None,
@@ -126,7 +128,8 @@ def generate(
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
     A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
-    `commands` limits the draw, `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
+    `policy` a name or a file of counts as `policy_named` takes it, `commands` limits the draw,
+    `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
     time), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
@@ -140,6 +143,7 @@ def generate(
         built,
         grammars,
         sampler=sampler,
+        policy=policy,
         seed=seed,
         budget=budget,
         runs=runs,
@@ -149,7 +153,7 @@ def generate(
         max_segments=max_segments,
         limits=limits,
     )
-    samples = samples_of(plan, built, grammars, count)
+    samples = samples_of(plan, built, grammars, count, policy=policy)
     return run(
         directory,
         plan,
@@ -167,6 +171,7 @@ def plan_of(
     grammars: Sequence[Grammar],
     *,
     sampler: str,
+    policy: str = "weighted",
     seed: int,
     budget: int = BUDGET,
     runs: int = RUNS,
@@ -178,12 +183,13 @@ def plan_of(
 ) -> Plan:
     """What decides the bytes of a dataset of this system and these grammars.
 
-    Errors: StartDirectoryError.
+    Errors: StartDirectoryError, and UsageError for a policy that is none.
     """
     directories = tuple(start_directories or system.declaration.session.start_directories)
     tokens = {directory: catalogue(system, directory) for directory in directories}
     return Plan(
         sampler=sampler,
+        policy=policy_label(policy),
         seed=seed,
         budget=budget,
         runs=runs,
@@ -202,9 +208,17 @@ def plan_of(
 
 
 def samples_of(
-    plan: Plan, system: System, grammars: Sequence[Grammar], count: int
+    plan: Plan,
+    system: System,
+    grammars: Sequence[Grammar],
+    count: int,
+    *,
+    policy: str | None = None,
 ) -> Iterator[Sample]:
-    """The stream of a plan. Errors: those of `sample`, before the first one."""
+    """The stream of a plan; `policy` is the file where the plan's was one.
+
+    Errors: those of `sample`, before the first one.
+    """
     return sample(
         plan.sampler,
         seed=plan.seed,
@@ -212,6 +226,7 @@ def samples_of(
         catalogue=lambda directory: catalogue(system, directory),
         start_directories=plan.start_directories,
         grammars=grammars,
+        policy=policy_named(policy or plan.policy),
         horizon=plan.horizon,
         composite_share=plan.composite_share,
         max_segments=plan.max_segments,

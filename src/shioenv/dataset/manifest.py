@@ -13,7 +13,7 @@ from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError
 from shioenv.sandbox.base import Limits
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
 
 MANIFEST = "manifest.json"
@@ -32,6 +32,8 @@ class Plan:
 
     sampler: str
     """`gcs`, `ucs` or `ucs-universal`."""
+    policy: str = "weighted"
+    """How it chooses: a policy's name, or `counts:` and the SHA-256 of a file's counts."""
     seed: int
     """Of everything drawn: inputs, and the sub-inputs that are scored."""
     budget: int
@@ -65,6 +67,7 @@ class Plan:
         """The plan as the manifest holds it."""
         return {
             "sampler": self.sampler,
+            "policy": self.policy,
             "seed": self.seed,
             "budget": self.budget,
             "noise_runs": self.runs,
@@ -88,6 +91,7 @@ class Plan:
         system, grammar = document["system"], document["grammar"]
         return cls(
             sampler=_text(document["sampler"]),
+            policy=_text(document["policy"]),
             seed=_number(document["seed"]),
             budget=_number(document["budget"]),
             runs=_number(document["noise_runs"]),

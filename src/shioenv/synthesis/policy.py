@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from bisect import bisect
@@ -200,6 +201,18 @@ def policy_named(name: str) -> Policy:
             hint=did_you_mean(name, made) or "a file of counts ends with .json",
         )
     return made[name]()
+
+
+def policy_label(name: str) -> str:
+    """What a dataset keeps of a policy: its name, or `counts:` and the SHA-256 of a file's counts.
+
+    The file's name and layout take no part. Errors: UsageError as by `policy_named`.
+    """
+    policy_named(name)
+    if not name.endswith(".json"):
+        return name
+    content = json.dumps({key: float(n) for key, n in _counts(Path(name)).items()}, sort_keys=True)
+    return f"counts:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
 def _counts(path: Path) -> dict[str, float]:

@@ -178,14 +178,19 @@ def test_fewer_than_first_wanted_is_fine_while_no_more_are_there(tmp_path: Path)
 def test_other_settings_are_refused_with_each_difference(tmp_path: Path) -> None:
     fill(tmp_path, 10)
     before = contents(tmp_path)
-    other = plan(seed=8, budget=64, sampler="ucs", system_digest="e" * 8, packages={"bash": "6"})
+    other = plan(
+        seed=8, budget=64, sampler="ucs", policy="lengths", composite_share=0.0,
+        system_digest="e" * 8, packages={"bash": "6"},
+    )  # fmt: skip
     with pytest.raises(DatasetMismatchError) as caught:
         fill(tmp_path, 10, asked=other)
     assert caught.value.differences == (
         'sampler: "gcs" in the dataset, "ucs" asked for',
+        'policy: "weighted" in the dataset, "lengths" asked for',
         "seed: 7 in the dataset, 8 asked for",
         "budget: 8 in the dataset, 64 asked for",
         'system.digest: "d1935" in the dataset, "eeeeeeee" asked for',
+        "composite_share: 0.25 in the dataset, 0.0 asked for",
     )
     assert "seed: 7 in the dataset, 8 asked for" in str(caught.value)
     assert contents(tmp_path) == before
@@ -221,7 +226,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -
         (b"{}", "is not the manifest"),
         (b'{"name": "package"}', "is not the manifest"),
         (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
-        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 1"),
+        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 2"),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

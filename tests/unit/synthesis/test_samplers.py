@@ -18,6 +18,7 @@ from shioenv.synthesis.policy import (
     LengthPolicy,
     UniformPolicy,
     WeightedPolicy,
+    policy_label,
     policy_named,
 )
 from shioenv.synthesis.samplers import SAMPLERS, Sampler, permitted_by
@@ -235,3 +236,16 @@ def test_the_reference_replays_a_trace() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "samplers.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(code, {})
+
+
+def test_a_dataset_keeps_a_policy_by_its_name_or_by_the_counts_of_its_file(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text('{"<a> = x": 1, "<a> = y": 2}')
+    second.write_text('{"<a> = y": 2.0,\n "<a> = x": 1}')
+    assert policy_label("lengths") == "lengths"
+    assert policy_label(str(first)) == policy_label(str(second))
+    assert policy_label(str(first)).startswith("counts:")
+    second.write_text('{"<a> = y": 3}')
+    assert policy_label(str(first)) != policy_label(str(second))
+    with pytest.raises(UsageError):
+        policy_label("lenghts")
