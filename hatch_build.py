@@ -15,7 +15,17 @@ NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 PROGRAMS = {
     "shioenv-sandbox": (
-        ["supervisor.c", "server.c", "scan.c", "gateway.c", "sha256.c"],
+        [
+            "supervisor.c",
+            "common.c",
+            "configuration.c",
+            "namespaces.c",
+            "mounts.c",
+            "server.c",
+            "scan.c",
+            "gateway.c",
+            "sha256.c",
+        ],
         ["-pie", "-fPIE"],
     ),
     "preload.so": (["preload.c", "server.c"], ["-shared", "-fPIC", "-ldl"]),

@@ -7,29 +7,21 @@
  *
  * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
  *   outer: this process and the fork server; owns the mounts.
- *   inner: the input; owns its network, IPC, UTS, pid, cgroup and time namespaces and, for each run, a
+ *   inner: the input; owns its network, IPC, UTS, pid and time namespaces and, for each run, a
  *          copy of the mounts in which every mount is locked (it cannot be removed or made writable).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -37,635 +29,19 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "gateway.h"
 #include "scan.h"
-#include "server.h"
+#include "supervisor.h"
 
-#ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x00000080
-#endif
 #define SHELL_PID 1000
-#define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
 
-static int control;  /* the Python side */
+static int server_socket = -1, children_fd = -1, siblings_fd = -1, shared_fd = -1;
+static int net_events = -1, filter_events = -1, policy_events = -1;
 
-/* What every run gets. Kept here and written to the shared memory anew before each run: the last one may
- * have left anything there. */
-static struct {
-    uint32_t processors, n_rlimits;
-    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
-} bounds;
-
-/* ---- failures before the first request: one line to the peer ------------------------------------ */
-
-static void write_all(int fd, const void *bytes, size_t length)
-{
-    const char *at = bytes;
-    while (length) {
-        ssize_t n = write(fd, at, length);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(0);  /* the peer is gone, and with it the reason to go on */
-        at += n;
-        length -= (size_t)n;
-    }
-}
-
-static bool read_all(int fd, void *bytes, size_t length)
-{
-    char *at = bytes;
-    while (length) {
-        ssize_t n = read(fd, at, length);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        length -= (size_t)n;
-    }
-    return true;
-}
-
-/* Tells the peer which step failed ("E<errno> <step>\n") and ends. */
-static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...)
-{
-    int error = errno;
-    char line[512];
-    int length = snprintf(line, sizeof line, "E%d ", error);
-    va_list more;
-    va_start(more, format);
-    length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, more);
-    va_end(more);
-    line[length++] = '\n';
-    write_all(control, line, (size_t)length);
-    _exit(125);
-}
-
-#define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
-
-/* ---- user namespaces ---------------------------------------------------------------------------- */
-
-/* Enters a new user namespace and waits until the peer has mapped its ids, then becomes id 0. */
-static void enter_user_namespace(void)
-{
-    CHECK(unshare(CLONE_NEWUSER), "unshare user namespace");
-    write_all(control, "U\n", 2);
-    char go;
-    if (!read_all(control, &go, 1) || go != 'M') _exit(125);
-    CHECK(setresgid(0, 0, 0), "setresgid 0 in the user namespace");
-    CHECK(setgroups(0, NULL), "setgroups in the user namespace");
-    CHECK(setresuid(0, 0, 0), "setresuid 0 in the user namespace");
-    prctl(PR_SET_DUMPABLE, 1);
-}
-
-static void write_file(int directory, const char *path, const char *text)
-{
-    int fd = openat(directory, path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, strlen(text)) < 0) die("write %s", path);
-    close(fd);
-}
-
-/* ---- configuration ------------------------------------------------------------------------------ */
-
-static struct {
-    char *environment[256];
-    int n_environment;
-    char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
-    long long uptime;
-    char disk[128];  /* tmpfs options */
-    char web_date[64];  /* the only time the gateway's web server knows */
-    char device[64];   /* what `df` calls the file system of / */
-    struct { uint8_t *bytes; uint32_t length; } netlink, gateway;  /* rtnetlink messages */
-    struct sock_fprog seccomp;
-    struct { char *name; uint8_t *bytes; uint32_t length; } covers[8];  /* of /proc, made for this sandbox */
-    int n_covers;
-} config;
-
-static void copy_text(char *to, size_t room, const char *from, uint32_t length)
-{
-    if (length >= room) { errno = ENAMETOOLONG; die("configuration text of %u bytes", length); }
-    memcpy(to, from, length);
-    to[length] = 0;
-}
-
-static uint8_t *preload_bytes;
-static uint32_t preload_length;
-
-static void read_configuration(void)
-{
-    struct record record;
-    for (;;) {
-        if (!read_all(control, &record, sizeof record)) _exit(0);
-        if (record.kind == CONFIG_END) return;
-        char *value = calloc(1, record.length + 1);
-        if (!value || !read_all(control, value, record.length)) _exit(0);
-        switch (record.kind) {
-        case CONFIG_ENVIRONMENT:
-            if (config.n_environment < 250) config.environment[config.n_environment++] = value;
-            continue;  /* kept */
-        case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
-        case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
-        case CONFIG_UPTIME: config.uptime = atoll(value); break;
-        case CONFIG_PROCESSORS: bounds.processors = (uint32_t)atol(value); break;
-        case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
-        case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
-        case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;
-        case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
-        case CONFIG_DIRECTORY: copy_text(config.directory, sizeof config.directory, value, record.length); break;
-        case CONFIG_NETLINK:
-            config.netlink.bytes = (uint8_t *)value;
-            config.netlink.length = record.length;
-            continue;
-        case CONFIG_GATEWAY:
-            config.gateway.bytes = (uint8_t *)value;
-            config.gateway.length = record.length;
-            continue;
-        case CONFIG_PRELOAD:
-            preload_bytes = (uint8_t *)value;
-            preload_length = record.length;
-            continue;
-        case CONFIG_COVER: {
-            size_t name = strlen(value) + 1;
-            if (config.n_covers == 8 || name > record.length) { errno = E2BIG; die("cover %s", value); }
-            config.covers[config.n_covers].name = value;
-            config.covers[config.n_covers].bytes = (uint8_t *)value + name;
-            config.covers[config.n_covers++].length = record.length - (uint32_t)name;
-            continue;
-        }
-        case CONFIG_SECCOMP:
-            config.seccomp.filter = (struct sock_filter *)value;
-            config.seccomp.len = (unsigned short)(record.length / sizeof(struct sock_filter));
-            continue;
-        case CONFIG_RLIMITS:
-            for (uint32_t at = 0; at + 24 <= record.length && bounds.n_rlimits < 16; at += 24) {
-                uint64_t triple[3];
-                memcpy(triple, value + at, sizeof triple);
-                bounds.rlimits[bounds.n_rlimits].resource = (uint32_t)triple[0];
-                bounds.rlimits[bounds.n_rlimits].soft = triple[1];
-                bounds.rlimits[bounds.n_rlimits++].hard = triple[2];
-            }
-            break;
-        default: errno = EINVAL; die("configuration record %u", record.kind);
-        }
-        free(value);
-    }
-}
-
-static void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
-{
-    CHECK(mount(source, target, type, flags, data), "mount %s on %s (%s)", type ? type : source ? source : "again", target,
-          data ? data : "");
-}
-
-/* ---- namespaces --------------------------------------------------------------------------------- */
-
-static int host_proc = -1;  /* the host's /proc, reachable by descriptor alone */
-static int ns_user = -1, ns_pid = -1, ns_time = -1, ns_gateway = -1, ns_outer_mounts = -1;
-static int server_socket = -1, init_to = -1, init_from = -1, children_fd = -1, siblings_fd = -1,
-           shared_fd = -1;
-static pid_t init_pid;
-static int net_events = -1, filter_events = -1, policy_events = -1, queues = -1;
-
-static int open_ns(pid_t pid, const char *name)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%d/ns/%s", (int)pid, name);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) die("open namespace %s", path);
-    return fd;
-}
-
-static void join(int fd, int kind, const char *name) { CHECK(setns(fd, kind), "join %s namespace", name); }
-
-/* Sends prepared rtnetlink messages one by one and insists on each acknowledgement. */
-static void send_netlink(const uint8_t *bytes, uint32_t length)
-{
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    CHECK(fd, "netlink socket");
-    for (uint32_t at = 0; at + sizeof(struct nlmsghdr) <= length;) {
-        struct nlmsghdr header;
-        memcpy(&header, bytes + at, sizeof header);
-        if (header.nlmsg_len < sizeof header || at + header.nlmsg_len > length) break;
-        CHECK(send(fd, bytes + at, header.nlmsg_len, 0), "netlink send");
-        union { struct nlmsghdr header; char bytes[8192]; } answer;
-        CHECK(recv(fd, &answer, sizeof answer, 0), "netlink receive");
-        if (answer.header.nlmsg_type == NLMSG_ERROR) {
-            int error = ((struct nlmsgerr *)NLMSG_DATA(&answer.header))->error;
-            if (error) { errno = -error; die("configure the network (message at byte %u)", at); }
-        }
-        at += NLMSG_ALIGN(header.nlmsg_len);
-    }
-    close(fd);
-}
-
-static int web_listener = -1, web_root = -1;
-
-/* The system's ./web, where it has one, is what the gateway serves. */
-static void listen_for_web(void)
-{
-    web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (web_root < 0) return;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(80)};
-    web_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(web_listener, "web socket");
-    CHECK(bind(web_listener, (struct sockaddr *)&address, sizeof address), "bind the web server");
-    CHECK(listen(web_listener, 64), "listen");
-}
-
-/* A process of the inner user namespace that can reach the files it serves and nothing else. */
-static void start_web(void)
-{
-    if (web_listener < 0) return;
-    pid_t server = fork();
-    CHECK(server, "fork the web server");
-    if (server) {
-        close(web_listener);
-        close(web_root);
-        return;
-    }
-    prctl(PR_SET_NAME, "gateway");
-    if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_DUMPABLE, 0);
-    dup2(web_listener, 0);
-    dup2(web_root, 1);
-    syscall(SYS_close_range, 2u, ~0u, 0u);
-    serve_web(0, 1, config.web_date);
-}
-
-/* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
- * that answers for the gateway's addresses and says of every other that it cannot be reached. */
-static void configure_network(int inside, int gateway)
-{
-    CHECK(dup2(gateway, FD_GATEWAY), "dup2");
-    send_netlink(config.netlink.bytes, config.netlink.length);
-    join(gateway, CLONE_NEWNET, "gateway network");
-    write_file(host_proc, "sys/net/ipv4/ip_forward", "1");
-    write_file(host_proc, "sys/net/ipv4/icmp_ratelimit", "0");
-    send_netlink(config.gateway.bytes, config.gateway.length);
-    listen_for_web();
-    join(inside, CLONE_NEWNET, "network");
-    close(FD_GATEWAY);
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-}
-
-/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
- * gone. The first byte says that the mounts are ready. Ends, and with it everything inside, when the
- * supervisor does. */
-static void __attribute__((noreturn)) run_init(int from, int to)
-{
-    char byte = 0;
-    dup2(from, 0);
-    dup2(to, 1);
-    syscall(SYS_close_range, 2u, ~0u, 0u);
-    prctl(PR_SET_NAME, "init");
-    prctl(PR_SET_DUMPABLE, 0);
-    setsid();
-    signal(SIGCHLD, SIG_IGN);
-    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(1, &byte, 1) != 1) _exit(0);
-    for (;;) {
-        if (read(0, &byte, 1) != 1) _exit(0);
-        /* Orphans become this process's children only when their parents are gone: again until none is
-         * left. The shell itself is the fork server's to reap. */
-        while (!kill(-1, SIGKILL)) {
-            while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
-            nanosleep(&(struct timespec){0, 50000}, NULL);
-        }
-        if (write(1, &byte, 1) != 1) _exit(0);
-    }
-}
-
-static bool init_alive = true;
-
-/* One turn of init's loop. */
-static void ask_init(void)
-{
-    char byte = 0;
-    if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
-}
-
-/* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
- * the user and pid namespaces. */
-static void make_inner_namespaces(void)
-{
-    /* Owned out here: inside, the host's groups cannot be mounted. */
-    CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
-    int up[2], down[2], to_init[2], from_init[2];
-    if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
-        die("pipe");
-    pid_t child = fork();
-    CHECK(child, "fork");
-    char byte = 0;
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        /* The limit that a user namespace's maker has holds for all ids in it together. */
-        for (uint32_t i = 0; i < bounds.n_rlimits; i++)
-            if (bounds.rlimits[i].resource == RLIMIT_NPROC) {
-                rlim_t most = bounds.rlimits[i].hard + PROCESS_SLACK;
-                struct rlimit limit = {most, most};
-                setrlimit(RLIMIT_NPROC, &limit);
-            }
-        if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
-            die("unshare inner user namespace");
-        CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
-        if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(125);
-        CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
-              "unshare inner namespaces");
-        /* Link-local addresses at once and by the hardware address alone, no solicitations: what the
-         * network shows depends on nothing but the declaration. */
-        static const char *const quiet[] = {"accept_dad", "router_solicitations", "accept_ra", "addr_gen_mode"};
-        for (unsigned i = 0; i < sizeof quiet / sizeof *quiet; i++) {
-            char setting[96];
-            snprintf(setting, sizeof setting, "sys/net/ipv6/conf/default/%s", quiet[i]);
-            if (!faccessat(host_proc, setting, F_OK, 0)) write_file(host_proc, setting, "0");
-        }
-        /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
-        write_file(host_proc, "sys/user/max_user_namespaces", "0");
-        CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
-        CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
-        struct timespec since_boot;
-        clock_gettime(CLOCK_BOOTTIME, &since_boot);
-        long long offset = config.uptime - (long long)since_boot.tv_sec;
-        char offsets[96];
-        snprintf(offsets, sizeof offsets, "boottime %lld 0\nmonotonic %lld 0\n", offset, offset);
-        write_file(host_proc, "self/timens_offsets", offsets);
-        /* The pid and time namespaces exist for others once a process is in them. */
-        pid_t init = fork();
-        CHECK(init, "fork init");
-        if (init == 0) run_init(to_init[0], from_init[1]);
-        if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
-        for (;;) pause();
-    }
-    char path[64];
-    if (read(up[0], &byte, 1) != 1) _exit(125);
-    snprintf(path, sizeof path, "%d/uid_map", (int)child);
-    write_file(host_proc, path, "0 0 65536\n");
-    snprintf(path, sizeof path, "%d/gid_map", (int)child);
-    write_file(host_proc, path, "0 0 65536\n");
-    if (write(down[1], &byte, 1) != 1 || read(up[0], &byte, 1) != 1) _exit(125);
-    int gateway = open_ns(child, "net");
-    if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
-    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(to_init[0]); close(from_init[1]);
-    init_to = to_init[1];
-    init_from = from_init[0];
-
-    ns_user = open_ns(child, "user");
-    ns_pid = open_ns(child, "pid_for_children");
-    ns_time = open_ns(child, "time_for_children");
-    int net = open_ns(child, "net"), ipc = open_ns(child, "ipc"), uts = open_ns(child, "uts");
-    join(net, CLONE_NEWNET, "network");
-    join(ipc, CLONE_NEWIPC, "IPC");
-    join(uts, CLONE_NEWUTS, "UTS");
-    configure_network(net, gateway);
-    close(net); close(ipc); close(uts);
-    ns_gateway = gateway;  /* held: without it the cables are gone */
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-}
-
-/* ---- mounts ------------------------------------------------------------------------------------- */
-
-/* A bind mount made read-only; flags inherited from the host are locked and must be repeated. */
-static void make_read_only(const char *target)
-{
-    struct statvfs status;
-    CHECK(statvfs(target, &status), "statvfs %s", target);
-    unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
-    if (status.f_flag & ST_NOSUID) flags |= MS_NOSUID;
-    if (status.f_flag & ST_NODEV) flags |= MS_NODEV;
-    if (status.f_flag & ST_NOEXEC) flags |= MS_NOEXEC;
-    if (status.f_flag & ST_NOATIME) flags |= MS_NOATIME;
-    if (status.f_flag & ST_NODIRATIME) flags |= MS_NODIRATIME;
-    if (status.f_flag & ST_RELATIME) flags |= MS_RELATIME;
-    do_mount(NULL, target, NULL, flags, NULL);
-}
-
-static void make_directory(const char *path) { CHECK(mkdir(path, 0755), "mkdir %s", path); }
-
-static void touch_file(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    CHECK(fd, "create %s", path);
-    close(fd);
-}
-
-static void copy_file(const char *from, const char *to)
-{
-    static char bytes[1 << 16];
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (in < 0 || out < 0) die("copy %s to %s", from, to);
-    ssize_t n;
-    while ((n = read(in, bytes, sizeof bytes)) > 0) write_all(out, bytes, (size_t)n);
-    close(in);
-    close(out);
-}
-
-static void write_over(const char *path, int cover)
-{
-    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-    CHECK(fd, "write %s", path);
-    write_all(fd, config.covers[cover].bytes, config.covers[cover].length);
-    close(fd);
-}
-
-/* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
- * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
- * a file system of no size, or `df` would show the host's disk. */
-static void cover_proc(const char *from, const char *covers, const char *proc)
-{
-    DIR *list = opendir(from);
-    struct dirent *entry;
-    while (list && (entry = readdir(list))) {
-        if (entry->d_name[0] == '.') continue;
-        char source[512], cover[512], target[512];
-        snprintf(source, sizeof source, "%s/%s", from, entry->d_name);
-        snprintf(cover, sizeof cover, "%s/%s", covers, entry->d_name);
-        snprintf(target, sizeof target, "%s/%s", proc, entry->d_name);
-        struct stat status;
-        if (stat(target, &status)) continue;
-        if (S_ISDIR(status.st_mode)) {
-            make_directory(cover);
-            cover_proc(source, cover, target);
-            continue;
-        }
-        if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
-        copy_file(source, cover);
-        for (int i = 0; i < config.n_covers; i++)
-            if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
-        do_mount(cover, target, NULL, MS_BIND, NULL);
-    }
-    if (list) closedir(list);
-}
-
-/* What /proc tells everybody of the host and `covers` does not stand over: such files and directories are
- * empty, and /proc/sys is read-only. */
-static void mask_proc(const char *proc, const char *covers, const char *empty_file, const char *empty_directory)
-{
-    static const char *const files[] = {
-        "keys", "key-users", "kallsyms", "sched_debug", "schedstat", "timer_list", "iomem", "ioports", "dma",
-        "config.gz", "bootconfig", "softirqs", "buddyinfo", "locks", "misc", "mtrr", "fb", "cgroups", "consoles",
-        "sysrq-trigger", "latency_stats",
-    };
-    static const char *const directories[] = {
-        "acpi", "bus", "driver", "fs", "irq", "scsi", "asound", "dynamic_debug", "pressure",
-    };
-    char path[512];
-    struct stat status;
-    for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", covers, files[i]);
-        if (!stat(path, &status)) continue;
-        snprintf(path, sizeof path, "%s/%s", proc, files[i]);
-        if (!stat(path, &status) && status.st_mode & 0006)
-            do_mount(empty_file, path, NULL, MS_BIND, NULL);
-    }
-    for (unsigned i = 0; i < sizeof directories / sizeof *directories; i++) {
-        snprintf(path, sizeof path, "%s/%s", proc, directories[i]);
-        if (!stat(path, &status) && status.st_mode & 0001)
-            do_mount(empty_directory, path, NULL, MS_BIND, NULL);
-    }
-    snprintf(path, sizeof path, "%s/sys", proc);
-    do_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
-    make_read_only(path);
-}
-
-/* Mounts the /proc of the input's pid namespace, which takes a process in it that owns the mounts. */
-static void mount_proc(const char *target)
-{
-    pid_t middle = fork();
-    CHECK(middle, "fork");
-    int status = 0;
-    if (middle == 0) {
-        CHECK(setns(ns_pid, CLONE_NEWPID), "join pid namespace");
-        pid_t inside = fork();
-        CHECK(inside, "fork");
-        if (inside == 0) {
-            if (mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)) die("mount proc");
-            _exit(0);
-        }
-        waitpid(inside, &status, 0);
-        _exit(status ? 125 : 0);
-    }
-    waitpid(middle, &status, 0);
-    if (status) _exit(125);
-}
-
-/* A mount namespace of its own, from which nothing spreads to where it was copied from. */
-static void own_mounts(void)
-{
-    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
-    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-}
-
-static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
-enum { N_DEVICES = sizeof devices / sizeof devices[0] };
-
-#define STAGING "/tmp"  /* where the outer mounts are put together before they become the root */
-
-/* As the host's root, before it gives that up: device nodes that belong to id 0 inside and show no file
- * system of the host. An ordinary user has only the host's own (see make_outer_mounts). */
-static bool own_nodes;
-
-static void make_device_nodes(uid_t uid, gid_t gid)
-{
-    static const unsigned numbers[N_DEVICES][2] = {{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}};
-    own_mounts();
-    do_mount("udev", STAGING, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=0,mode=755");
-    umask(0);
-    own_nodes = true;
-    for (unsigned i = 0; i < N_DEVICES && own_nodes; i++) {
-        char path[64], placeholder_path[64];
-        snprintf(path, sizeof path, STAGING "/%s", devices[i]);
-        if (mknod(path, S_IFCHR | 0666, makedev(numbers[i][0], numbers[i][1])) || chown(path, uid, gid)) {
-            umount2(STAGING, MNT_DETACH);  /* root of a container that may not: the host's own nodes then */
-            own_nodes = false;
-        }
-        struct stat placeholder;
-        snprintf(placeholder_path, sizeof placeholder_path, "rootfs/dev/%s", devices[i]);
-        if (own_nodes && !stat(placeholder_path, &placeholder)) {
-            struct timespec times[2] = {placeholder.st_atim, placeholder.st_mtim};
-            utimensat(AT_FDCWD, path, times, 0);
-        }
-    }
-    umask(022);
-}
-
-/* The first mount tree: everything the later ones are made of. Nothing of the host is left in it. */
-static void make_outer_mounts(void)
-{
-    int nodes[N_DEVICES];
-    for (unsigned i = 0; i < N_DEVICES; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "%s/%s", own_nodes ? STAGING : "/dev", devices[i]);
-        nodes[i] = open(path, O_PATH | O_CLOEXEC);
-        CHECK(nodes[i], "open %s", path);
-    }
-    do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
-    static const char *const names[] = {"lower", "proc", "devices", "empty", "mount", "layer", "old", "queues", "covers"};
-    char path[512];
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, STAGING "/%s", names[i]);
-        make_directory(path);
-    }
-    do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
-    make_read_only(STAGING "/lower");
-    for (unsigned i = 0; i < N_DEVICES; i++) {
-        char node[64];
-        snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
-        snprintf(path, sizeof path, STAGING "/devices/%s", devices[i]);
-        touch_file(path);
-        do_mount(node, path, NULL, MS_BIND, NULL);
-        make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
-        close(nodes[i]);
-    }
-    do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    mount_proc(STAGING "/proc");
-    /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
-    do_mount("proc", STAGING "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
-    touch_file(STAGING "/covers/.empty");
-    make_directory(STAGING "/covers/.directory");
-    cover_proc("proc", STAGING "/covers", STAGING "/proc");
-    mask_proc(STAGING "/proc", STAGING "/covers", STAGING "/covers/.empty", STAGING "/covers/.directory");
-    do_mount(NULL, STAGING "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
-    CHECK(chdir(STAGING), "chdir to the new root");
-    CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
-    CHECK(chdir("/"), "chdir /");
-    CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
-    ns_outer_mounts = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    CHECK(ns_outer_mounts, "open own mount namespace");
-    ask_init();
-    if (!init_alive) { errno = ECHILD; die("move init"); }
-    queues = open("/queues", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static int lower_root = -1, upper_root = -1, merged_root = -1;  /* of the current layer */
-
-struct disk_state { uint64_t files, blocks, mode; struct timespec changed, modified; };
-static struct disk_state pristine_disk;
-
-static struct disk_state disk_state(void)
-{
-    struct statfs space;
-    struct stat root;
-    struct disk_state state = {0};
-    if (!fstatfs(upper_root, &space)) state.files = space.f_ffree, state.blocks = space.f_bfree;
-    if (!fstat(upper_root, &root)) {
-        state.mode = root.st_mode;
-        state.changed = root.st_ctim;
-        state.modified = root.st_mtim;
-    }
-    return state;
-}
+/* ---- the fork server ---------------------------------------------------------------------------- */
 
 static void send_fds(int fd, const void *body, size_t length, const int *fds, int n)
 {
@@ -693,54 +69,6 @@ static struct server_reply ask_server(uint32_t op, int fd)
     return reply;
 }
 
-/* A mount namespace whose root is a pristine system: an empty tmpfs over the lower layer, with /proc
- * and the devices in place. Returns its descriptor; the supervisor itself is back in the outer mounts
- * afterwards, and dropping the descriptor (and the last shell in a copy of it) unmounts everything. */
-static int make_layer(bool with_library)
-{
-    close_fd(&lower_root);
-    close_fd(&upper_root);
-    close_fd(&merged_root);
-    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
-    do_mount("none", "/layer", "tmpfs", MS_NOSUID | MS_NODEV, config.disk);
-    make_directory("/layer/upper");
-    make_directory("/layer/work");
-    lower_root = open("/lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    upper_root = open("/layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct stat root;
-    CHECK(fstat(lower_root, &root), "stat the system's root");
-    CHECK(fchown(upper_root, root.st_uid, root.st_gid), "chown the upper root");
-    CHECK(fchmod(upper_root, root.st_mode & 07777), "chmod the upper root");
-    if (with_library) {
-        int fd = openat(upper_root, ".shioenv.so", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
-        CHECK(fd, "create the preload library");
-        write_all(fd, preload_bytes, preload_length);
-        close(fd);
-    }
-    struct timespec times[2] = {root.st_atim, root.st_mtim};
-    futimens(upper_root, times);
-    do_mount(config.device, "/mount", "overlay", 0,
-             "lowerdir=/lower,upperdir=/layer/upper,workdir=/layer/work,userxattr,xino=on,index=on");
-    do_mount("/proc", "/mount/proc", NULL, MS_BIND | MS_REC, NULL);
-    for (unsigned i = 0; i < N_DEVICES; i++) {
-        char source[64], target[64];
-        snprintf(source, sizeof source, "/devices/%s", devices[i]);
-        snprintf(target, sizeof target, "/mount/dev/%s", devices[i]);
-        do_mount(source, target, NULL, MS_BIND, NULL);
-    }
-    do_mount("/queues", "/mount/dev/mqueue", NULL, MS_BIND, NULL);
-    CHECK(chdir("/mount"), "chdir to the layer");
-    CHECK((int)syscall(SYS_pivot_root, ".", "."), "pivot_root to the layer");
-    CHECK(umount2(".", MNT_DETACH), "detach the outer mounts");
-    CHECK(chdir("/"), "chdir /");
-    merged_root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    CHECK(fd, "open the layer's mount namespace");
-    join(ns_outer_mounts, CLONE_NEWNS, "outer mount");
-    pristine_disk = disk_state();
-    return fd;
-}
-
 /* Whether anything of a run is still there: a child of init, or one that the shell made its own sibling. */
 static bool has_survivors(void)
 {
@@ -757,8 +85,6 @@ static int open_children(pid_t pid)
     return fd;
 }
 
-/* ---- the fork server ---------------------------------------------------------------------------- */
-
 static void start_server(int layer)
 {
     int pair[2];
@@ -769,8 +95,8 @@ static void start_server(int layer)
     CHECK(server, "fork the server");
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        join(ns_time, CLONE_NEWTIME, "time");
-        join(layer, CLONE_NEWNS, "layer mount");
+        join_namespace(ns_time, CLONE_NEWTIME, "time");
+        join_namespace(layer, CLONE_NEWNS, "layer mount");
         int nowhere = open("/dev/null", O_RDWR);
         for (int i = 0; i < 3; i++) dup2(nowhere, i);
         dup2(pair[1], FD_CONTROL);
@@ -1044,9 +370,9 @@ static void run(const struct request *request, struct channel *channels)
     shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
     shared->dumped = 0;
     shared->state_length = 0;
-    shared->processors = bounds.processors;
-    shared->n_rlimits = bounds.n_rlimits;
-    memcpy(shared->rlimits, bounds.rlimits, sizeof shared->rlimits);
+    shared->processors = config.processors;
+    shared->n_rlimits = config.n_rlimits;
+    memcpy(shared->rlimits, config.rlimits, sizeof shared->rlimits);
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE;
     if (pipe2(out, O_CLOEXEC) || (separate && pipe2(err, O_CLOEXEC))) _exit(125);
@@ -1161,6 +487,7 @@ int main(int argc, char **argv)
     close(layer);
     listen_for_changes();
     write_all(control, "R\n", 2);
+    serving_inputs = true;
     serve_requests();
     return 0;
 }

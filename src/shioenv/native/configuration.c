@@ -1,0 +1,73 @@
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "supervisor.h"
+
+struct configuration config;
+
+static void copy_text(char *to, size_t room, const char *from, uint32_t length)
+{
+    if (length >= room) { errno = ENAMETOOLONG; die("configuration text of %u bytes", length); }
+    memcpy(to, from, length);
+    to[length] = 0;
+}
+
+void read_configuration(void)
+{
+    struct record record;
+    for (;;) {
+        if (!read_all(control, &record, sizeof record)) _exit(0);
+        if (record.kind == CONFIG_END) return;
+        char *value = calloc(1, record.length + 1);
+        if (!value || !read_all(control, value, record.length)) _exit(0);
+        switch (record.kind) {
+        case CONFIG_ENVIRONMENT:
+            if (config.n_environment < 250) config.environment[config.n_environment++] = value;
+            continue;  /* kept */
+        case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
+        case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
+        case CONFIG_UPTIME: config.uptime = atoll(value); break;
+        case CONFIG_PROCESSORS: config.processors = (uint32_t)atol(value); break;
+        case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
+        case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
+        case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;
+        case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
+        case CONFIG_DIRECTORY: copy_text(config.directory, sizeof config.directory, value, record.length); break;
+        case CONFIG_NETLINK:
+            config.netlink = (struct bytes){(uint8_t *)value, record.length};
+            continue;
+        case CONFIG_GATEWAY:
+            config.gateway = (struct bytes){(uint8_t *)value, record.length};
+            continue;
+        case CONFIG_PRELOAD:
+            config.preload = (struct bytes){(uint8_t *)value, record.length};
+            continue;
+        case CONFIG_COVER: {
+            size_t name = strlen(value) + 1;
+            if (config.n_covers == 8 || name > record.length) { errno = E2BIG; die("cover %s", value); }
+            config.covers[config.n_covers].name = value;
+            config.covers[config.n_covers++].content =
+                (struct bytes){(uint8_t *)value + name, record.length - (uint32_t)name};
+            continue;
+        }
+        case CONFIG_SECCOMP:
+            config.seccomp.filter = (struct sock_filter *)value;
+            config.seccomp.len = (unsigned short)(record.length / sizeof(struct sock_filter));
+            continue;
+        case CONFIG_RLIMITS:
+            for (uint32_t at = 0; at + 24 <= record.length && config.n_rlimits < 16; at += 24) {
+                uint64_t triple[3];
+                memcpy(triple, value + at, sizeof triple);
+                config.rlimits[config.n_rlimits].resource = (uint32_t)triple[0];
+                config.rlimits[config.n_rlimits].soft = triple[1];
+                config.rlimits[config.n_rlimits++].hard = triple[2];
+            }
+            break;
+        default: errno = EINVAL; die("configuration record %u", record.kind);
+        }
+        free(value);
+    }
+}
+

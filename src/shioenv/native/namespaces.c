@@ -1,0 +1,234 @@
+/* The two user namespaces and what the inner one owns: pid, network, IPC, UTS and time. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/netlink.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gateway.h"
+#include "supervisor.h"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080
+#endif
+#define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
+
+int ns_user = -1, ns_pid = -1, ns_time = -1;
+pid_t init_pid;
+bool init_alive = true;
+static int ns_gateway = -1;
+static int init_to = -1, init_from = -1;
+
+/* Enters a new user namespace and waits until the peer has mapped its ids, then becomes id 0. */
+void enter_user_namespace(void)
+{
+    CHECK(unshare(CLONE_NEWUSER), "unshare user namespace");
+    write_all(control, "U\n", 2);
+    char go;
+    if (!read_all(control, &go, 1) || go != 'M') _exit(125);
+    CHECK(setresgid(0, 0, 0), "setresgid 0 in the user namespace");
+    CHECK(setgroups(0, NULL), "setgroups in the user namespace");
+    CHECK(setresuid(0, 0, 0), "setresuid 0 in the user namespace");
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+static int open_ns(pid_t pid, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/ns/%s", (int)pid, name);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) die("open namespace %s", path);
+    return fd;
+}
+
+/* Sends prepared rtnetlink messages one by one and insists on each acknowledgement. */
+static void send_netlink(const uint8_t *bytes, uint32_t length)
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    CHECK(fd, "netlink socket");
+    for (uint32_t at = 0; at + sizeof(struct nlmsghdr) <= length;) {
+        struct nlmsghdr header;
+        memcpy(&header, bytes + at, sizeof header);
+        if (header.nlmsg_len < sizeof header || at + header.nlmsg_len > length) break;
+        CHECK(send(fd, bytes + at, header.nlmsg_len, 0), "netlink send");
+        union { struct nlmsghdr header; char bytes[8192]; } answer;
+        CHECK(recv(fd, &answer, sizeof answer, 0), "netlink receive");
+        if (answer.header.nlmsg_type == NLMSG_ERROR) {
+            int error = ((struct nlmsgerr *)NLMSG_DATA(&answer.header))->error;
+            if (error) { errno = -error; die("configure the network (message at byte %u)", at); }
+        }
+        at += NLMSG_ALIGN(header.nlmsg_len);
+    }
+    close(fd);
+}
+
+static int web_listener = -1, web_root = -1;
+
+/* The system's ./web, where it has one, is what the gateway serves. */
+static void listen_for_web(void)
+{
+    web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (web_root < 0) return;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(80)};
+    web_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(web_listener, "web socket");
+    CHECK(bind(web_listener, (struct sockaddr *)&address, sizeof address), "bind the web server");
+    CHECK(listen(web_listener, 64), "listen");
+}
+
+/* A process of the inner user namespace that can reach the files it serves and nothing else. */
+void start_web(void)
+{
+    if (web_listener < 0) return;
+    pid_t server = fork();
+    CHECK(server, "fork the web server");
+    if (server) {
+        close(web_listener);
+        close(web_root);
+        return;
+    }
+    prctl(PR_SET_NAME, "gateway");
+    if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0);
+    dup2(web_listener, 0);
+    dup2(web_root, 1);
+    syscall(SYS_close_range, 2u, ~0u, 0u);
+    serve_web(0, 1, config.web_date);
+}
+
+/* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
+ * that answers for the gateway's addresses and says of every other that it cannot be reached. */
+static void configure_network(int inside, int gateway)
+{
+    CHECK(dup2(gateway, FD_GATEWAY), "dup2");
+    send_netlink(config.netlink.bytes, config.netlink.length);
+    join_namespace(gateway, CLONE_NEWNET, "gateway network");
+    write_file(host_proc, "sys/net/ipv4/ip_forward", "1");
+    write_file(host_proc, "sys/net/ipv4/icmp_ratelimit", "0");
+    send_netlink(config.gateway.bytes, config.gateway.length);
+    listen_for_web();
+    join_namespace(inside, CLONE_NEWNET, "network");
+    close(FD_GATEWAY);
+}
+
+/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
+ * gone. The first byte says that the mounts are ready. Ends, and with it everything inside, when the
+ * supervisor does. */
+static void __attribute__((noreturn)) run_init(int from, int to)
+{
+    char byte = 0;
+    dup2(from, 0);
+    dup2(to, 1);
+    syscall(SYS_close_range, 2u, ~0u, 0u);
+    prctl(PR_SET_NAME, "init");
+    prctl(PR_SET_DUMPABLE, 0);
+    setsid();
+    signal(SIGCHLD, SIG_IGN);
+    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(1, &byte, 1) != 1) _exit(0);
+    for (;;) {
+        if (read(0, &byte, 1) != 1) _exit(0);
+        /* Orphans become this process's children only when their parents are gone: again until none is
+         * left. The shell itself is the fork server's to reap. */
+        while (!kill(-1, SIGKILL)) {
+            while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
+            nanosleep(&(struct timespec){0, 50000}, NULL);
+        }
+        if (write(1, &byte, 1) != 1) _exit(0);
+    }
+}
+
+void ask_init(void)
+{
+    char byte = 0;
+    if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
+}
+
+/* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
+ * the user and pid namespaces. */
+void make_inner_namespaces(void)
+{
+    /* Owned out here: inside, the host's groups cannot be mounted. */
+    CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
+    int up[2], down[2], to_init[2], from_init[2];
+    if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
+        die("pipe");
+    pid_t child = fork();
+    CHECK(child, "fork");
+    char byte = 0;
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* The limit that a user namespace's maker has holds for all ids in it together. */
+        for (uint32_t i = 0; i < config.n_rlimits; i++)
+            if (config.rlimits[i].resource == RLIMIT_NPROC) {
+                rlim_t most = config.rlimits[i].hard + PROCESS_SLACK;
+                struct rlimit limit = {most, most};
+                setrlimit(RLIMIT_NPROC, &limit);
+            }
+        if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
+            die("unshare inner user namespace");
+        CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
+        if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(125);
+        CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
+              "unshare inner namespaces");
+        /* Link-local addresses at once and by the hardware address alone, no solicitations: what the
+         * network shows depends on nothing but the declaration. */
+        static const char *const quiet[] = {"accept_dad", "router_solicitations", "accept_ra", "addr_gen_mode"};
+        for (unsigned i = 0; i < sizeof quiet / sizeof *quiet; i++) {
+            char setting[96];
+            snprintf(setting, sizeof setting, "sys/net/ipv6/conf/default/%s", quiet[i]);
+            if (!faccessat(host_proc, setting, F_OK, 0)) write_file(host_proc, setting, "0");
+        }
+        /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
+        write_file(host_proc, "sys/user/max_user_namespaces", "0");
+        CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
+        CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
+        struct timespec since_boot;
+        clock_gettime(CLOCK_BOOTTIME, &since_boot);
+        long long offset = config.uptime - (long long)since_boot.tv_sec;
+        char offsets[96];
+        snprintf(offsets, sizeof offsets, "boottime %lld 0\nmonotonic %lld 0\n", offset, offset);
+        write_file(host_proc, "self/timens_offsets", offsets);
+        /* The pid and time namespaces exist for others once a process is in them. */
+        pid_t init = fork();
+        CHECK(init, "fork init");
+        if (init == 0) run_init(to_init[0], from_init[1]);
+        if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
+        for (;;) pause();
+    }
+    char path[64];
+    if (read(up[0], &byte, 1) != 1) _exit(125);
+    snprintf(path, sizeof path, "%d/uid_map", (int)child);
+    write_file(host_proc, path, "0 0 65536\n");
+    snprintf(path, sizeof path, "%d/gid_map", (int)child);
+    write_file(host_proc, path, "0 0 65536\n");
+    if (write(down[1], &byte, 1) != 1 || read(up[0], &byte, 1) != 1) _exit(125);
+    int gateway = open_ns(child, "net");
+    if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
+    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(to_init[0]); close(from_init[1]);
+    init_to = to_init[1];
+    init_from = from_init[0];
+
+    ns_user = open_ns(child, "user");
+    ns_pid = open_ns(child, "pid_for_children");
+    ns_time = open_ns(child, "time_for_children");
+    int net = open_ns(child, "net"), ipc = open_ns(child, "ipc"), uts = open_ns(child, "uts");
+    join_namespace(net, CLONE_NEWNET, "network");
+    join_namespace(ipc, CLONE_NEWIPC, "IPC");
+    join_namespace(uts, CLONE_NEWUTS, "UTS");
+    configure_network(net, gateway);
+    close(net); close(ipc); close(uts);
+    ns_gateway = gateway;  /* held: without it the cables are gone */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+

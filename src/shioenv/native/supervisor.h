@@ -1,0 +1,87 @@
+/* What the parts of the supervisor share. */
+#ifndef SHIOENV_SUPERVISOR_H
+#define SHIOENV_SUPERVISOR_H
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "server.h"
+
+/* ---- common.c: the peer, failures, small helpers ------------------------------------------------- */
+
+extern int control;    /* the Python side */
+extern int host_proc;  /* the host's /proc, reachable by descriptor alone */
+
+bool read_all(int fd, void *bytes, size_t length);
+void write_all(int fd, const void *bytes, size_t length);
+
+/* Tells the peer which step failed ("E<errno> <step>\n") and ends; once inputs are served, just ends. */
+void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+extern bool serving_inputs;
+
+#define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
+
+void close_fd(int *fd);
+void write_file(int directory, const char *path, const char *text);
+void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
+void join_namespace(int fd, int kind, const char *name);
+
+/* ---- configuration.c ----------------------------------------------------------------------------- */
+
+struct bytes { uint8_t *bytes; uint32_t length; };
+
+extern struct configuration {
+    char *environment[256];
+    int n_environment;
+    char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
+    long long uptime;
+    char disk[128];     /* tmpfs options */
+    char web_date[64];  /* the only time the gateway's web server knows */
+    char device[64];    /* what `df` calls the file system of / */
+    struct bytes netlink, gateway;  /* rtnetlink messages */
+    struct bytes preload;           /* the library for bash */
+    struct sock_fprog seccomp;
+    struct { char *name; struct bytes content; } covers[8];  /* of /proc, made for this sandbox */
+    int n_covers;
+    /* What every run gets. Kept here and written to the shared memory anew before each run: the last one
+     * may have left anything there. */
+    uint32_t processors, n_rlimits;
+    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
+} config;
+
+void read_configuration(void);
+
+/* ---- namespaces.c -------------------------------------------------------------------------------- */
+
+extern int ns_user, ns_pid, ns_time;
+extern pid_t init_pid;
+extern bool init_alive;
+
+void enter_user_namespace(void);
+void make_inner_namespaces(void);
+void start_web(void);
+
+/* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
+void ask_init(void);
+
+/* ---- mounts.c ------------------------------------------------------------------------------------ */
+
+extern int lower_root, upper_root, merged_root;  /* of the current layer */
+extern int queues;                               /* the directory of POSIX message queues */
+
+struct disk_state { uint64_t files, blocks, mode; struct timespec changed, modified; };
+extern struct disk_state pristine_disk;
+struct disk_state disk_state(void);
+
+void own_mounts(void);
+void make_device_nodes(uid_t uid, gid_t gid);
+void make_outer_mounts(void);
+int make_layer(bool with_library);
+
+#endif
