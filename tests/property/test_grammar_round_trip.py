@@ -3,9 +3,10 @@
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shioenv.domain.inputs import Input
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
@@ -76,3 +77,28 @@ def test_words_hold_everything_but_the_blanks_between_them(text: str) -> None:
         assert not text[position : text.index(word, position)].strip()
         position = text.index(word, position) + len(word)
     assert not text[position:].strip()
+
+
+PIECES = (
+    "ls", "-l", "-la", "a", "'b c'", '"$X"', "X=1", "#", "1", "[[", "]]", "==", "(", ")", "{", "}",
+    "&&", "||", "|", "|&", ";", "&", "\n", "\\;", "$(ls > x)", "<(ls)", ">(cat)", "$((1<2))",
+    ">", ">>", ">|", "<", "<<<", "<>", "2>", "2>>", "&>", "&>>", "2>&1", "1>&2", ">&2", "3>&-",
+    "<&3", "<&-", "0<&-", "3<>f", "4>log", "5>>log", "{fd}>f", "6>&1-", ">&f", "2>/dev/null", "<ns>",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=9), st.sampled_from((" ", "")))
+@example(["ls", "3>&-", "2>&1", "<&3"], " ")
+@example(["[[", "a", "<", "b", "]]", "&&", "ls"], " ")
+@example(["<", "a"], " ")
+def test_whatever_was_parsed_reads_back_from_its_tokens(pieces: list[str], blank: str) -> None:
+    parsed = parse_input(blank.join(pieces), [LS])
+    assert Input.from_marked(parsed.input_args) == parsed
+
+
+@pytest.mark.parametrize("operator", ["3>&-", "2>&1", "<&3", "0<&-", "4>log", "{fd}>f", "6>&1-"])
+def test_rare_redirections_are_operators(operator: str) -> None:
+    parsed = parse_input(f"ls -l {operator} a", [LS])
+    assert parsed.operators == (operator,)
+    assert [argument.text for argument in parsed.segments[0].arguments] == ["-l", "a"]
+    assert Input.from_marked(parsed.input_args) == parsed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,18 @@ DUPLICATIONS = frozenset({"2>&1", "1>&2", ">&2"})
 """Redirections that are complete by themselves."""
 
 OPERATORS = SEPARATORS | REDIRECTIONS | DUPLICATIONS
+
+_WHOLE_REDIRECTION = re.compile(
+    r"(\d+|\{\w+\})?(&>>|&>|<<<|<>|<&|>&|>>|>\||<|>)(?![\s(]).+", re.ASCII | re.DOTALL
+)
+"""A rare redirection that is one token, target included: `3>&-`, `<&3`, `4>log`; not `<(ls)`."""
+
+
+def is_operator(text: str) -> bool:
+    """Whether the text of a whole token without marks is an operator: `&&`, `>`, `3>&-`."""
+    return text in OPERATORS or (
+        ("<" in text or ">" in text) and _WHOLE_REDIRECTION.fullmatch(text) is not None
+    )
 
 
 class Role(StrEnum):
@@ -70,8 +83,9 @@ class Input:
     def from_marked(cls, input_args: Sequence[str]) -> Input:
         r"""The input whose `input_args` these are.
 
-        An operator is recognised only as a whole token (`-exec ls {} \;` holds none); the token
-        after a redirection is its target; the first other token of a segment is its command.
+        An operator is recognised only as a whole token (`-exec ls {} \;` holds none), rare
+        redirections together with their target (`3>&-`); the token after another redirection is
+        its target; the first other token of a segment is its command.
         Errors: InputError for a token without text.
         """
         tokens = []
@@ -79,7 +93,7 @@ class Input:
         for marked in input_args:
             argument = Argument.parse(marked)
             plain = not (argument.joins_left or argument.joins_right)
-            if plain and not wants_target and argument.text in OPERATORS:
+            if plain and not wants_target and is_operator(argument.text):
                 role = Role.OPERATOR
                 wants_command = wants_command or argument.text in SEPARATORS
                 wants_target = argument.text in REDIRECTIONS

@@ -35,6 +35,8 @@ _SIMPLE = frozenset(
 )
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
 _HASH_IN_WORD = re.compile(rb"(?<=[^\s;&|()<>${#])#")
+_DESCRIPTOR = re.compile(rb"(?<![^\s;&|()<>])(\d+|\{\w+\})\Z")
+_BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
 _SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
 
 
@@ -68,11 +70,11 @@ class InputParser:
                 if not root.has_error and not _has_heredoc(root):
                     tokens = self._tokens(source, root)
         if tokens:
-            return Input(tuple(tokens)), True
+            return Input.from_marked([one.argument.marked for one in tokens]), True
         words = split_words(text)
         if not words or "\n" in text.strip():
-            return Input((Token(Argument(text or " "), Role.COMMAND),)), False
-        return Input(tuple(self._command(words))), False
+            return Input.from_marked([Argument(text or " ").marked]), False
+        return Input.from_marked([one.argument.marked for one in self._command(words)]), False
 
     def arguments(self, command: str, words: list[str]) -> tuple[Argument, ...]:
         """The arguments in the words that follow a command; its words where no grammar knows it."""
@@ -124,6 +126,17 @@ class InputParser:
         for argument in self.arguments(" ".join(words[count:end]), words[end:]):
             yield Token(argument, Role.ARGUMENT)
 
+    def _piece(self, source: bytes, node: tree_sitter.Node, piece: _Piece) -> list[Token]:
+        """The tokens of one command without its redirections.
+
+        One whose arguments look like operators (`[[ a < b ]]`) is taken as it stands.
+        """
+        if not piece.whole:
+            tokens = list(self._command(split_words(_without_redirects(source, node, piece))))
+            if _reads_as_command(tokens):
+                return tokens
+        return [Token(Argument(_text(source, node)), Role.COMMAND)]
+
     def _tokens(self, source: bytes, root: tree_sitter.Node) -> list[Token]:
         """The tokens of a whole program."""
         tokens: list[Token] = []
@@ -132,15 +145,18 @@ class InputParser:
                 if tokens and not _is_separator(tokens[-1]):
                     tokens.append(Token(Argument(piece), Role.OPERATOR))
                 continue
-            if piece.whole:
-                tokens.append(Token(Argument(_text(source, piece.node)), Role.COMMAND))
-            else:
-                tokens.extend(self._command(split_words(_without_redirects(source, piece))))
+            if piece.node is not None:
+                tokens.extend(self._piece(source, piece.node, piece))
             for redirect in piece.redirects:
                 tokens.extend(_redirect(source, redirect))
         while tokens and _is_separator(tokens[-1]) and tokens[-1].argument.text == ";":
             tokens.pop()
         return tokens
+
+
+def _reads_as_command(tokens: Sequence[Token]) -> bool:
+    """Whether a command's tokens, shown as texts, would be taken for the same again."""
+    return Input.from_marked([one.argument.marked for one in tokens]).tokens == tuple(tokens)
 
 
 def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
@@ -177,9 +193,12 @@ def _literal(body: Body) -> str:
 
 @dataclass(slots=True)
 class _Piece:
-    """A command of the tree: `whole` where it is taken as it stands, and its redirections."""
+    """A command of the tree: `whole` where it is taken as it stands, and its redirections.
 
-    node: tree_sitter.Node
+    `node` is None where there are redirections only.
+    """
+
+    node: tree_sitter.Node | None
     whole: bool
     redirects: list[tree_sitter.Node]
 
@@ -207,7 +226,7 @@ def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
         redirects = node.children_by_field_name("redirect")
         body = node.child_by_field_name("body")
         if body is None:
-            return [_Piece(node, True, [])]
+            return [_Piece(None, False, redirects)]
         pieces = _flat(body)
         last = pieces[-1]
         if isinstance(last, _Piece):
@@ -226,35 +245,43 @@ def _text(source: bytes, node: tree_sitter.Node) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
-def _without_redirects(source: bytes, piece: _Piece) -> str:
+def _without_redirects(source: bytes, node: tree_sitter.Node, piece: _Piece) -> str:
     """The source text of a command with its redirections cut out."""
     parts = []
-    start = piece.node.start_byte
+    start = node.start_byte
     for redirect in piece.redirects:
-        if redirect.start_byte < piece.node.end_byte:
-            parts.append(source[start : redirect.start_byte])
+        begin = _begin(source, redirect)
+        if begin < node.end_byte:
+            parts.append(source[start:begin])
             start = redirect.end_byte
-    parts.append(source[start : piece.node.end_byte])
+    parts.append(source[start : node.end_byte])
     for redirect in piece.redirects:
         parts += [source[one.start_byte : one.end_byte] for one in _extra_words(redirect)]
     return b" ".join(parts).decode("utf-8", "surrogateescape")
+
+
+def _begin(source: bytes, redirect: tree_sitter.Node) -> int:
+    """Where a redirection begins, with a descriptor that the parser took for a word (`0<&-`)."""
+    found = _DESCRIPTOR.search(source, 0, redirect.start_byte)
+    return found.start() if found else redirect.start_byte
 
 
 def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
     """A redirection as operator and target, or as one operator: `2>&1`, rare kinds (`3>&-`)."""
     extra = _extra_words(node)
     end = extra[0].start_byte if extra else node.end_byte
-    text = source[node.start_byte : end].decode("utf-8", "surrogateescape").strip()
+    text = source[_begin(source, node) : end].decode("utf-8", "surrogateescape").strip()
     if text.replace(" ", "") in DUPLICATIONS:
         yield Token(Argument(text.replace(" ", "")), Role.OPERATOR)
         return
     for operator in sorted(REDIRECTIONS, key=len, reverse=True):
         target = text[len(operator) :].strip()
-        if text.startswith(operator) and target and target[0] not in "&<>|":
+        plain = target and (target[0] not in "&<>|" or target.startswith(("<(", ">(")))
+        if text.startswith(operator) and plain:
             yield Token(Argument(operator), Role.OPERATOR)
             yield Token(Argument(target), Role.TARGET)
             return
-    yield Token(Argument(text), Role.OPERATOR)
+    yield Token(Argument(_BLANKS_AFTER_SIGN.sub(r"\1", text)), Role.OPERATOR)
 
 
 def _is_separator(token: Token) -> bool:
