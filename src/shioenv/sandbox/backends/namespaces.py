@@ -83,11 +83,12 @@ class _Flag(IntFlag):  # REPLY_*
     HOSTNAME = 256
     CHANGES_TRUNCATED = 512
     INIT = 1024
+    TRAFFIC = 2048
 
 
 _FRESH, _SEPARATE, _KEEP = 1, 2, 4  # REQUEST_*
 _STAGE_DIRECTORY = 2
-_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT
+_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.TRAFFIC
 
 _REQUEST = struct.Struct("=4I2Q2I")
 _REPLY = struct.Struct("=iIiIqqQQ4I")
