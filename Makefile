@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check docs bench clean help
+.PHONY: setup demo test check docs grammars-report bench clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*.c src/shioenv/native/*.h)
@@ -39,6 +39,11 @@ docs: .venv/.native ## write the generated pages of docs/
 	@$(BIN)/python -m shioenv.cli.reference > docs/reference/cli.md.new
 	@mv docs/reference/cli.md.new docs/reference/cli.md
 
+grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
+	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
+	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
+	else rm docs/grammars.md.new; fi; exit $$status
+
 bench: setup ## how long a run takes compared with bare bash
 	@$(BIN)/python benchmarks/run_ratio.py
 
@@ -47,4 +52,4 @@ clean: ## remove what was made in this clone (built systems stay in the cache)
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## show this
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17

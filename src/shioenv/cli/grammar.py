@@ -253,6 +253,56 @@ def _print_coverage(results: list[Coverage]) -> None:
                 print(f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}")
 
 
+@shared.command(app, "shioenv grammar report --count 2000 --seed 7")
+def report(
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are executed.")
+    ] = 20_000,
+    ucs_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of ucs that are executed.")
+    ] = 5_000,
+    round_trip: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are parsed back.")
+    ] = 100_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
+    system: shared.SystemName = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page docs/grammars.md.")
+    ] = False,
+    json: shared.Json = False,
+) -> None:
+    """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
+
+    Samples single commands and executes each once, which takes a few minutes. Misuse is a failure
+    that the program blames on the command line as typed. The exit status is 1 where a number is not
+    what it must be.
+    """
+    from shioenv.dataset.grammar_report import grammar_report, page
+
+    made = grammar_report(
+        inputs=count,
+        ucs_inputs=ucs_count,
+        round_trip=round_trip,
+        seed=seed,
+        workers=workers,
+        system=system,
+        tell=shared.note,
+    )
+    if json:
+        shared.print_json(made.to_json(), indent=2)
+    elif markdown:
+        shared.write(page(made).encode())
+    else:
+        for what, must, measured, reached in made.goals():
+            print(f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})")
+        for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
+            worst = (f"{one} {share.misuse_share:.1%}" for one, share in outcome.worst())
+            print(f"most misuse, {name}: {', '.join(worst)}")
+    if not made.reached:
+        raise typer.Exit(1)
+
+
 @shared.command(app, "shioenv grammar draft nl")
 def draft(
     command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of bash.")],
