@@ -5,6 +5,7 @@ What a dataset keeps and what an environment's last step tells are made by this 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -52,6 +53,7 @@ def record_session(
     volatile: bool = False,
     alone: Callable[[Callable[[], Behavior]], Behavior] = _at_once,
     cache: Cache | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> tuple[Record, Score]:
     """The session executed and scored, numbered `session_id`.
 
@@ -64,7 +66,9 @@ def record_session(
     runs, and the second run counts (D-10). A session that then still times out is scored from at
     most 8 sub-inputs, which are not repeated. The session's own last run has two pipes, which fills
     `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared
-    so, or where any run of the whole did something else (D-2v).
+    so, where any run of the whole did something else (D-2v), or where the output shows the date of
+    the run (`clock`, seconds since 1970): programs see real time (D-4), so it will show another one
+    tomorrow, which no run of today tells.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -80,6 +84,7 @@ def record_session(
         behavior = once()
         return alone(once) if behavior.timed_out and not hangs else behavior
 
+    started = clock()
     first = run(full)
     hangs = first.timed_out
     waiting = [first]
@@ -93,6 +98,7 @@ def record_session(
     )
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
     volatile = volatile or hangs or score.volatile or _disagree(first, channels)
+    volatile = volatile or any(_shows(first.output, moment) for moment in (started, clock()))
     if not volatile and any("|" in row.operators for row in session.rows):
         volatile = any(_disagree(first, run(full), ordered=True) for _ in range(pipe_runs))
     fields = behavior_fields(first)
@@ -115,6 +121,19 @@ def _input_args(session: Session) -> list[str]:
     """The tokens of all rows with their marks."""
     rows = [row.input_args for row in session.rows]
     return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
+
+
+def _shows(output: bytes, moment: float) -> bool:
+    """Whether the output holds the moment's date in one of the forms that programs print, or the
+    first six digits of its seconds since 1970.
+
+    Every form tells the year, or what is young enough to be printed without it: nothing of a system
+    itself is as young as a run.
+    """
+    day = time.gmtime(moment)
+    forms = ("%Y-%m-%d", "%b %e %H:", "%d %b %Y", "%e %b %Y", "%d/%b/%Y", "%x", "%Y%m%d")
+    dates = {time.strftime(form, day).strip() for form in forms}
+    return any(date.encode() in output for date in (*dates, str(int(moment))[:6]))
 
 
 def _disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
