@@ -125,7 +125,7 @@ def _input_args(session: Session) -> list[str]:
 
 def _shows(output: bytes, moment: float) -> bool:
     """Whether the output holds the moment's date in one of the forms that programs print, or the
-    first six digits of its seconds since 1970.
+    first seven digits of its seconds since 1970.
 
     Every form tells the year, or what is young enough to be printed without it: nothing of a system
     itself is as young as a run.
@@ -133,7 +133,7 @@ def _shows(output: bytes, moment: float) -> bool:
     day = time.gmtime(moment)
     forms = ("%Y-%m-%d", "%b %e %H:", "%d %b %Y", "%e %b %Y", "%d/%b/%Y", "%x", "%Y%m%d")
     dates = {time.strftime(form, day).strip() for form in forms}
-    return any(date.encode() in output for date in (*dates, str(int(moment))[:6]))
+    return any(date.encode() in output for date in (*dates, str(int(moment))[:7]))
 
 
 def _disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
