@@ -38,6 +38,8 @@ MISUSE = (
     "curl: option -m: expected a proper numerical parameter",
     'Error: argument "much" is wrong: Invalid "mtu" value',
     'Command "shwo" is unknown, try "ip link help".',
+    'Option "-zz" is unknown, try "ip -help".',
+    "ethtool (-s): unknown parameter 'tzo'",
     'Error: duplicate "mtu": "9" is the second value.',
     "error: process ID list syntax error",
     "ping: invalid argument: 'x'",
