@@ -92,6 +92,7 @@ PIECES = (
 @example(["ls", "3>&-", "2>&1", "<&3"], " ")
 @example(["[[", "a", "<", "b", "]]", "&&", "ls"], " ")
 @example(["<", "a"], " ")
+@example(["0<&-"], " ")
 def test_whatever_was_parsed_reads_back_from_its_tokens(pieces: list[str], blank: str) -> None:
     parsed = parse_input(blank.join(pieces), [LS])
     assert Input.from_marked(parsed.input_args) == parsed

@@ -132,7 +132,8 @@ class InputParser:
         One whose arguments look like operators (`[[ a < b ]]`) is taken as it stands.
         """
         if not piece.whole:
-            tokens = list(self._command(split_words(_without_redirects(source, node, piece))))
+            words = split_words(_without_redirects(source, node, piece))
+            tokens = list(self._command(words)) if words else []
             if _reads_as_command(tokens):
                 return tokens
         return [Token(Argument(_text(source, node)), Role.COMMAND)]
