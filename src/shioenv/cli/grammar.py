@@ -253,7 +253,7 @@ def _print_coverage(results: list[Coverage]) -> None:
                 print(f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}")
 
 
-@shared.command(app, "shioenv grammar report --count 2000 --seed 7")
+@shared.command(app, "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000")
 def report(
     count: Annotated[
         int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are executed.")
