@@ -33,16 +33,26 @@ class Observer:
         """What every run is bound by."""
         return self._sandbox.limits
 
-    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
         """The behavior of a fresh `bash --norc --noprofile -c` of this input in `cwd`.
 
         `cwd` is an absolute directory of the system (None: its first start directory); `separate`
         runs with two output channels, which fills `stdout` and `stderr` and loses the order between
-        them. Errors: InputError, StartDirectoryError, SandboxError (the run may be repeated).
+        them; `wall_seconds` stands for the limit's in this run. Errors: InputError,
+        StartDirectoryError, SandboxError (the run may be repeated).
         """
         start = cwd or self.system.declaration.start_directory
         recorder = self._recorders.get(start) or self._recorder(start)
-        return recorder.behavior(self._sandbox.run(shell_input, cwd=start, separate=separate))
+        return recorder.behavior(
+            self._sandbox.run(shell_input, cwd=start, separate=separate, wall_seconds=wall_seconds)
+        )
 
     def close(self) -> None:
         """Ends the sandbox; closing twice does nothing."""

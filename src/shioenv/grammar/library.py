@@ -41,9 +41,11 @@ def load_grammar(
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
-    loaded = read_grammar(path.read_text(), path.name)
+    # What is no text is a fault of its line like any other: the sign that stands for it is none.
+    text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
+    loaded = read_grammar(text, path.name)
     version = (versions or {}).get(loaded.grammar.header.package)
-    return loaded if version is None else read_grammar(path.read_text(), path.name, version)
+    return loaded if version is None else read_grammar(text, path.name, version)
 
 
 def load_grammars(

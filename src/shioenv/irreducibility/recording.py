@@ -5,6 +5,7 @@ What a dataset keeps and what an environment's last step tells are made by this 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from random import Random
@@ -18,10 +19,18 @@ from shioenv.irreducibility.score import RUNS, Cache, Score, estimate_irreducibi
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
 
+HURRIED_SECONDS = 0.25
+"""Wall time at least of the further sub-inputs of a session one of whose sub-inputs ran out of time
+though the session itself did not: what hangs without one argument (`ping` without its count) hangs
+without it and any others (ours)."""
+
 PIPE_RUNS = 4
 """Further runs of an input with a pipe, only to tell whether it is volatile: what a program makes
 of its input may depend on the pieces it arrives in (ours; `cat */*.txt | grep x` finds binary data
 or not), and three noise runs miss half of what goes either way every fourth time."""
+
+_PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
+"""/proc in a long listing: its links are the processes of the host, its time is the mount's."""
 
 ROW_END = "\n"
 """What stands between the rows of a session in `input_args`, as it does in `input` (ours)."""
@@ -30,8 +39,17 @@ ROW_END = "\n"
 class Runner(Protocol):
     """Runs a text on a pristine system: what `open_sandbox` returns, or a stand-in."""
 
-    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
-        """What the text does in `cwd`; with `separate`, standard error has a pipe of its own."""
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        """What the text does in `cwd`; with `separate`, standard error has a pipe of its own. Where
+        `wall_seconds` is given it stands for the limit that holds otherwise.
+        """
         ...
 
 
@@ -64,33 +82,42 @@ def record_session(
 
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
-    most 8 sub-inputs, which are not repeated. The session's own last run has two pipes, which fills
-    `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared
-    so, where any run of the whole did something else (D-2v), or where the output shows the date of
-    the run (`clock`, seconds since 1970): programs see real time (D-4), so it will show another one
-    tomorrow, which no run of today tells.
+    most 8 sub-inputs. Sub-inputs are never repeated; once one of them has run out of time though
+    the session does not, the further ones get 20 times the session's own time. The session's own
+    last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is volatile where
+    `volatile` says that it is declared so, where any run of the whole did something else (D-2v), or
+    where the output shows the date of the run (`clock`, seconds since 1970): programs see real time
+    (D-4), so it will show another one tomorrow, which no run of today tells.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
     """
     prefix = Session(session.cwd, ()).text
     full = ROW_END.join(row.text for row in session.rows)
-    hangs = False
+    hurry: float | None = None
 
     def run(text: str) -> Behavior:
-        def once() -> Behavior:
-            return runner.run(prefix + text, cwd=session.cwd)
+        nonlocal hurry
+        if hurry is not None:
+            return runner.run(prefix + text, cwd=session.cwd, wall_seconds=hurry)
+        behavior = runner.run(prefix + text, cwd=session.cwd)
+        if behavior.timed_out and not hangs:
+            hurry = max(HURRIED_SECONDS, 20 * took)
+        return behavior
 
-        behavior = once()
-        return alone(once) if behavior.timed_out and not hangs else behavior
+    def once() -> Behavior:
+        return runner.run(prefix + full, cwd=session.cwd)
 
-    started = clock()
-    first = run(full)
+    started, began = clock(), time.perf_counter()
+    first = once()
+    took = time.perf_counter() - began
+    if first.timed_out:
+        first = alone(once)
     hangs = first.timed_out
     waiting = [first]
     score = estimate_irreducibility(
         session.rows,
-        lambda text: waiting.pop() if waiting and text == full else run(text),
+        lambda text: (waiting.pop() if waiting else once()) if text == full else run(text),
         budget=min(budget, TIMED_OUT_BUDGET) if hangs else budget,
         rng=rng,
         runs=runs,
@@ -100,7 +127,7 @@ def record_session(
     volatile = volatile or hangs or score.volatile or _disagree(first, channels)
     volatile = volatile or any(_shows(first.output, moment) for moment in (started, clock()))
     if not volatile and any("|" in row.operators for row in session.rows):
-        volatile = any(_disagree(first, run(full), ordered=True) for _ in range(pipe_runs))
+        volatile = any(_disagree(first, once(), ordered=True) for _ in range(pipe_runs))
     fields = behavior_fields(first)
     separate = behavior_fields(channels)
     fields.update(stdout=separate["stdout"], stderr=separate["stderr"], volatile=volatile)
@@ -127,9 +154,11 @@ def _shows(output: bytes, moment: float) -> bool:
     """Whether the output holds the moment's date in one of the forms that programs print, or the
     first seven digits of its seconds since 1970.
 
-    Every form tells the year, or what is young enough to be printed without it: nothing of a system
-    itself is as young as a run.
+    /proc shows such a moment as well. Every form tells the year, or what is young enough to be
+    printed without it: nothing of a system itself is as young as a run.
     """
+    if _PROC.search(output):
+        return True
     day = time.gmtime(moment)
     forms = ("%Y-%m-%d", "%b %e %H:", "%d %b %Y", "%e %b %Y", "%d/%b/%Y", "%x", "%Y%m%d")
     dates = {time.strftime(form, day).strip() for form in forms}

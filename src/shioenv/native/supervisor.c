@@ -85,10 +85,8 @@ static int open_children(pid_t pid)
     return fd;
 }
 
-static void start_server(int layer)
+static void start_server(int layer, const int pair[2])
 {
-    int pair[2];
-    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     int last_pid = openat(host_proc, "sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
     CHECK(last_pid, "open ns_last_pid");
     pid_t server = fork();
@@ -491,6 +489,8 @@ int main(int argc, char **argv)
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
     memset(argv[0], 0, room);
     strncpy(argv[0], "/sbin/init", room);
+    int pair[2];  /* made before the inner network, which would list it */
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     own_mounts();
     make_inner_namespaces();
     make_outer_mounts();
@@ -501,7 +501,7 @@ int main(int argc, char **argv)
     }
     start_web();
     int layer = make_layer(strcmp(config.shell_mode, "fresh") != 0);
-    start_server(layer);
+    start_server(layer, pair);
     close(layer);
     layer = make_layer(false);
     struct server_reply reply = ask_server(SERVER_MOUNTS, layer);

@@ -129,12 +129,18 @@ class Sandbox(Protocol):
     """
 
     def run(
-        self, shell_input: str | bytes, *, cwd: str | None = None, separate: bool = False
+        self,
+        shell_input: str | bytes,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
     ) -> Execution:
         """What a fresh `bash --norc --noprofile -c` of this input did in `cwd`.
 
         `cwd` is a start directory (None: the system's first), `separate` gives the two output
-        channels a pipe each. Standard input is empty and there is no terminal. A sandbox that fails
+        channels a pipe each, `wall_seconds` stands for the limit of that name in this run. Standard
+        input is empty and there is no terminal. A sandbox that fails
         raises SandboxError; its text never becomes output.
         """
         ...

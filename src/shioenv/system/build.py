@@ -88,9 +88,9 @@ def storage_errors(cache: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SystemStorageError(
                 f"the disk is full: {where}",
-                hint=f"a system needs about 500 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+                hint=f"a system needs about 300 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(
                 f"{where} cannot be written: {error.strerror}",
                 hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",

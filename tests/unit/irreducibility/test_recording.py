@@ -21,7 +21,14 @@ class Says:
     def __init__(self, output: str) -> None:
         self.output = output.encode()
 
-    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
         return Behavior(exit_code=0, output=self.output, patch=ContextPatch(()))
 
 
@@ -47,6 +54,7 @@ def is_volatile(output: str) -> bool:
         "07 Mar 2031\n",
         "20310307\n",
         f"{int(MOMENT)}\n",
+        "dr-xr-xr-x 97 nobody nogroup 0 Feb  1 01:36 proc\n",
         "Fri Mar  7 09:05:00 UTC 2031\n",
     ],
 )
@@ -59,3 +67,45 @@ def test_an_output_that_shows_its_own_day_is_volatile(output: str) -> None:
 )
 def test_other_dates_are_not(output: str) -> None:
     assert not is_volatile(output)
+
+
+class Hangs:
+    """Runs out of time without its first argument, and keeps how long it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[float | None] = []
+
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        hangs = "-c" not in shell_input
+        if hangs:
+            self.given.append(wall_seconds)
+        return Behavior(
+            exit_code=124 if hangs else 0,
+            output=b"",
+            patch=ContextPatch(()),
+            timed_out=hangs,
+        )
+
+
+def test_after_one_sub_input_that_hangs_the_others_are_given_less_time() -> None:
+    runner = Hangs()
+    record, _ = record_session(
+        Session("/", (Input.from_marked(["ping", "-c 1", "-n", "-q"]),)),
+        runner,
+        session_id=0,
+        system="s",
+        sampler="gcs",
+        budget=64,
+        rng=random.Random(0),
+    )
+    assert not record.volatile
+    assert runner.given[0] is None
+    assert all(seconds is not None and seconds < 1 for seconds in runner.given[1:])
+    assert len(runner.given) >= 3

@@ -155,7 +155,12 @@ class NamespaceSandbox:
             process.wait()
 
     def run(
-        self, shell_input: str | bytes, *, cwd: str | None = None, separate: bool = False
+        self,
+        shell_input: str | bytes,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
     ) -> Execution:
         """What a fresh `bash --norc --noprofile -c` of this input did; see `Sandbox.run`.
 
@@ -163,7 +168,7 @@ class NamespaceSandbox:
         StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke
         (the next run gets a new one; this one may be repeated).
         """
-        return self._run(shell_input, cwd, _SEPARATE if separate else 0)
+        return self._run(shell_input, cwd, _SEPARATE if separate else 0, wall_seconds)
 
     def run_fresh(self, shell_input: str | bytes, *, cwd: str | None = None) -> Execution:
         """The same from a newly executed bash: the oracle that `run` is compared with.
@@ -239,7 +244,9 @@ class NamespaceSandbox:
         ]
         return b"".join(_RECORD.pack(kind, len(value)) + value for kind, value in records)
 
-    def _run(self, shell_input: str | bytes, cwd: str | None, flags: int) -> Execution:
+    def _run(
+        self, shell_input: str | bytes, cwd: str | None, flags: int, seconds: float | None = None
+    ) -> Execution:
         text = _argument(shell_input)
         directory = cwd or self.system.declaration.session.start_directories[0]
         where = _directory(directory)
@@ -252,9 +259,10 @@ class NamespaceSandbox:
         if self._process is None:
             self._open()
         limits = self.limits
+        wall_seconds = limits.wall_seconds if seconds is None else seconds
         request = _REQUEST.pack(
             flags,
-            round(limits.wall_seconds * 1000),
+            round(wall_seconds * 1000),
             round(limits.background_seconds * 1000),
             limits.output_bytes,
             limits.drain_bytes,
@@ -262,7 +270,7 @@ class NamespaceSandbox:
             len(where),
             len(text),
         )
-        self._socket.settimeout(limits.wall_seconds + limits.background_seconds + _GRACE_SECONDS)
+        self._socket.settimeout(wall_seconds + limits.background_seconds + _GRACE_SECONDS)
         try:
             self._socket.sendall(request + where + text)
             head = self._receive(_REPLY.size)
