@@ -42,13 +42,8 @@ def generate(
         int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
     ] = 3,
     command: shared.CommandNames = None,
-    horizon: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")
-    ] = 12,
-    composite_share: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
-    ] = 0.25,
+    horizon: shared.Horizon = 12,
+    composite_share: shared.CompositeShare = 0.25,
     composites: shared.Composites = None,
     policy: shared.PolicyName = "weighted",
     timeout: Annotated[

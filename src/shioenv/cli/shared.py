@@ -128,6 +128,11 @@ PolicyName = Annotated[
     ),
 ]
 
+Horizon = Annotated[int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")]
+CompositeShare = Annotated[
+    float,
+    typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
+]
 Composites = Annotated[
     str | None,
     typer.Option(
