@@ -12,7 +12,7 @@ from typing import Any
 
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.policy import policy_named
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import Sample, sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 
@@ -27,6 +27,8 @@ class Drawn:
     """A grammar in it, or an alternative that was taken, declares that two runs may differ."""
     commands: tuple[str, ...]
     """The grammars of its commands, in order."""
+    sample: Sample
+    """Where all of this comes from."""
 
 
 def parser(description: str | None, *, count: int) -> argparse.ArgumentParser:
@@ -63,7 +65,7 @@ def drawn(
     )
     for one in stream:
         commands = tuple(part.grammar for part in one.trace)
-        yield Drawn(one.input.text, one.cwd, one.volatile, commands)
+        yield Drawn(one.input.text, one.cwd, one.volatile, commands, one)
 
 
 class Progress:

@@ -1,0 +1,344 @@
+"""Shows that the same input does the same thing whenever, wherever and in whatever order it runs.
+
+    python soak/determinism.py [--count 5000] [--seed 0] [--passes 5] [--kept FILE] [--json]
+
+The same inputs run in five passes, each in an order of its own:
+
+    1  a sandbox of this process, in the order in which they were drawn
+    2  another sandbox of this process
+    3  a sandbox of a new process
+    4  sandboxes of two processes at once, on processors that are busy with something else
+    5  a new process again, in another minute than the first pass
+
+Behaviors are compared as wholes: exit code, output, context patch, digests of contents, flags. An
+input is *identical* where all passes agree byte for byte.
+
+It depends on the *time of day* where the passes agree once dates, clock times and seconds since
+1970 are masked in the output, or where one of its commands prints the clock, the load or how long
+the system is up (date, ps, uptime, w). Of the rest each needs a mark: *declared* volatile by a
+grammar, or *noticed*: `record_session`, which makes the records of datasets, says so of it. Where
+neither holds, nobody who reads its record is warned: that is a violation.
+
+With `--kept FILE` the first pass's behaviors are kept in FILE; where it is there already, they are
+compared as one more pass. So two calls on two days show what a day changes.
+
+The exit status is 1 for a violation, for less than 97% identical, or for less than 99% identical
+once what depends on the time of day is set aside.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from common import Drawn, Progress, drawn, parser, report
+
+from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.dataset.generate import LIMITS
+from shioenv.dataset.recording import record
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Session
+from shioenv.errors import SandboxError
+from shioenv.grammar.library import load_grammars
+from shioenv.system.store import find_system
+
+PASSES = 5
+BATCH = 100
+WANTED, WANTED_BESIDES_TIME = 0.97, 0.99
+SHOW_CLOCK = frozenset({"date", "ps", "uptime", "w"})
+"""Commands whose output is the present, masked or not."""
+
+_MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+CLOCK = re.compile(
+    rb"(?:" + _DAY + rb",? +)?(?:"
+    rb"\d{4}-\d\d-\d\d|" + _MONTH + rb" +\d\d?|\d\d? " + _MONTH + rb"|\d\d?/" + _MONTH + rb"/\d{4}"
+    rb"|\d\d/\d\d/\d\d(?:\d\d)?|(?<!\d)20\d{6}(?!\d))"
+    rb"|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: [AP]M)?"
+    rb"|(?<!\d)1[5-9]\d{8}(?:\.\d+)?(?!\d)"
+)
+"""Dates, times of day, seconds since 1970."""
+
+Task: TypeAlias = tuple[int, str, str]
+"""An input's number, its text, its start directory."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why an input's behaviors differ between passes."""
+
+    number: int
+    drawn: Drawn
+    channels: tuple[str, ...]
+    time_of_day: bool
+    mark: str
+    """`declared`, `noticed`, or `none`."""
+    cause: str
+    values: tuple[Any, Any]
+    """What two passes say in the first of the channels."""
+
+
+def main() -> int:
+    """Runs the passes and prints what came out; gives the exit status."""
+    options = parser(__doc__, count=5000)
+    options.add_argument("--passes", type=int, default=PASSES, help="how many of them (default: 5)")
+    options.add_argument("--kept", type=Path, help="file of a pass of an earlier day")
+    chosen = options.parse_args()
+    system = find_system(chosen.system)
+    inputs = list(drawn(system=system, seed=chosen.seed, count=chosen.count))
+    tasks = [
+        (number, Session(one.cwd, (one.sample.input,)).text, one.cwd)
+        for number, one in enumerate(inputs)
+    ]
+    found = _passes(tasks, system.name, chosen.seed, chosen.passes)
+    first = next(found)
+    others: list[dict[int, Behavior]] = []
+    for one in found:
+        others.append({number: other for number, other in one.items() if other != first[number]})
+    if chosen.kept is not None:
+        others.append(_kept(chosen.kept, tasks, first))
+    verdicts = _verdicts(inputs, first, others, system.name)
+    return _report(verdicts, inputs, others, system.digest, as_json=chosen.json)
+
+
+def _passes(
+    tasks: Sequence[Task], system: str, seed: int, passes: int
+) -> Iterator[dict[int, Behavior]]:
+    """The behaviors of each pass by the number of the input."""
+    minute = time.time() // 60
+
+    def shuffled(number: int) -> list[Task]:
+        return random.Random(f"{seed} {number}").sample(tasks, len(tasks))
+
+    for number in range(1, passes + 1):
+        progress = Progress(f"pass {number}", len(tasks))
+        if number <= 2:
+            with open_sandbox(system, LIMITS) as observer:
+                order = list(tasks) if number == 1 else shuffled(number)
+                yield dict(_run_all(order, observer, system, progress))
+            continue
+        if number == 5 and time.time() // 60 == minute:
+            time.sleep(60 - time.time() % 60)
+        processes = 2 if number == 4 else 1
+        with _busy(number == 4):
+            yield dict(_elsewhere(shuffled(number), system, processes, progress))
+
+
+def _elsewhere(
+    tasks: Sequence[Task], system: str, processes: int, progress: Progress
+) -> Iterator[tuple[int, Behavior]]:
+    """The behaviors from new processes, batch by batch."""
+    batches = [tasks[at : at + BATCH] for at in range(0, len(tasks), BATCH)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _open, (system,)) as pool:
+        for done in pool.map(_run_batch, batches):
+            yield from done
+            progress.step(len(done))
+        for _ in pool.map(_close, range(processes)):
+            pass
+
+
+_observer: Observer
+_system: str
+
+
+def _open(system: str) -> None:
+    global _observer, _system
+    _observer, _system = open_sandbox(system, LIMITS), system
+
+
+def _close(_: int) -> None:
+    _observer.close()
+
+
+def _run_batch(tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
+    return list(_run_all(tasks, _observer, _system, None))
+
+
+def _run_all(
+    tasks: Iterable[Task], observer: Observer, system: str, progress: Progress | None
+) -> Iterator[tuple[int, Behavior]]:
+    for number, text, cwd in tasks:
+        behavior = _run(text, cwd, observer, system)
+        if behavior.timed_out:  # as a record does: once more, and the second one counts
+            behavior = _run(text, cwd, observer, system)
+        yield number, behavior
+        if progress is not None:
+            progress.step()
+
+
+def _run(text: str, cwd: str, observer: Observer, system: str) -> Behavior:
+    try:
+        return observer.run(text, cwd=cwd)
+    except SandboxError:  # it may be repeated, elsewhere
+        with open_sandbox(system, LIMITS) as other:
+            return other.run(text, cwd=cwd)
+
+
+@contextmanager
+def _busy(wanted: bool) -> Iterator[None]:
+    """While it lasts, every processor has something else to do as well."""
+    context = multiprocessing.get_context("spawn")
+    count = len(os.sched_getaffinity(0)) if wanted else 0
+    processes = [context.Process(target=_spin, daemon=True) for _ in range(count)]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _kept(path: Path, tasks: Sequence[Task], first: dict[int, Behavior]) -> dict[int, Behavior]:
+    """The behaviors in the file that are other ones now; a file that is not there is written."""
+    if not path.exists():
+        path.write_bytes(pickle.dumps((tasks, first)))
+        return {}
+    before: tuple[Sequence[Task], dict[int, Behavior]] = pickle.loads(path.read_bytes())
+    earlier = {(text, cwd): before[1][number] for number, text, cwd in before[0]}
+    found = {number: earlier.get((text, cwd)) for number, text, cwd in tasks}
+    common = {number: other for number, other in found.items() if other is not None}
+    print(f"{len(common):,} inputs are in {path} as well", file=sys.stderr)
+    return {number: other for number, other in common.items() if other != first[number]}
+
+
+# ---- what differs, and why ----
+
+
+def _verdicts(
+    inputs: Sequence[Drawn],
+    first: dict[int, Behavior],
+    others: Sequence[dict[int, Behavior]],
+    system: str,
+) -> list[Verdict]:
+    reasons = {grammar.name: grammar.header.volatile_reason for grammar in load_grammars()}
+    differing = sorted(set().union(*others)) if others else []
+    verdicts = []
+    with open_sandbox(system, LIMITS) as observer:
+        for number in differing:
+            one, base = inputs[number], first[number]
+            seen = [other[number] for other in others if number in other]
+            channels = tuple(dict.fromkeys(name for other in seen for name in _other(base, other)))
+            clock = any(name in SHOW_CLOCK for name in one.commands) or all(
+                _masked(base) == _masked(other) for other in seen
+            )
+            mark, cause = "none", "no cause is stated"
+            declared = [name for name in one.commands if reasons.get(name)]
+            if declared:
+                mark, cause = "declared", f"{declared[0]}: {reasons[declared[0]]}"
+            elif one.volatile:
+                mark, cause = "declared", f"an option or operand of {' or '.join(one.commands)}"
+            elif record(
+                one.sample, 0, observer, 1, random.Random(0), sampler="gcs"
+            ).volatile:  # budget 1: all runs of the whole input, hardly any of its parts
+                mark, cause = "noticed", "dates or differences seen when it is recorded"
+            values = getattr(base, channels[0]), getattr(seen[0], channels[0])
+            verdicts.append(Verdict(number, one, channels, clock, mark, cause, values))
+    return verdicts
+
+
+def _other(a: Behavior, b: Behavior) -> list[str]:
+    """Names of the fields in which two behaviors differ."""
+    return [name for name in a.__slots__ if getattr(a, name) != getattr(b, name)]
+
+
+def _masked(behavior: Behavior) -> Behavior:
+    """The behavior with every clock in its output replaced; columns close up around them."""
+    masked = re.sub(rb"[ \t]+", b" ", CLOCK.sub(b"CLOCK", behavior.output))
+    return replace(behavior, output=masked)
+
+
+def _report(
+    verdicts: Sequence[Verdict],
+    inputs: Sequence[Drawn],
+    others: Sequence[dict[int, Behavior]],
+    digest: str,
+    *,
+    as_json: bool,
+) -> int:
+    count, timed = len(inputs), sum(one.time_of_day for one in verdicts)
+    identical = 1 - len(verdicts) / count
+    besides = (count - len(verdicts)) / max(1, count - timed)
+    declared = sum(one.volatile for one in inputs)
+    facts = {
+        "system": digest,
+        "inputs": count,
+        "passes": len(others) + 1,
+        "identical": f"{identical:.2%}",
+        "identical, time of day set aside": f"{besides:.2%}",
+        "differing": len(verdicts),
+        "differing by the time of day": timed,
+        "differing, declared volatile": sum(one.mark == "declared" for one in verdicts),
+        "differing, noticed when recorded": sum(one.mark == "noticed" for one in verdicts),
+        "declared volatile in all": declared,
+        "differing per later pass": " ".join(str(len(other)) for other in others),
+    }
+    causes = Counter(
+        (one.cause, "+".join(one.channels), "yes" if one.time_of_day else "no", one.mark)
+        for one in verdicts
+    )
+    rows = [(*key, number) for key, number in sorted(causes.items())]
+    by_command = Counter((" ".join(one.drawn.commands), one.mark) for one in verdicts)
+    noticed = [
+        (one.drawn.text, one.drawn.cwd, "+".join(one.channels), "yes" if one.time_of_day else "no")
+        for one in verdicts
+        if one.mark == "noticed"
+    ]
+    violations: list[dict[str, object]] = [
+        {
+            "input": one.drawn.text,
+            "cwd": one.drawn.cwd,
+            "differs in": "+".join(one.channels),
+            "first": _around(one.values[0], one.values[1]),
+            "other": _around(one.values[1], one.values[0]),
+        }
+        for one in verdicts
+        if one.mark == "none"
+    ]
+    if identical < WANTED or besides < WANTED_BESIDES_TIME:
+        violations.append({"identical": identical, "time of day set aside": besides})
+    return report(
+        facts,
+        violations,
+        as_json=as_json,
+        tables=[
+            ("causes", ("cause", "differs in", "time of day", "mark", "inputs"), rows),
+            (
+                "commands",
+                ("commands", "mark", "inputs"),
+                [(*key, number) for key, number in by_command.most_common()],
+            ),
+            ("noticed when recorded", ("input", "cwd", "differs in", "time of day"), noticed),
+        ],
+    )
+
+
+def _around(value: object, other: object) -> str:
+    """The value from shortly before the first place where the other one differs."""
+    text, against = str(value), str(other)
+    pairs = zip(text, against, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(text), len(against)))
+    return text[max(0, at - 60) : at + 100]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
