@@ -196,7 +196,9 @@ void make_outer_mounts(void)
         CHECK(nodes[i], "open %s", path);
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
-    static const char *const names[] = {"lower", "proc", "devices", "empty", "mount", "layer", "old", "queues", "covers"};
+    static const char *const names[] = {
+        "lower", "plain", "proc", "devices", "empty", "mount", "layer", "old", "queues", "covers",
+    };
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
@@ -204,6 +206,7 @@ void make_outer_mounts(void)
     }
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
+    if (*config.plain) do_mount(config.plain, STAGING "/plain", NULL, MS_BIND, NULL);
     for (unsigned i = 0; i < N_DEVICES; i++) {
         char node[64];
         snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
@@ -273,8 +276,11 @@ int make_layer(bool with_library)
     }
     struct timespec times[2] = {root.st_atim, root.st_mtim};
     futimens(upper_root, times);
-    do_mount(config.device, "/mount", "overlay", 0,
-             "lowerdir=/lower,upperdir=/layer/upper,workdir=/layer/work,userxattr,xino=on,index=on");
+    if (*config.plain && !with_library)  /* the library's layer is never an input's */
+        do_mount("/plain", "/mount", NULL, MS_BIND, NULL);
+    else
+        do_mount(config.device, "/mount", "overlay", 0,
+                 "lowerdir=/lower,upperdir=/layer/upper,workdir=/layer/work,userxattr,xino=on,index=on");
     do_mount("/proc", "/mount/proc", NULL, MS_BIND | MS_REC, NULL);
     for (unsigned i = 0; i < N_DEVICES; i++) {
         char source[64], target[64];

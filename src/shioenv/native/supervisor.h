@@ -44,6 +44,7 @@ extern struct configuration {
     char disk[128];     /* tmpfs options */
     char web_date[64];  /* the only time the gateway's web server knows */
     char device[64];    /* what `df` calls the file system of / */
+    char plain[CWD_MAX];  /* a plain copy of the system that inputs run on in place of an overlay, or "" */
     struct bytes netlink, gateway;  /* rtnetlink messages */
     struct bytes preload;           /* the library for bash */
     struct sock_fprog seccomp;

@@ -17,6 +17,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag, StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -69,6 +70,7 @@ class _Config(IntEnum):  # CONFIG_* of protocol.h
     PROCESSORS = 14
     COVER = 15
     WEB_DATE = 16
+    PLAIN = 17
 
 
 class _Flag(IntFlag):  # REPLY_*
@@ -116,11 +118,21 @@ class NamespaceSandbox:
     """
 
     def __init__(
-        self, system: System, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
+        self,
+        system: System,
+        limits: Limits | None = None,
+        *,
+        mode: ShellMode = ShellMode.LATE,
+        plain: Path | None = None,
     ) -> None:
+        """`plain` is the oracle's file system: a full copy of the system's rootfs, owners included
+        and not below /tmp, that inputs run on in place of the overlay. They change it for good: the
+        caller restores it.
+        """
         self.system = system
         self.limits = limits or Limits()
         self.mode = mode
+        self._plain = plain
         self._closed = False
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
@@ -238,6 +250,7 @@ class NamespaceSandbox:
             (_Config.RLIMITS, limits),
             (_Config.SHELL, self.mode.encode()),
             (_Config.PRELOAD, native.preload_library().read_bytes()),
+            (_Config.PLAIN, os.fsencode(self._plain.absolute()) if self._plain else b""),
             (_Config.DIRECTORY, session.start_directories[0].encode()),
             *((_Config.COVER, name.encode() + b"\0" + text) for name, text in live.items()),
             (_Config.END, b""),
