@@ -44,6 +44,19 @@ class HostError(ShioenvError):
     exit_status = 3
 
 
+class MissingExtraError(HostError):
+    """A feature needs a library that an extra of this package installs; the hint is the command."""
+
+    code = "SHIO-H02"
+
+    def __init__(self, feature: str, library: str, extra: str) -> None:
+        self.library, self.extra = library, extra
+        super().__init__(
+            f"{feature} needs {library}, which is not installed",
+            hint=f"pip install 'shioenv[{extra}]'",
+        )
+
+
 class InputError(ShioenvError):
     """Shell input that cannot be represented: an argument without text, an index that is none."""
 
@@ -282,3 +295,22 @@ class UnknownDatasetError(ShioenvError):
 
     code = "SHIO-D06"
     exit_status = 2
+
+
+class OutputExistsError(ShioenvError):
+    """What is to be written exists already; nothing is ever overwritten."""
+
+    code = "SHIO-D07"
+    exit_status = 2
+
+
+class ImportFileError(ShioenvError):
+    """A file to be imported cannot be read, or holds nothing that can be."""
+
+    code = "SHIO-D08"
+
+
+class RepairError(ShioenvError):
+    """Records that were made again are not those that the manifest describes; nothing changed."""
+
+    code = "SHIO-D09"
