@@ -1,0 +1,65 @@
+"""`shioenv dataset report`: a dataset as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shioenv.cli import shared
+
+STEP = 500
+"""Records between two movements of the progress bar."""
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.html",
+            help="Where the page is written (default: report.html in DIR).",
+            show_default=False,
+        ),
+    ] = None,
+    json: shared.Json = False,
+) -> None:
+    """Draw a dataset as one HTML page: charts, facts, and samples to search and browse.
+
+    The page needs no network and no other file. With --json the numbers are printed, and the page
+    is written only where --out asks for it.
+    """
+    from shioenv.dataset.report.aggregate import collect
+    from shioenv.dataset.report.page import FILE, write_report
+
+    with _progress() as progress:
+        if json and out is None:
+            found = collect(directory, report=progress)[1]
+        else:
+            found = write_report(directory, out, report=progress)
+    if json:
+        shared.print_json(found.to_json(), indent=2)
+    else:
+        path = directory / FILE if out is None else out
+        size = path.stat().st_size / 1e6
+        print(f"{path}: {found.statistics.records} records, {size:.1f} MB")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows on a terminal how far the reading has come; elsewhere nothing, it takes seconds."""
+    from rich.progress import Progress
+
+    console = shared.console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("records", total=None)
+
+        def show(done: int, total: int) -> None:
+            if done % STEP == 0 or done == total:
+                bar.update(task, completed=done, total=total)
+
+        yield show

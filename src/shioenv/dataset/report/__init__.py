@@ -1,0 +1,1 @@
+"""A dataset as one HTML page that needs no network: charts, facts and a browser of samples."""

@@ -1,0 +1,139 @@
+"""The page itself: one file with its style, script, charts and samples inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.manifest import Manifest
+from shioenv.dataset.report import charts
+from shioenv.dataset.report.aggregate import Aggregates, collect
+from shioenv.dataset.report.samples import Samples, visible
+from shioenv.dataset.store import atomic_write, storage_errors
+from shioenv.errors import HostError
+
+FILE = "report.html"
+"""What the page is called in the dataset's directory."""
+
+LIBRARIES = ("jinja2", "vl_convert")
+"""What the extra `report` installs."""
+
+
+def write_report(
+    directory: str | Path,
+    file: str | Path | None = None,
+    *,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Aggregates:
+    """The numbers of a dataset, after they were written as a page to `file` (default: `report.html`
+    in the dataset's directory).
+
+    The file is written whole or not at all. Equal datasets give equal bytes with the same versions
+    of the libraries and the same fonts. `report` is told how many records are read, and of how
+    many. Errors: those of `collect`; HostError where the extra is not installed;
+    DatasetStorageError where the file cannot be written.
+    """
+    require_libraries()
+    manifest, found, samples = collect(directory, report=report)
+    path = Path(directory) / FILE if file is None else Path(file)
+    content = page(manifest, found, samples).encode()
+    with storage_errors(path):
+        atomic_write(path, content)
+    return found
+
+
+def require_libraries() -> None:
+    """HostError where what draws the page is not installed."""
+    missing = [name.replace("_", "-") for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise HostError(
+            f"a report needs {' and '.join(missing)}", hint="pip install 'shioenv[report]'"
+        )
+
+
+def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
+    """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates = Path(__file__).parent / "templates"
+    style = (templates / "page.css").read_text() + dark_charts()
+    script = (templates / "page.js").read_text()
+    chosen = samples.chosen()
+    return environment.get_template("page.html").render(
+        title=f"ShIOEnv dataset: {manifest.plan.sampler}, seed {manifest.plan.seed}",
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        samples=Markup("[" + ",\n".join(chosen) + "]"),
+        n_samples=len(chosen),
+        every_pair=samples.every_pair,
+        figures=charts.figures(found),
+        markup=Markup,
+        manifest=manifest,
+        plan=manifest.plan,
+        found=found,
+        stats=found.statistics,
+        facts=facts(manifest),
+        limits=limits(manifest),
+        visible=visible,
+        number=charts.number,
+        count=charts.count,
+        share=charts.share,
+    )
+
+
+def facts(manifest: Manifest) -> dict[str, str]:
+    """What the manifest says, for people."""
+    plan = manifest.plan
+    return {
+        "records": f"{charts.count(manifest.records)} of {charts.count(manifest.count)} wanted, "
+        f"in {charts.count(len(manifest.shards))} shards",
+        "sampler": f"{plan.sampler}, policy {plan.policy}, seed {plan.seed}",
+        "score": f"at most {charts.count(plan.budget)} sub-inputs of each input, "
+        f"{plan.runs} noise runs; {charts.count(manifest.executions)} executions in all",
+        "inputs": f"at most {plan.horizon} arguments a command and {plan.max_segments} commands, "
+        f"{plan.composite_share:.0%} of draws composed of several",
+        "commands": f"{len(plan.commands)} with a grammar: {', '.join(plan.commands)}",
+        "start directories": ", ".join(plan.start_directories),
+        "system": f"{plan.system}, {len(plan.packages)} packages"
+        + (f", bash {plan.packages['bash']}" if "bash" in plan.packages else ""),
+        "system digest": plan.system_digest,
+        "grammar digest": plan.grammar_digest,
+        "made with": f"shioenv {plan.version}, on Linux {', '.join(manifest.kernels)}",
+    }
+
+
+def limits(manifest: Manifest) -> dict[str, str]:
+    """The bounds of every execution."""
+    return {
+        name.replace("_", " "): str(value)
+        for name, value in manifest.plan.to_json()["limits"].items()
+    }
+
+
+def dark_charts() -> str:
+    """Style that gives charts the colours of a dark page."""
+    rules: list[Any] = [
+        f'svg [{part}="{light}"] {{ {part}: {dark}; }}'
+        for light, dark in charts.DARK.items()
+        for part in ("fill", "stroke")
+    ]
+    return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
+
+
+def _hash(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,252 @@
+"""Records chosen and prepared for the page's browser: bounded in number and size, deterministic.
+
+Everything is text made printable here; the page puts it in place as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shioenv.domain.argument import join
+from shioenv.domain.inputs import Input, Role
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys
+from shioenv.domain.record import Record
+from shioenv.errors import InputError
+
+RECORDS = 2000
+"""In the page at most."""
+STRATA = 1000
+"""Pairs of command and exit code of which a record is certain to be in the page, at most."""
+BYTES = 4_500_000
+"""Of all samples in the page at most, as JSON."""
+INPUT_CHARACTERS = 2000
+OUTPUT_CHARACTERS = 3000
+OPERATIONS = 40
+DETAIL_CHARACTERS = 200
+
+FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
+
+MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
+"""What removing an argument does: always something, something in some sub-inputs, nothing; not
+known."""
+
+
+class Samples:
+    """Chooses records while they pass: the first of each pair of command and exit code, then those
+    whose place has the smallest hashes, which is a uniform sample and the same on every run.
+    """
+
+    def __init__(self) -> None:
+        self._passed = 0
+        self._every_pair = True
+        self.every_pair = False
+        """Whether each pair of command and exit code is among those last chosen."""
+        self._strata: dict[tuple[str, int], dict[str, Any]] = {}
+        self._uniform: list[tuple[int, int, dict[str, Any]]] = []
+
+    def add(self, record: Record) -> None:
+        """Looks at one record and keeps it, or does not."""
+        self._passed += 1
+        pair = (command_of(record), record.exit_code)
+        if pair not in self._strata:
+            if len(self._strata) < STRATA:
+                self._strata[pair] = sample(record)
+                return
+            self._every_pair = False
+        digest = hashlib.blake2b(str(self._passed).encode(), digest_size=8).digest()
+        rank = -int.from_bytes(digest)
+        if len(self._uniform) == RECORDS and rank <= self._uniform[0][0]:
+            return
+        heapq.heappush(self._uniform, (rank, self._passed, sample(record)))
+        if len(self._uniform) > RECORDS:
+            heapq.heappop(self._uniform)
+
+    def chosen(self) -> list[str]:
+        """The samples as JSON texts that may stand inside `<script>`, by number of record."""
+        uniform = sorted(self._uniform, key=lambda item: item[:2], reverse=True)
+        kept: list[tuple[int, str]] = []
+        size = 0
+        for one in (*self._strata.values(), *(item[2] for item in uniform)):
+            text = script_json(one)
+            if len(kept) == RECORDS or size + len(text) > BYTES:
+                break
+            kept.append((one["n"], text))
+            size += len(text) + 2
+        self.every_pair = self._every_pair and len(kept) >= len(self._strata)
+        return [text for _, text in sorted(kept)]
+
+
+def script_json(document: Any) -> str:
+    """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
+    text = json.dumps(document, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def visible(text: str) -> str:
+    r"""The text with what cannot be seen escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in "\n\t"
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
+
+
+def command_of(record: Record) -> str:
+    """The first token of a record's input; "" where it has none."""
+    return record.input_args[0] if record.input_args else ""
+
+
+def sample(record: Record) -> dict[str, Any]:
+    """A record as the browser shows it. Keys are short because there are thousands of them."""
+    output = record.output[:OUTPUT_CHARACTERS]
+    operations = ContextPatch.from_json(record.context_patch).operations
+    return {
+        "n": record.session_id,
+        "c": visible(command_of(record))[:DETAIL_CHARACTERS],
+        "x": record.exit_code,
+        "s": record.irreducibility,
+        "e": record.exact,
+        "d": record.standard_error,
+        "a": record.n_arguments,
+        "r": record.n_executions,
+        "f": [name.replace("_", " ") for name in FLAGS if getattr(record, name)],
+        "i": _pieces(record),
+        "o": visible(output),
+        "b": len(record.output_bytes),
+        "m": len(record.output) - len(output),
+        "p": changes(operations[:OPERATIONS]),
+        "q": max(0, len(operations) - OPERATIONS),
+    }
+
+
+def _pieces(record: Record) -> list[list[str]]:
+    """The input as `[text, role]`: `d` the `cd`, `c` commands, `o` operators, `t` targets,
+    arguments by what removing them does, "" for what is between them.
+    """
+    pieces = list(_tokens(record))
+    if "".join(text for text, _ in pieces) != record.input or len(record.input) > INPUT_CHARACTERS:
+        rest = "…" if len(record.input) > INPUT_CHARACTERS else ""
+        pieces = [(record.input[:INPUT_CHARACTERS] + rest, "")]
+    return [[visible(text), role] for text, role in pieces]
+
+
+def _tokens(record: Record) -> Iterator[tuple[str, str]]:
+    levels = iter([level for segment in record.segments for level in argument_levels(segment)])
+    roles = {Role.COMMAND: "c", Role.OPERATOR: "o", Role.TARGET: "t"}
+    rows = _rows(record.input_args)
+    texts = [row.text for row in rows]
+    whole = "\n".join(texts)
+    if not record.input.endswith(whole):
+        return
+    yield record.input[: len(record.input) - len(whole)], "d"
+    for number, row in enumerate(rows):
+        if number:
+            yield "\n", ""
+        arguments = [token.argument for token in row.tokens]
+        end = 0
+        for index, token in enumerate(row.tokens):
+            text = join(arguments[: index + 1])[end:]
+            end += len(text)
+            if text.startswith(" ") and index:
+                yield " ", ""
+                text = text[1:]
+            role = roles.get(token.role)
+            yield text, next(levels, UNKNOWN) if role is None else role
+
+
+def _rows(input_args: Sequence[str]) -> list[Input]:
+    """The inputs of a session; a newline as a token of its own stands between them."""
+    rows: list[list[str]] = [[]]
+    for token in input_args:
+        if token == "\n":
+            rows.append([])
+        else:
+            rows[-1].append(token)
+    try:
+        return [Input.from_marked(row) for row in rows]
+    except InputError:
+        return []
+
+
+def argument_levels(segment: dict[str, Any]) -> list[str]:
+    """What removing each argument of a segment does, as far as the record tells.
+
+    From the effects of single arguments (`arguments`: `leave_one_out`, `contribution`) where the
+    segment has them; else a score of 0 means that no argument matters, a score of 1 that each does,
+    and anything between does not say which.
+    """
+    count = segment.get("n_arguments")
+    if not isinstance(count, int) or not 0 <= count <= INPUT_CHARACTERS:
+        return []
+    effects = segment.get("arguments")
+    if isinstance(effects, list) and len(effects) == count:
+        return [_level(effect) for effect in effects]
+    score = segment.get("irreducibility")
+    return [{0: IDLE, 1: MATTERS}.get(score, UNKNOWN) if score is not None else UNKNOWN] * count
+
+
+def _level(effect: Any) -> str:
+    if not isinstance(effect, dict):
+        return UNKNOWN
+    alone, contribution = effect.get("leave_one_out"), effect.get("contribution")
+    if alone is True:
+        return MATTERS
+    if isinstance(contribution, int | float) and contribution > 0:
+        return SOMETIMES
+    return UNKNOWN if alone is None and contribution is None else IDLE
+
+
+def changes(operations: Sequence[Operation]) -> list[list[str]]:
+    """Operations of a context patch for people: `[what happened, to what, details]`.
+
+    Changed attributes of one file are one line; what was added looks as `ls -l` shows it.
+    """
+    lines: list[list[str]] = []
+    for operation in operations:
+        line = _change(operation)
+        if lines and line[0] == "changed" and lines[-1][:2] == line[:2] and line[2]:
+            lines[-1][2] += f", {line[2]}"
+        else:
+            lines.append(line)
+    return [[one, visible(name), _cut(visible(detail))] for one, name, detail in lines]
+
+
+def _change(operation: Operation) -> list[str]:
+    code, path = operation[0], keys(operation[1])
+    verb = {"a": "added", "r": "removed", "m": "moved"}.get(code, "changed")
+    if code == "m":
+        return [verb, _name(path), f"to {_name(keys(operation[2]))}"]
+    value = operation[2] if len(operation) == 3 else None
+    if path[:1] == ["fs"] and len(path) > 2:
+        attribute = "/".join(path[2:])
+        said = f"no {attribute}" if code == "r" else f"{attribute} {_text(value)}"
+        return ["changed", path[1], said]
+    if isinstance(value, dict) and "perms" in value:
+        names = ("perms", "links", "owner", "group", "size", "month", "day", "time", "year")
+        listed = " ".join(_text(value[name]) for name in names if name in value)
+        target = f" -> {_text(value['target'])}" if "target" in value else ""
+        return [verb, _name(path), listed + target]
+    return [verb, _name(path), "" if code == "r" else _text(value)]
+
+
+def _name(path: Sequence[str]) -> str:
+    """`notes.txt` for a file, `env PWD` for anything else."""
+    if path[:1] == ["fs"] and len(path) > 1:
+        return "/".join(path[1:])
+    return " ".join(path) or "everything"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= DETAIL_CHARACTERS else f"{text[: DETAIL_CHARACTERS - 1]}…"

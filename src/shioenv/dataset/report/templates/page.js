@@ -1,0 +1,171 @@
+"use strict";
+(() => {
+  const PAGE = 10;
+  const byId = (id) => document.getElementById(id);
+  const samples = JSON.parse(byId("data").textContent);
+  const form = byId("filter");
+  const list = byId("list");
+  const haystacks = samples.map((one) =>
+    [one.i.map((piece) => piece[0]).join(""), one.o, ...one.p.map((change) => change.join(" "))]
+      .join("\n")
+      .toLowerCase(),
+  );
+  let shown = samples;
+  let first = 0;
+
+  /** An element with a class and children; text always becomes a text node. */
+  const make = (name, className, ...children) => {
+    const element = document.createElement(name);
+    if (className) element.className = className;
+    element.append(...children);
+    return element;
+  };
+
+  const options = (select, values) => {
+    const counts = new Map();
+    for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
+    const numeric = typeof values[0] === "number";
+    const sorted = [...counts.keys()].sort(numeric ? (a, b) => a - b : undefined);
+    for (const value of sorted) {
+      const option = make("option", "", `${value === "" ? "(none)" : value} (${counts.get(value)})`);
+      option.value = JSON.stringify(value);
+      select.append(option);
+    }
+  };
+
+  const bound = (id, otherwise) => {
+    const value = byId(id).valueAsNumber;
+    return Number.isNaN(value) ? otherwise : value;
+  };
+
+  const orders = {
+    low: (a, b) => (a.s ?? 2) - (b.s ?? 2),
+    high: (a, b) => (b.s ?? -1) - (a.s ?? -1),
+    long: (a, b) => b.a - a.a,
+    changes: (a, b) => b.p.length + b.q - a.p.length - a.q,
+  };
+
+  const select = () => {
+    const query = byId("query").value.toLowerCase();
+    const command = byId("command").value;
+    const exit = byId("exit").value;
+    const low = bound("low", 0);
+    const high = bound("high", 1);
+    const whole = low <= 0 && high >= 1;
+    shown = samples.filter(
+      (one, index) =>
+        (!command || JSON.stringify(one.c) === command) &&
+        (!exit || JSON.stringify(one.x) === exit) &&
+        (whole || (one.s !== null && one.s >= low && one.s <= high)) &&
+        (!query || haystacks[index].includes(query)),
+    );
+    const order = orders[byId("order").value];
+    if (order) shown.sort(order);
+    first = 0;
+    show();
+  };
+
+  const score = (one) => {
+    if (one.s === null) return [make("span", "badge", "nothing to remove")];
+    const meter = make("meter");
+    meter.max = 1;
+    meter.value = one.s;
+    const error = one.e ? "exact" : one.d === null ? "estimate" : `± ${one.d.toFixed(2)}`;
+    const text = `irreducibility ${one.s.toFixed(2)} (${error})`;
+    meter.setAttribute("aria-hidden", "true");
+    return [make("span", "badge", text), meter];
+  };
+
+  const titles = {
+    m: "removing it changes something",
+    s: "removing it changes something in some sub-inputs",
+    i: "removing it changes nothing",
+    u: "not known whether it matters",
+  };
+
+  const line = (one) => {
+    const element = make("pre", "line");
+    for (const [text, role] of one.i) {
+      if (!role) {
+        element.append(text);
+        continue;
+      }
+      const piece = make("span", role, text);
+      if (titles[role]) piece.title = titles[role];
+      if (role === "i") piece.append(make("span", "unseen", " (changes nothing)"));
+      element.append(piece);
+    }
+    return element;
+  };
+
+  const bytes = (count) => (count === 1 ? "1 byte" : `${count.toLocaleString("en")} bytes`);
+
+  const output = (one) => {
+    if (!one.b) return [make("p", "none", "Prints nothing.")];
+    const element = make("pre", "output", one.o);
+    element.tabIndex = 0;
+    element.setAttribute("role", "region");
+    element.setAttribute("aria-label", `Output of record ${one.n}, ${bytes(one.b)}`);
+    if (!one.m) return [element];
+    return [element, make("p", "none", `and ${one.m.toLocaleString("en")} more characters`)];
+  };
+
+  const changes = (one) => {
+    if (!one.p.length) return [];
+    const element = make("ul", "changes");
+    element.setAttribute("aria-label", `Changes of record ${one.n}`);
+    for (const [verb, name, detail] of one.p) {
+      const item = make("li", `change ${verb}`, make("span", "verb", verb), make("span", "", name));
+      if (detail) item.append(make("span", "detail", detail));
+      element.append(item);
+    }
+    if (one.q) element.append(make("li", "change detail", `and ${one.q} more`));
+    return [element];
+  };
+
+  const card = (one) => {
+    const title = make("h3", "", `Record ${one.n}`);
+    title.id = `record-${one.n}`;
+    const head = make("div", "head", title);
+    head.append(make("span", `badge ${one.x === 0 ? "good" : "bad"}`, `exit code ${one.x}`));
+    head.append(...score(one));
+    head.append(make("span", "badge", one.a === 1 ? "1 argument" : `${one.a} arguments`));
+    for (const flag of one.f) head.append(make("span", "badge flag", flag));
+    const article = make("article", "card", head, line(one), ...output(one), ...changes(one));
+    article.setAttribute("aria-labelledby", title.id);
+    return make("li", "", article);
+  };
+
+  const show = () => {
+    const page = shown.slice(first, first + PAGE);
+    list.replaceChildren(...page.map(card));
+    if (!page.length) list.append(make("li", "card empty", "No sample is like this."));
+    byId("shown").textContent = page.length
+      ? `${first + 1} to ${first + page.length} of ${shown.length.toLocaleString("en")}`
+      : "0 samples";
+    for (const button of document.querySelectorAll(".previous")) button.disabled = first === 0;
+    for (const button of document.querySelectorAll(".next")) {
+      button.disabled = first + PAGE >= shown.length;
+    }
+  };
+
+  const turn = (step) => {
+    first = Math.max(0, first + step);
+    show();
+    byId("shown").scrollIntoView({ block: "center" });
+  };
+
+  options(byId("command"), samples.map((one) => one.c));
+  options(byId("exit"), samples.map((one) => one.x));
+  form.hidden = false;
+  form.addEventListener("input", select);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(select));
+  for (const button of document.querySelectorAll(".previous")) {
+    button.addEventListener("click", () => turn(-PAGE));
+  }
+  for (const button of document.querySelectorAll(".next")) {
+    button.addEventListener("click", () => turn(PAGE));
+  }
+  select();
+})();
