@@ -1,0 +1,481 @@
+"""What a run costs: against bare bash, against other sandboxes, with more workers, over time.
+
+    python benchmarks/bench.py [--pairs N] [--system NAME] [--full] [--json]
+
+One table; every line of it is measured in the same run, one of each in turn, so that whatever else
+the machine does hits all. A ratio is measured / base, pair by pair; the table shows the median and
+the 95th percentile of the pairs. docs/performance.md explains the lines and the base of each.
+
+`--full` adds a system whose home tree has 100,000 files more, which takes two minutes to build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import peers
+from spawner import Spawner
+
+from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.system.idmap import find_idmap
+from shioenv.system.store import System, build_system, find_system
+
+READING = (
+    "true",
+    "ls -la",
+    "df -h",
+    "grep -c root /etc/passwd",
+    "cat /etc/passwd | sort",
+)
+WRITING = (
+    "touch x",
+    "mkdir -p a/b; mv a c",
+    "tar xf archives/archive.tar",
+    "sed -i s/a/b/ documents/notes.txt",
+    "rm -r documents",
+)
+WARM_UP = 5
+"""Turns that are not counted."""
+
+PEER_TURN = 5
+"""The other sandboxes are measured in every fifth turn: some take a fifth of a second."""
+
+
+@dataclass
+class Row:
+    """One line of the table: pairs of a base and what is compared with it, or that alone."""
+
+    group: str
+    name: str
+    unit: str = "ms"
+    base: list[float] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    must: float | None = None
+    aim: float | None = None
+    failure: str | None = None
+
+    def add(self, base: float, measured: float) -> None:
+        self.base.append(base)
+        self.measured.append(measured)
+        self.ratios.append(measured / base)
+
+    def figures(self) -> dict[str, object]:
+        """What is printed; None where a line has no such figure."""
+        return {
+            "group": self.group,
+            "name": self.name,
+            "unit": self.unit,
+            "n": len(self.ratios or self.measured),
+            "base_median": _median(self.base),
+            "base_p95": _percentile95(self.base),
+            "median": _median(self.measured),
+            "p95": _percentile95(self.measured),
+            "ratio_median": _median(self.ratios),
+            "ratio_p95": _percentile95(self.ratios),
+            "must": self.must,
+            "aim": self.aim,
+            "verdict": self.verdict(),
+        }
+
+    def verdict(self) -> str:
+        """Whether the bounds hold; where the aim is above the must, more is better."""
+        if self.failure is not None:
+            return self.failure
+        value = _median(self.ratios or self.measured)
+        if value is None or self.must is None:
+            return ""
+        sign = -1 if self.aim is not None and self.aim > self.must else 1
+        if self.aim is not None and sign * value <= sign * self.aim:
+            return "reaches the aim"
+        return "good enough" if sign * value <= sign * self.must else "MISSED"
+
+
+def _median(values: list[float]) -> float | None:
+    return round(statistics.median(values), 3) if values else None
+
+
+def _percentile95(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    return round(statistics.quantiles(values, n=100, method="inclusive")[94], 3)
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# ---- bare bash --------------------------------------------------------------------------------
+
+
+class Bare:
+    """`bash --norc --noprofile -c INPUT` without any isolation, in a copy of the system."""
+
+    def __init__(self, spawner: Spawner, home: str, environment: dict[str, str]) -> None:
+        self.spawner, self.home, self._environment = spawner, home, environment
+
+    def milliseconds(self, text: str, directory: str | None = None) -> float:
+        command = ("bash", "--norc", "--noprofile", "-c", text)
+        done = self.spawner.spawn(command, self._environment, directory or self.home)
+        return done.seconds * 1000
+
+    def restore(self) -> None:
+        self.spawner.restore(self.home)
+
+
+def plain_copy(system: System, where: Path) -> Path:
+    """The system's root filesystem as files of the host, owned by the ids its accounts have."""
+    root = where / "root"
+    shutil.copytree(system.rootfs, root, symlinks=True, copy_function=_copy_file)
+    idmap = find_idmap()
+    for path in (root, *root.rglob("*")):
+        original = (system.rootfs / path.relative_to(root)).lstat()
+        os.lchown(path, original.st_uid - idmap.first_uid, original.st_gid - idmap.first_gid)
+        if not path.is_symlink():
+            path.chmod(original.st_mode & 0o7777)
+    return root
+
+
+def _copy_file(source: str, target: str) -> None:
+    if Path(source).is_fifo():
+        os.mkfifo(target)
+    else:
+        shutil.copy2(source, target)
+
+
+@contextmanager
+def bare_bash(system: System) -> Iterator[tuple[Bare, Path | None, str]]:
+    """What runs bare inputs, the root it runs them in, and how to describe it.
+
+    Only root can chroot; for everybody else it is the host's own bash in a copy of the home tree.
+    """
+    session = system.declaration.session
+    environment, home = dict(session.environment), system.declaration.start_directory
+    with tempfile.TemporaryDirectory(
+        prefix="bench-", dir=system.path.parent.parent, ignore_cleanup_errors=True
+    ) as directory:
+        where = Path(directory)
+        if os.geteuid() == 0:
+            root = plain_copy(system, where)
+            with Spawner(root) as spawner:
+                bare = Bare(spawner, home, environment)
+                yield bare, root, "the same system's bash and programs in a plain copy (chroot)"
+        else:
+            copy = where / "home"
+            shutil.copytree(
+                f"{system.rootfs}{home}", copy, symlinks=True, copy_function=_copy_if_allowed
+            )
+            with Spawner() as spawner:
+                bare = Bare(spawner, str(copy), environment)
+                yield bare, None, "the HOST's bash and programs (not root: no chroot)"
+
+
+def _copy_if_allowed(source: str, target: str) -> None:
+    if os.access(source, os.R_OK):
+        _copy_file(source, target)
+
+
+# ---- the lines --------------------------------------------------------------------------------
+
+
+def sandbox_milliseconds(sandbox: Observer, text: str, cwd: str | None = None) -> float:
+    """One run right after another of the same input, so that the reset it leaves is paid for."""
+    sandbox.run(text, cwd=cwd)
+    begun = time.perf_counter()
+    sandbox.run(text, cwd=cwd)
+    return (time.perf_counter() - begun) * 1000
+
+
+def measure_inputs(
+    rows: list[Row], others: list[tuple[Row, peers.Peer | None]], turns: int, context: Context
+) -> None:
+    bare, sandbox = context.bare, context.sandbox
+    for turn in range(-WARM_UP, turns):
+        bare.spawner.copy(bare.home, 2 * len(WRITING))
+        for row in rows:
+            writes = row.name in WRITING
+            pair = [0.0, 0.0]
+            for side in (0, 1) if turn % 2 else (1, 0):
+                if side:
+                    pair[side] = sandbox_milliseconds(sandbox, row.name)
+                    continue
+                for _ in range(2):  # twice as well: as warm as the other
+                    if writes:
+                        bare.restore()
+                    pair[side] = bare.milliseconds(row.name)
+            if turn >= 0:
+                row.add(*pair)
+        if turn % PEER_TURN == 0 or turn == -1:
+            measure_peers(others, context, counts=turn >= 0)
+
+
+def measure_peers(
+    others: list[tuple[Row, peers.Peer | None]], context: Context, *, counts: bool
+) -> None:
+    """One of each, and once bare: not clean, so that it has least to do."""
+    base = context.bare.milliseconds(peers.TEXT, "/")
+    for row, peer in others:
+        if row.failure is not None:
+            continue
+        try:
+            if peer is None:
+                taken = sandbox_milliseconds(context.sandbox, peers.TEXT, "/")
+            else:
+                taken = peer.seconds(context.spawner) * 1000
+        except RuntimeError as error:
+            row.failure = f"failed: {error}"
+            continue
+        if counts:
+            row.add(base, taken)
+
+
+@dataclass
+class Context:
+    system: System
+    bare: Bare
+    sandbox: Observer
+    spawner: Spawner
+
+
+def together(rows: Iterable[Row], group: str, must: float, aim: float) -> Row:
+    """The line about all pairs of a group."""
+    row = Row(group, f"all inputs: {group}", must=must, aim=aim)
+    row.ratios = [ratio for each in rows if each.group == group for ratio in each.ratios]
+    return row
+
+
+def first_input(system: System, times: int) -> Row:
+    """Opening a sandbox and one run in it. The program is loaded already."""
+    row = Row("opening", "open a sandbox, run `true`", must=25, aim=10)
+    for count in range(times + 1):
+        begun = time.perf_counter()
+        with open_sandbox(system) as sandbox:
+            sandbox.run("true")
+            taken = (time.perf_counter() - begun) * 1000
+        if count:
+            row.measured.append(taken)
+    return row
+
+
+def aged(system: System, runs: int, pairs: int) -> Row:
+    """A sandbox with `runs` inputs behind it against one with ten, in turn."""
+    mix = (*READING, *WRITING)
+    row = Row("growth", f"input {runs:,} against input 10", must=1.05)
+    with open_sandbox(system) as old, open_sandbox(system) as new:
+        for count in range(runs):
+            old.run(mix[count % len(mix)])
+        for count in range(10):
+            new.run(mix[count])
+        for count in range(pairs):
+            text = mix[count % len(mix)]
+            row.add(sandbox_milliseconds(new, text), sandbox_milliseconds(old, text))
+    return row
+
+
+def _work(connection: Connection, name: str) -> None:
+    """A worker: for each window asked for, how many inputs a second it ran."""
+    mix = (*READING, *WRITING)
+    with open_sandbox(name) as sandbox:
+        for text in mix:
+            sandbox.run(text)
+        connection.send(0.0)
+        while (seconds := connection.recv()) > 0:
+            begun, count = time.perf_counter(), 0
+            while time.perf_counter() - begun < seconds:
+                sandbox.run(mix[count % len(mix)])
+                count += 1
+            connection.send(count / (time.perf_counter() - begun))
+
+
+def two_workers(system: System, windows: int, seconds: float) -> Row:
+    """Inputs a second of one process, then of two at once, in short windows by turns."""
+    row = Row("workers", "two processes against one", unit="inputs/s", must=1.8, aim=1.9)
+    if len(os.sched_getaffinity(0)) < 2:
+        row.failure = "needs two processors"
+        return row
+    spawning = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        workers = []
+        for _ in range(2):
+            ours, theirs = spawning.Pipe()
+            process = spawning.Process(target=_work, args=(theirs, system.name))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(ours.send, 0.0)
+            workers.append(ours)
+        for worker in workers:
+            worker.recv()
+        for window in range(windows):
+            counts = []
+            for busy in ([workers[window % 2]], workers):
+                for worker in busy:
+                    worker.send(seconds)
+                counts.append(sum(worker.recv() for worker in busy))
+            row.add(*counts)
+    return row
+
+
+# ---- a large home tree ------------------------------------------------------------------------
+
+_READS_LITTLE = ("true", "cat /etc/passwd | sort", "touch x", "sed -i s/a/b/ documents/notes.txt")
+
+
+def large_tree(system: System, files: int, pairs: int) -> Row:
+    """The same inputs on the same system with so many files more in the home tree."""
+    row = Row("tree", f"{files:,} files more in the home tree", must=1.05)
+    before = os.environ.get("SHIOENV_CACHE")
+    with tempfile.TemporaryDirectory(
+        prefix="bench-", dir=system.path.parent.parent, ignore_cleanup_errors=True
+    ) as directory:
+        where = Path(directory)
+        where.chmod(0o755)
+        tar = where / "base.tar"
+        _large_tar(system, tar, files)
+        os.environ["SHIOENV_CACHE"] = str(where / "cache")
+        try:
+            large = build_system(system.name, rootfs_tar=tar)
+            with open_sandbox(large) as many, open_sandbox(system) as few:
+                for count in range(-WARM_UP, pairs):
+                    text = _READS_LITTLE[count % len(_READS_LITTLE)]
+                    pair = sandbox_milliseconds(few, text), sandbox_milliseconds(many, text)
+                    if count >= 0:
+                        row.add(*pair)
+        finally:
+            del os.environ["SHIOENV_CACHE"]
+            if before is not None:
+                os.environ["SHIOENV_CACHE"] = before
+    return row
+
+
+def _large_tar(system: System, path: Path, files: int) -> None:
+    """The system's own root filesystem and, in its home, directories of 1,000 files each."""
+    idmap, home = find_idmap(), system.declaration.start_directory.lstrip("/")
+
+    def system_ids(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid, entry.gid = entry.uid - idmap.first_uid, entry.gid - idmap.first_gid
+        return entry
+
+    with tarfile.open(path, "w") as tar:
+        tar.add(system.rootfs, ".", filter=system_ids)
+        for number in range(files):
+            if number % 1000 == 0:
+                entry = tarfile.TarInfo(f"./{home}/many{number // 1000:03}")
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(entry)
+            tar.addfile(tarfile.TarInfo(f"./{home}/many{number // 1000:03}/file{number:06}"))
+
+
+# ---- the table --------------------------------------------------------------------------------
+
+
+def facts(system: System, bare: str) -> dict[str, object]:
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return {
+        "system": f"{system.name} {system.digest[:16]}",
+        "bare bash": bare,
+        "machine": f"{cpu}, {len(os.sched_getaffinity(0))} processors, Linux {platform.release()}",
+        "load at start": os.getloadavg()[0],
+    }
+
+
+def print_table(rows: list[Row]) -> None:
+    print(f"{'':46}{'base':>17}{'measured':>18}{'ratio':>15}")
+    print(f"{'':38}{'pairs':>6}{'median':>11}{'95%':>8}{'median':>10}{'95%':>8}", end="")
+    print(f"{'median':>9}{'95%':>6}{'must':>7}{'aim':>6}")
+    group = None
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            print(f"\n{group}{'' if row.unit == 'ms' else ', ' + row.unit}")
+        line = f"  {row.name:36}"
+        if row.failure is not None:
+            print(f"{line}{'':8}{row.failure}")
+            continue
+        figures = row.figures()
+        line += f"{figures['n']:6}"
+        for key, width, digits in (
+            ("base_median", 11, 2),
+            ("base_p95", 8, 2),
+            ("median", 10, 2),
+            ("p95", 8, 2),
+            ("ratio_median", 9, 2),
+            ("ratio_p95", 6, 2),
+            ("must", 7, 2),
+            ("aim", 6, 2),
+        ):
+            value = figures[key]
+            line += " " * width if value is None else f"{value:{width}.{digits}f}"
+        print(f"{line}  {figures['verdict']}".rstrip())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a run costs.")
+    parser.add_argument("--pairs", type=int, default=200, help="pairs of each input (default 200)")
+    parser.add_argument("--system", help="a built system (default: debian-12)")
+    parser.add_argument("--full", action="store_true", help="with a home tree of 100,000 files")
+    parser.add_argument("--aged", type=int, default=10_000, help=argparse.SUPPRESS)
+    parser.add_argument("--files", type=int, default=100_000, help=argparse.SUPPRESS)
+    parser.add_argument("--window", type=float, default=0.5, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    system = find_system(options.system)
+    few = max(2, options.pairs // 10)
+    with ExitStack() as stack:
+        progress("copying the system for bare bash")
+        bare, root, how = stack.enter_context(bare_bash(system))
+        about = facts(system, how)
+        sandbox = stack.enter_context(open_sandbox(system))
+        spawner = stack.enter_context(Spawner())
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shioenv-bench-")))
+        stack.callback(peers.forget_docker_image)
+        found = peers.peers(root, work, spawner) if root else peers.none("needs root")
+        others: list[tuple[Row, peers.Peer | None]] = [(Row("sandboxes", "shioenv"), None)]
+        others += [(Row("sandboxes", peer.name, failure=peer.failure), peer) for peer in found]
+        rows = [Row("reads", text) for text in READING] + [Row("writes", text) for text in WRITING]
+        progress(f"measuring {len(rows)} inputs and {len(others)} sandboxes")
+        measure_inputs(rows, others, options.pairs, Context(system, bare, sandbox, spawner))
+        reads, writes = together(rows, "reads", 1.0, 0.8), together(rows, "writes", 1.5, 1.2)
+        rows = [*rows[: len(READING)], reads, *rows[len(READING) :], writes]
+        rows += [row for row, _ in others]
+    progress("measuring what opening costs, and age, and a second worker")
+    rows.append(first_input(system, few))
+    rows.append(two_workers(system, few, options.window))
+    rows.append(aged(system, options.aged, options.pairs))
+    if options.full:
+        progress("building a system with a large home tree")
+        rows.append(large_tree(system, options.files, options.pairs))
+    about["load at end"] = os.getloadavg()[0]
+    if options.json:
+        json.dump({**about, "rows": [row.figures() for row in rows]}, sys.stdout, indent=2)
+        print()
+        return
+    for key, value in about.items():
+        print(f"{key:14} {value}")
+    print()
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
