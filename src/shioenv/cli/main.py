@@ -11,7 +11,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from shioenv.cli import dataset, doctor, generate, grammar, run, sample, score, shared, system
+from shioenv.cli import (
+    dataset,
+    doctor,
+    generate,
+    grammar,
+    report,
+    run,
+    sample,
+    score,
+    shared,
+    system,
+)
 from shioenv.errors import ShioenvError
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -85,6 +96,7 @@ shared.command(app, "shioenv score 'ls -laT 32'")(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
 shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)
+shared.command(dataset.app, "shioenv dataset report ./dataset --out report.html")(report.report)
 app.add_typer(dataset.app, name="dataset")
 
 

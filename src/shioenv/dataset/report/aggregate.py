@@ -55,12 +55,12 @@ _AREAS = {
 _KINDS = {
     "|": "pipe",
     "|&": "pipe",
-    "&&": "&& or ||",
-    "||": "&& or ||",
-    ";": "; or &",
-    "&": "; or &",
+    "&&": "and-or",
+    "||": "and-or",
+    ";": "sequence",
+    "&": "sequence",
 }
-_ORDER = ("pipe", "&& or ||", "; or &", "redirection")
+_ORDER = ("pipe", "and-or", "sequence", "redirection")
 
 
 @dataclass(frozen=True, slots=True)

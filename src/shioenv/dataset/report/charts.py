@@ -32,12 +32,15 @@ DARK = {
 """The colour that stands for each of the charts' on a dark page. Blue and orange are told apart
 with every common colour blindness; where both meet, form tells them apart in grey as well."""
 
-WIDTH = 380
-"""Of a chart's plot in pixels, so that text stays readable on a phone."""
-ROW = 19
+WIDTH = 400
+"""Of every chart in pixels, axes included: text is as large in all, and readable on a phone."""
+HEIGHT = 250
+ROW = 18
 """Height of one bar of a ranking in pixels."""
 RANKED = 24
 """Bars of a ranking at most; the table beside it has more."""
+LABEL = 140
+"""Width of a ranking's labels in pixels at most; longer ones are cut."""
 TABLED = 500
 """Rows of a table at most."""
 
@@ -55,7 +58,12 @@ EXITS = {
     143: "terminated",
 }
 
+_PADDING, _GAP, _OVERHANG = 5, 18, 10
+"""Around a chart, between two plots, and of the last number of an axis."""
+
 _CONFIG: Spec = {
+    "autosize": {"type": "fit", "contains": "padding"},
+    "padding": _PADDING,
     "background": None,
     "font": "Helvetica, Arial, sans-serif",
     "view": {"stroke": None},
@@ -72,7 +80,7 @@ _CONFIG: Spec = {
         "ticks": False,
         "domain": False,
     },
-    "axisX": {"domain": True},
+    "axisX": {"domain": True, "labelFlush": False},
     "text": {"color": MUTED, "fontSize": 12},
     "bar": {"color": MAIN},
 }
@@ -107,8 +115,9 @@ def draw(spec: Spec, label: str) -> str:
     match = re.match(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"[^>]*>', svg)
     if match is None:
         raise ValueError(f"an SVG begins with {svg[:80]!r}")
-    width, height = match.groups()
-    head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+    width, height = map(float, match.groups())
+    box = f"0 0 {max(width, WIDTH):g} {height:g}"
+    head = f'<svg viewBox="{box}" role="img" aria-label="{escape(label)}">'
     return head + svg[match.end() :]
 
 
@@ -155,15 +164,15 @@ def _distribution(found: Aggregates) -> Figure:
         "distribution",
         "How irreducible the inputs are",
         f"Records in each twentieth of the scale. {count(scores.one)} are exactly 1: every "
-        f"removal changes something. {count(scores.zero)} are exactly 0: the command alone does "
-        "the same.",
+        f"removal changes something. {count(scores.zero)} are exactly 0: leaving arguments out "
+        "changes nothing.",
         f"Histogram of irreducibility from 0 to 1: mean {number(scores.mean)}, "
         f"{share(scores.one, scores.scored)} exactly 1, {share(scores.zero, scores.scored)} "
         "exactly 0.",
         {
             "data": {"values": values},
             "width": WIDTH,
-            "height": 190,
+            "height": HEIGHT,
             "mark": {"type": "bar", "binSpacing": 1.5},
             "encoding": {
                 "x": {
@@ -203,7 +212,6 @@ def _by_arguments(found: Aggregates) -> Figure:
         }
         for n, one in scored.items()
     ]
-    x = {"field": "arguments", "type": "ordinal", "axis": _arguments_axis(scored)}
     y: Spec = {
         "type": "quantitative",
         "scale": {"domain": [0, 1]},
@@ -221,8 +229,8 @@ def _by_arguments(found: Aggregates) -> Figure:
         {
             "data": {"values": values},
             "width": WIDTH,
-            "height": 190,
-            "encoding": {"x": x},
+            "height": HEIGHT,
+            "encoding": {"x": _arguments_axis(scored)},
             "layer": [
                 {
                     "mark": {"type": "rule", "strokeWidth": 7, "strokeCap": "round", "color": SOFT},
@@ -263,10 +271,10 @@ def _arguments(found: Aggregates) -> Figure:
                 "values": [{"arguments": n, "records": one.records} for n, one in groups.items()]
             },
             "width": WIDTH,
-            "height": 190,
+            "height": HEIGHT,
             "mark": "bar",
             "encoding": {
-                "x": {"field": "arguments", "type": "ordinal", "axis": _arguments_axis(groups)},
+                "x": _arguments_axis(groups),
                 "y": _counted("records"),
             },
         },
@@ -276,17 +284,26 @@ def _arguments(found: Aggregates) -> Figure:
 
 
 def _arguments_axis(groups: Mapping[int, Spread]) -> Spec:
-    return {"title": "removable arguments", "labelAngle": 0, "labelOverlap": "greedy"}
+    """Numbers of arguments; those that no input has are gaps, unless there are too many."""
+    last = max(groups, default=0)
+    return {
+        "field": "arguments",
+        "type": "ordinal",
+        "scale": {"domain": list(range(min(groups, default=0), last + 1) if last < 64 else groups)},
+        "axis": {"title": "removable arguments", "labelAngle": 0, "labelOverlap": "parity"},
+    }
 
 
 def _composition(found: Aggregates) -> Figure:
     return _scored_ranking(
         "composition",
         "How inputs are composed",
-        "Every input is counted once, by the kinds of operators it holds.",
+        "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
+        "sequence: ; or &.",
         "composition",
         found.by_composition,
         found.statistics.records,
+        most=9,
     )
 
 
@@ -305,11 +322,19 @@ def _commands(found: Aggregates) -> Figure:
 
 
 def _scored_ranking(
-    name: str, title: str, note: str, what: str, groups: Mapping[str, Spread], total: int
+    name: str,
+    title: str,
+    note: str,
+    what: str,
+    groups: Mapping[str, Spread],
+    total: int,
+    most: int = RANKED,
 ) -> Figure:
     """Bars of records, and beside them the mean irreducibility of the same groups."""
-    first = list(groups.items())[:RANKED]
+    first = list(groups.items())[:most]
     labels = _labels(one for one, _ in first)
+    gutter = _gutter(labels)
+    room = WIDTH - 2 * _PADDING - gutter - _GAP - _OVERHANG
     values = [
         {"label": label, "records": one.records, "mean": one.mean}
         for label, (_, one) in zip(labels, first, strict=True)
@@ -326,20 +351,21 @@ def _scored_ranking(
         f"Bars of records and points of mean irreducibility by {what}; the most frequent: "
         f"{spoken}.",
         {
+            "autosize": "pad",
             "data": {"values": values},
-            "spacing": 18,
+            "spacing": _GAP,
             "hconcat": [
                 {
-                    "width": WIDTH * 0.42,
+                    "width": 0.55 * room,
                     "height": {"step": ROW},
                     "mark": {"type": "bar", "height": {"band": 0.7}},
                     "encoding": {
-                        "y": {**y, "axis": _label_axis()},
+                        "y": {**y, "axis": _label_axis(gutter)},
                         "x": {**_counted("records"), "axis": _few_ticks("records")},
                     },
                 },
                 {
-                    "width": WIDTH * 0.36,
+                    "width": 0.45 * room,
                     "height": {"step": ROW},
                     "mark": {
                         "type": "point",
@@ -378,7 +404,7 @@ def _scored_ranking(
 def _exits(found: Aggregates) -> Figure:
     total = found.statistics.records
     named = [
-        (f"{code}  {EXITS[code]}" if code in EXITS else str(code), records)
+        (f"{code} ({EXITS[code]})" if code in EXITS else str(code), records)
         for code, records in found.statistics.by_exit_code.items()
     ]
     return _ranking(
@@ -422,7 +448,7 @@ def _sizes(found: Aggregates) -> Figure:
         {
             "data": {"values": [{"size": name, "records": records} for name, records in named]},
             "width": WIDTH,
-            "height": 170,
+            "height": HEIGHT,
             "mark": "bar",
             "encoding": {
                 "x": {
@@ -457,6 +483,7 @@ def _ranking(
     """Horizontal bars with their share at the end."""
     first = named[:RANKED]
     labels = _labels(one for one, _ in first)
+    gutter = _gutter(labels)
     values = [
         {"label": label, "records": records, "share": share(records, total)}
         for label, (_, records) in zip(labels, first, strict=True)
@@ -469,10 +496,16 @@ def _ranking(
         f"Records by {what}: {spoken}.",
         {
             "data": {"values": values},
-            "width": WIDTH * 0.78,
+            "autosize": "pad",
+            "width": WIDTH - 2 * _PADDING - gutter - _OVERHANG,
             "height": {"step": ROW + 3},
             "encoding": {
-                "y": {"field": "label", "type": "nominal", "sort": None, "axis": _label_axis()},
+                "y": {
+                    "field": "label",
+                    "type": "nominal",
+                    "sort": None,
+                    "axis": _label_axis(gutter),
+                },
                 "x": {
                     **_counted("records"),
                     "axis": _few_ticks("records"),
@@ -506,8 +539,19 @@ def _few_ticks(title: str) -> Spec:
     return {"title": title, "tickCount": 3, "tickMinStep": 1, "format": "~s"}
 
 
-def _label_axis() -> Spec:
-    return {"title": None, "labelLimit": 150, "labelColor": INK}
+def _label_axis(gutter: float) -> Spec:
+    return {
+        "title": None,
+        "labelColor": INK,
+        "labelLimit": gutter - 6,
+        "minExtent": gutter,
+        "maxExtent": gutter,
+    }
+
+
+def _gutter(labels: Sequence[str]) -> float:
+    """Width for labels in pixels, of whatever font the reader has."""
+    return min(LABEL, 6.6 * max(map(len, labels), default=0)) + 10
 
 
 def _label(text: str) -> str:

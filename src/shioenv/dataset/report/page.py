@@ -100,7 +100,7 @@ def facts(manifest: Manifest) -> dict[str, str]:
     plan = manifest.plan
     return {
         "records": f"{charts.count(manifest.records)} of {charts.count(manifest.count)} wanted, "
-        f"in {charts.count(len(manifest.shards))} shards",
+        f"in {charts.count(len(manifest.shards))} shard{'s' * (len(manifest.shards) != 1)}",
         "sampler": f"{plan.sampler}, policy {plan.policy}, seed {plan.seed}",
         "score": f"at most {charts.count(plan.budget)} sub-inputs of each input, "
         f"{plan.runs} noise runs; {charts.count(manifest.executions)} executions in all",

@@ -67,13 +67,13 @@
 
   const score = (one) => {
     if (one.s === null) return [make("span", "badge", "nothing to remove")];
-    const meter = make("meter");
-    meter.max = 1;
-    meter.value = one.s;
-    const error = one.e ? "exact" : one.d === null ? "estimate" : `± ${one.d.toFixed(2)}`;
+    const bar = make("progress");
+    bar.max = 1;
+    bar.value = one.s;
+    const error = one.e ? "exact" : one.d ? `± ${one.d.toFixed(2)}` : "estimate";
     const text = `irreducibility ${one.s.toFixed(2)} (${error})`;
-    meter.setAttribute("aria-hidden", "true");
-    return [make("span", "badge", text), meter];
+    bar.setAttribute("aria-hidden", "true");
+    return [make("span", "badge", text), bar];
   };
 
   const titles = {
