@@ -1,50 +1,253 @@
-"""The system-call filter of every sandbox, compiled by libseccomp.
+"""The system-call filter of every sandbox: what is allowed, by group and with the reason.
 
-Inputs get an ordinary Linux. What is refused (EPERM) reaches state that no namespace holds apart,
-or adds attack surface that no shell command of the systems needs.
+Inputs get an ordinary Linux, as root of a container has it. Four answers:
+
+- `ALLOWED` calls pass: those that the programs of a Debian or Ubuntu system make, and those that
+  the supervisor needs once the filter is in place (`native/supervisor.c`).
+- `FORBIDDEN` calls give EPERM, as they do to root of a container: programs know that answer.
+- Everything else gives ENOSYS, as on a kernel that was built without it or is older: programs then
+  go another way. `ABSENT` says what that is and why. What a newer kernel adds is part of it, so
+  that an input does the same on every host.
+- `socket` and `socketpair` are judged by family and protocol and answer as a kernel without those.
+
+One filter is enough: what the supervisor needs of it (mounts, namespaces, another root) is what
+root of an ordinary Linux has as well, and the namespaces decide what comes of it. A call that is
+allowed whatever its arguments costs next to nothing, since the kernel keeps that answer in a bitmap
+(`benchmarks/filter_cost.py`), so arguments are looked at only where a socket is made. Those of
+`clone` are not: nobody can see `clone3`'s, and new user namespaces are off by their count.
 """
 
 from __future__ import annotations
 
 import errno
+import socket
 import tempfile
+from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from shioenv.errors import HostError
 
-REFUSED = (
-    # keyrings are per user, not per namespace
-    "add_key", "keyctl", "request_key",
-    # kernel programs, counters and fault handlers
-    "bpf", "perf_event_open", "userfaultfd",
-    # a second way to every system call
-    "io_uring_setup", "io_uring_enter", "io_uring_register",
-    # the host's kernel, clock, swap and accounting
-    "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
-    "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog",
-    "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
-    # files by handle, past every mount
-    "open_by_handle_at", "name_to_handle_at",
-    "lookup_dcookie", "nfsservctl", "vm86", "vm86old", "iopl", "ioperm",
+if TYPE_CHECKING:
+    import pyseccomp
+
+
+class Group(NamedTuple):
+    """System calls that have one reason."""
+
+    reason: str
+    names: tuple[str, ...]
+
+
+def _group(reason: str, names: str) -> Group:
+    return Group(reason, tuple(names.split()))
+
+
+ALLOWED = (
+    _group(
+        "reading and writing what is open (no terminal is within reach of `ioctl`)",
+        """read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile
+        splice tee vmsplice copy_file_range readahead fadvise64 fallocate ftruncate fsync fdatasync
+        syncfs sync_file_range fcntl flock ioctl close close_range dup dup2 dup3 pipe
+        pipe2""",
+    ),
+    _group(
+        "files and directories by name",
+        """open openat openat2 creat access faccessat faccessat2 stat lstat fstat newfstatat statx
+        statfs fstatfs getdents getdents64 getcwd chdir fchdir truncate rename renameat renameat2
+        link linkat symlink symlinkat readlink readlinkat unlink unlinkat mkdir mkdirat rmdir mknod
+        mknodat chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat
+        umask name_to_handle_at""",
+    ),
+    _group(
+        "extended attributes",
+        """getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr
+        removexattr lremovexattr fremovexattr""",
+    ),
+    _group(
+        "waiting for files and being told of their changes",
+        """select pselect6 poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+        epoll_pwait2 eventfd eventfd2 inotify_init inotify_init1 inotify_add_watch
+        inotify_rm_watch""",
+    ),
+    _group(
+        "memory of the process itself",
+        """brk mmap munmap mremap mprotect madvise mincore msync mlock mlock2 munlock mlockall
+        munlockall membarrier pkey_alloc pkey_free pkey_mprotect""",
+    ),
+    _group(
+        "processes and threads",
+        """clone clone3 fork vfork execve execveat exit exit_group wait4 waitid getpid getppid
+        gettid set_tid_address set_robust_list get_robust_list rseq futex arch_prctl set_thread_area
+        get_thread_area prctl restart_syscall pidfd_open pidfd_getfd pidfd_send_signal""",
+    ),
+    _group(
+        "looking into one's own processes: debuggers, and the kernel asks whose they are",
+        "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease",
+    ),
+    _group(
+        "who is scheduled when, and within what limits",
+        """sched_yield sched_setparam sched_getparam sched_setscheduler sched_getscheduler
+        sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_setaffinity
+        sched_getaffinity sched_setattr sched_getattr getpriority setpriority ioprio_get ioprio_set
+        getcpu getrlimit setrlimit prlimit64 getrusage times""",
+    ),
+    _group(
+        "signals",
+        """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait
+        rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack kill tkill tgkill pause signalfd signalfd4""",
+    ),
+    _group(
+        "reading clocks, and timers of one's own",
+        """time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer
+        setitimer timer_create timer_settime timer_gettime timer_getoverrun timer_delete
+        timerfd_create timerfd_settime timerfd_gettime""",
+    ),
+    _group(
+        "sockets, once `socket` made one",
+        """bind listen accept accept4 connect shutdown sendto recvfrom sendmsg recvmsg sendmmsg
+        recvmmsg getsockname getpeername getsockopt setsockopt""",
+    ),
+    _group(
+        "System V and POSIX objects, in a namespace of their own",
+        """shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
+        mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr""",
+    ),
+    _group(
+        "ids, groups and capabilities, of the user namespace",
+        """getuid geteuid getgid getegid getresuid getresgid setuid setgid setreuid setregid
+        setresuid setresgid setfsuid setfsgid getgroups setgroups getpgid getpgrp setpgid getsid
+        setsid capget capset""",
+    ),
+    _group(
+        "confining oneself further",
+        """seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self""",
+    ),
+    _group("what machine this is, with the name it gives itself",
+        "uname personality sethostname setdomainname sysinfo getrandom",
+    ),
+    _group(
+        "namespaces, mounts and roots: the supervisor's work, and root's in its own namespaces",
+        "unshare setns mount umount2 pivot_root chroot",
+    ),
 )  # fmt: skip
+
+FORBIDDEN = (
+    _group("keyrings are per user, not per namespace", "add_key keyctl request_key"),
+    _group(
+        "programs, counters and fault handlers in the kernel", "bpf perf_event_open userfaultfd"
+    ),
+    _group("a second way to every system call", "io_uring_setup io_uring_enter io_uring_register"),
+    _group(
+        "the host's kernel, power, swap, quotas and accounting",
+        """kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff
+        acct quotactl quotactl_fd""",
+    ),
+    _group("the host's clock", "settimeofday clock_settime clock_adjtime adjtimex"),
+    _group("the host's log", "syslog"),
+    _group("files by handle, past every mount", "open_by_handle_at"),
+    _group("a watch over whole file systems", "fanotify_init fanotify_mark"),
+    _group("ports of the processor and the machine's terminal", "iopl ioperm vhangup"),
+)
+
+HOLLOW = (_group("writes out every disk of the host; an input's own files are in memory", "sync"),)
+"""Succeeds and does nothing, which is what it comes to inside."""
+
+ABSENT = (
+    _group(
+        "memory that belongs to no process, which no limit would count; no program of the systems "
+        "needs it, and libraries that try it take a file instead",
+        "memfd_create memfd_secret",
+    ),
+    _group(
+        "the newer way to mount: libmount falls back to mount",
+        "open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr",
+    ),
+    _group(
+        "memory of several nodes, which the declared machine does not have",
+        "mbind set_mempolicy set_mempolicy_home_node get_mempolicy migrate_pages move_pages",
+    ),
+    _group(
+        "for databases, emulators and checkpoints alone",
+        """io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel modify_ldt kcmp
+        remap_file_pages futex_waitv""",
+    ),
+    _group(
+        "obsolete, or never there",
+        """uselib ustat sysfs _sysctl create_module get_kernel_syms query_module nfsservctl getpmsg
+        putpmsg afs_syscall tuxcall security lookup_dcookie epoll_ctl_old epoll_wait_old vserver""",
+    ),
+)
+"""Named for the reasons alone: ENOSYS is the answer to everything that is not named, which is also
+what came after Linux 5.17."""
+
+FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Kinds of sockets. Of the others some reach past the network namespace (AF_VSOCK: the machine that
+the host runs on), the rest is attack surface that no program of the systems needs."""
+
+NETLINK = {
+    0: "routes, links and addresses", 2: "between processes", 4: "socket statistics", 6: "IPsec",
+    12: "firewall", 15: "devices", 16: "generic: ethtool and others",
+}  # fmt: skip
+"""Protocols of AF_NETLINK. The others reach the kernel's auditing, storage and cryptography."""
+
+
+def _socket_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
+    """(action, call, conditions) for making sockets; each condition is of the whole register."""
+    from pyseccomp import ALLOW, EQ, ERRNO, GT, Arg
+
+    no_family, no_protocol = ERRNO(errno.EAFNOSUPPORT), ERRNO(errno.EPROTONOSUPPORT)
+    netlink = Arg(0, EQ, socket.AF_NETLINK)
+    for call in ("socket", "socketpair"):
+        for family in range(max(FAMILIES) + 1):
+            if call == "socketpair" or family != socket.AF_NETLINK:
+                yield ALLOW if family in FAMILIES else no_family, call, [Arg(0, EQ, family)]
+        yield no_family, call, [Arg(0, GT, max(FAMILIES))]
+    for protocol in range(max(NETLINK) + 1):
+        action = ALLOW if protocol in NETLINK else no_protocol
+        yield action, "socket", [netlink, Arg(2, EQ, protocol)]
+    yield no_protocol, "socket", [netlink, Arg(2, GT, max(NETLINK))]
 
 
 @cache
 def filter_program() -> bytes:
-    """The filter as BPF instructions for prctl(2). Raises HostError where libseccomp is missing."""
+    """The filter as BPF instructions for prctl(2). Raises HostError where libseccomp is missing.
+
+    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
+    """
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:
         raise HostError(
             f"libseccomp cannot be loaded: {error}", hint="apt-get install libseccomp2"
         ) from error
-    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    for name in REFUSED:
-        try:
-            rules.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
-        except (ValueError, OSError, RuntimeError):
-            continue  # a call that this processor never had
+    absent, forbidden = pyseccomp.ERRNO(errno.ENOSYS), pyseccomp.ERRNO(errno.EPERM)
+    rules = pyseccomp.SyscallFilter(absent)
+    rules.set_attr(pyseccomp.Attr.ACT_BADARCH, absent)
+    rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree by number, not one comparison per call
+    for action, groups in (
+        (pyseccomp.ALLOW, ALLOWED),
+        (forbidden, FORBIDDEN),
+        (pyseccomp.ERRNO(0), HOLLOW),
+    ):
+        for name in (name for group in groups for name in group.names):
+            rules.add_rule(action, _number(name))
+    for action, name, conditions in _socket_rules():
+        rules.add_rule(action, _number(name), *conditions)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def _number(name: str) -> int:
+    """A call's number, negative where this processor never had it (libseccomp then skips it)."""
+    import pyseccomp
+
+    number: int = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
+    if number == -1:
+        raise HostError(
+            f"this libseccomp does not know the system call {name}",
+            hint="libseccomp 2.5.4 or newer is needed: apt-get install libseccomp2",
+        )
+    return number
