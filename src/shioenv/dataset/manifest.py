@@ -18,6 +18,8 @@ SCHEMA_VERSION = 2
 
 MANIFEST = "manifest.json"
 DATA = "data"
+ORIGINS = ("filter", "commands", "released")
+"""Kinds of datasets that no sampler drew."""
 SHARD_RECORDS = 1000
 """Records of every shard but the last (Appendix A: "files of 1K entries")."""
 
@@ -58,10 +60,23 @@ class Plan:
     """Share of draws that are composed of several commands."""
     max_segments: int
     """Commands of one input at most."""
-    limits: Limits
-    """Bounds of every execution."""
+    limits: Limits | None
+    """Bounds of every execution; None where this package executed nothing."""
     version: str
     """Of the package that drew, executed and scored."""
+    origin: Mapping[str, Any] | None = None
+    """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
+    from a parent), `commands` (a list of inputs) or `released` (records of another make)."""
+
+    @property
+    def kind(self) -> str:
+        """What made the dataset: `generate`, or the origin's kind."""
+        return "generate" if self.origin is None else str(self.origin["kind"])
+
+    @property
+    def executed(self) -> bool:
+        """Whether this package executed the inputs; those of a released dataset it did not."""
+        return self.limits is not None
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
@@ -81,8 +96,9 @@ class Plan:
             "horizon": self.horizon,
             "composite_share": self.composite_share,
             "max_segments": self.max_segments,
-            "limits": asdict(self.limits),
+            "limits": None if self.limits is None else asdict(self.limits),
             "versions": {"shioenv": self.version},
+            **({} if self.origin is None else {"origin": dict(self.origin)}),
         }
 
     @classmethod
@@ -104,8 +120,9 @@ class Plan:
             horizon=_number(document["horizon"]),
             composite_share=float(document["composite_share"]),
             max_segments=_number(document["max_segments"]),
-            limits=Limits(**document["limits"]),
+            limits=None if document["limits"] is None else Limits(**document["limits"]),
             version=_text(document["versions"]["shioenv"]),
+            origin=_origin(document.get("origin")),
         )
 
     def differences(self, asked: Plan) -> tuple[str, ...]:
@@ -154,6 +171,9 @@ class Manifest:
     """Releases of the host kernels it was made under, which `uname -r` and others show."""
     shards: tuple[Shard, ...] = ()
     """The finished ones, in order."""
+    repaired: tuple[Mapping[str, Any], ...] = ()
+    """Shards made again with other bytes, which volatile records alone may cause: `file`,
+    `was_sha256`, `volatile`."""
 
     @property
     def records(self) -> int:
@@ -202,6 +222,7 @@ class Manifest:
             **self.plan.to_json(),
             "host_kernels": list(self.kernels),
             "shards": [asdict(shard) for shard in self.shards],
+            **({"repaired": [dict(one) for one in self.repaired]} if self.repaired else {}),
         }
 
     def encode(self) -> bytes:
@@ -229,6 +250,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
             count=_number(document["count"]),
             kernels=tuple(document["host_kernels"]),
             shards=tuple(_shard(shard) for shard in document["shards"]),
+            repaired=tuple(dict(one) for one in document.get("repaired", ())),
         )
     except DatasetCorruptError:
         raise
@@ -269,6 +291,12 @@ def _shard(document: Mapping[str, Any]) -> Shard:
     if shard.file != shard_file(shard.number):
         raise ValueError(f"a shard is called {shard.file!r}")
     return shard
+
+
+def _origin(value: Any) -> Mapping[str, Any] | None:
+    if value is not None and (not isinstance(value, dict) or value.get("kind") not in ORIGINS):
+        raise ValueError(f"origin is {value!r:.60}")
+    return value
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

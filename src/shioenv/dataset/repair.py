@@ -1,0 +1,286 @@
+"""Shards that were damaged or lost, made again from what the manifest says.
+
+Inputs are drawn again by the seed, so their digest tells at once whether system, grammars and
+version still give them. Records that are not volatile come out byte for byte; the shard's own
+SHA-256 proves it. Of volatile records the old lines are used where they survived and the digest
+then fits; where it does not, the new records stand, and the manifest says that they do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import LIMITS, Opener, Progress, plan_of, samples_of
+from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Plan, Shard, read_manifest
+from shioenv.dataset.pool import Pool, Task
+from shioenv.dataset.store import atomic_write, lock, sha256_of, storage_errors
+from shioenv.dataset.worker import Setup, named
+from shioenv.dataset.write import sealed
+from shioenv.domain.record import NAMES, Record, decode, encode
+from shioenv.errors import DatasetMismatchError, RecordError, RepairError
+from shioenv.grammar.library import load_grammars
+from shioenv.synthesis.sample import Sample
+from shioenv.system.store import find_system
+
+Samples = Callable[[int], Iterator[Sample]]
+"""The stream's first samples, so many of them."""
+
+INSTEAD = {
+    "commands": "import the same list again: shioenv dataset import SRC DIR",
+    "released": "import the same files again: shioenv dataset import SRC DIR --format released",
+    "filter": "select from its parent again: shioenv dataset filter SRC DIR",
+}
+"""What makes a dataset again that was not generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """One shard that was made again."""
+
+    file: str
+    was: str
+    """What was wrong: `gone` or `changed`."""
+    identical: bool
+    """The bytes are those that the manifest describes."""
+    volatile: int
+    """Volatile records among them."""
+    salvaged: int
+    """Volatile records taken from what was left of the file."""
+    differing: dict[int, tuple[str, ...]]
+    """Records that came out other than they still stood in the file, with the fields."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The repair for programs."""
+        return asdict(self)
+
+
+def damaged_shards(directory: Path, manifest: Manifest) -> dict[Shard, str]:
+    """The shards that are `gone` or `changed`."""
+    found = {}
+    for shard in manifest.shards:
+        try:
+            if sha256_of(directory / shard.file) != shard.sha256:
+                found[shard] = "changed"
+        except OSError:
+            found[shard] = "gone"
+    return found
+
+
+def repair(
+    directory: str | Path,
+    *,
+    workers: int = 1,
+    system: str | None = None,
+    policy: str | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[Repaired, ...]:
+    """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
+
+    `system` names the system where it was built from a file, `policy` the file of counts where the
+    inputs were drawn by one. Errors: UnknownDatasetError; RepairError for a dataset that was not
+    generated, or other inputs than the manifest's; DatasetMismatchError where system, grammars or
+    version are others; DatasetBusyError, DatasetStorageError, those of `find_system` and of
+    opening a sandbox. Nothing is changed then, but for the shards that were finished before.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    plan = manifest.plan
+    if not damaged_shards(directory, manifest):
+        return ()
+    if plan.kind != "generate":
+        raise RepairError(
+            f"{directory} was not made by shioenv generate, so its records cannot be drawn again",
+            hint=INSTEAD[plan.kind],
+        )
+    built = find_system(system or plan.system)
+    grammars = load_grammars(plan.commands, versions=built.packages)
+    now = plan_of(
+        built,
+        grammars,
+        sampler=plan.sampler,
+        policy=policy or plan.policy,
+        seed=plan.seed,
+        budget=plan.budget,
+        runs=plan.runs,
+        start_directories=plan.start_directories,
+        horizon=plan.horizon,
+        composite_share=plan.composite_share,
+        max_segments=plan.max_segments,
+        limits=plan.limits,
+    )
+    differences = plan.differences(now)
+    if differences:
+        raise DatasetMismatchError(str(directory), differences)
+    return repair_with(
+        directory,
+        lambda count: samples_of(plan, built, grammars, count, policy=policy),
+        system=system or plan.system,
+        workers=workers,
+        report=report,
+    )
+
+
+def repair_with(
+    directory: Path,
+    samples: Samples,
+    *,
+    system: str,
+    workers: int = 1,
+    opener: Opener = open_sandbox,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[Repaired, ...]:
+    """What `repair` does once the stream is known."""
+    with storage_errors(directory):
+        handle = lock(directory)
+    try:
+        return tuple(_repair(directory, samples, system, workers, opener, report))
+    finally:
+        os.close(handle)
+
+
+def _repair(
+    directory: Path,
+    samples: Samples,
+    system: str,
+    workers: int,
+    opener: Opener,
+    report: Callable[[Progress], None],
+) -> Iterator[Repaired]:
+    manifest = read_manifest(directory)
+    damaged = damaged_shards(directory, manifest)
+    numbers = {shard.number for shard in damaged}
+    last = max((one.number * SHARD_RECORDS + one.records for one in damaged), default=0)
+
+    def tasks() -> Iterator[Task]:
+        for number, drawn in enumerate(samples(last)):
+            if number // SHARD_RECORDS in numbers:
+                yield number, drawn
+
+    meter = _Meter(sum(one.records for one in damaged), report)
+    finished: dict[int, dict[int, bytes]] = {number: {} for number in numbers}
+    with Pool(_setup(manifest.plan, system, opener), workers) as pool:
+        for line in pool.records(tasks()):
+            number = line.session_id // SHARD_RECORDS
+            finished[number][line.session_id] = line.content
+            meter.add(line.volatile, line.executions)
+            shard = next(one for one in damaged if one.number == number)
+            if len(finished[number]) == shard.records:
+                lines = [content for _, content in sorted(finished.pop(number).items())]
+                made, manifest = _replace(directory, manifest, shard, damaged[shard], lines)
+                yield made
+
+
+def _setup(plan: Plan, system: str, opener: Opener) -> Setup:
+    return Setup(
+        opener=named(opener),
+        system=system,
+        digest=plan.system_digest,
+        limits=plan.limits or LIMITS,
+        sampler=plan.sampler,
+        seed=plan.seed,
+        budget=plan.budget,
+        runs=plan.runs,
+    )
+
+
+def _replace(
+    directory: Path, manifest: Manifest, shard: Shard, was: str, lines: list[bytes]
+) -> tuple[Repaired, Manifest]:
+    """Writes a shard made again, and the manifest where its bytes are others."""
+    path = directory / shard.file
+    new = [(decode(line), line) for line in lines]
+    if sealed(shard.file, new).inputs_sha256 != shard.inputs_sha256:
+        raise RepairError(
+            f"{path}: its seed gives other inputs now than the manifest describes",
+            hint="the manifest itself may be damaged; generate into another directory",
+        )
+    old = _left(path)
+    salvage = [_salvaged(record, line, old.get(record.session_id)) for record, line in new]
+    salvaged = sum(one[1] != other[1] for one, other in zip(salvage, new, strict=True))
+    best = salvage if sealed(shard.file, salvage).sha256 == shard.sha256 else new
+    entry = sealed(shard.file, best)
+    identical = entry.sha256 == shard.sha256
+    if not identical and not entry.volatile and not shard.volatile:
+        raise RepairError(
+            f"{path}: other bytes than the manifest describes, though no record is volatile",
+            hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
+        )
+    differing = {
+        record.session_id: fields
+        for record, _ in best
+        if (fields := _differences(old.get(record.session_id), record))
+    }
+    with storage_errors(path):
+        atomic_write(path, b"".join(line for _, line in best))
+        if not identical:
+            note = {"file": shard.file, "was_sha256": shard.sha256, "volatile": entry.volatile}
+            notes = [one for one in manifest.repaired if one["file"] != shard.file]
+            manifest = replace(manifest.with_shard(entry), repaired=(*notes, note))
+            atomic_write(directory / MANIFEST, manifest.encode())
+    made = Repaired(
+        file=shard.file,
+        was=was,
+        identical=identical,
+        volatile=entry.volatile,
+        salvaged=salvaged if best is salvage else 0,
+        differing=differing,
+    )
+    return made, manifest
+
+
+def _left(path: Path) -> dict[int, Record]:
+    """The records that can still be read in a damaged shard."""
+    found: dict[int, Record] = {}
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                try:
+                    record = decode(line)
+                except RecordError:
+                    continue
+                found.setdefault(record.session_id, record)
+    except OSError:
+        pass
+    return found
+
+
+def _salvaged(new: Record, line: bytes, old: Record | None) -> tuple[Record, bytes]:
+    """The old record of a volatile one, where it is of the same input; else the new one."""
+    if old is None or (new.input, new.input_args) != (old.input, old.input_args):
+        return new, line
+    return (old, encode(old)) if new.volatile or old.volatile else (new, line)
+
+
+def _differences(old: Record | None, new: Record) -> tuple[str, ...]:
+    if old is None:
+        return ()
+    return tuple(name for name in NAMES if getattr(old, name) != getattr(new, name))
+
+
+class _Meter:
+    """Counts the records made again and tells it."""
+
+    def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
+        self._count, self._report, self._started = count, report, time.monotonic()
+        self._done = self._executions = self._volatile = 0
+
+    def add(self, volatile: bool, executions: int) -> None:
+        self._done += 1
+        self._volatile += volatile
+        self._executions += executions
+        self._report(
+            Progress(
+                done=self._done,
+                count=self._count,
+                kept=0,
+                executions=self._executions,
+                volatile=self._volatile,
+                seconds=time.monotonic() - self._started,
+            )
+        )

@@ -1,0 +1,122 @@
+"""A dataset made of some records of another: training sets, as the paper cuts them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.manifest import MANIFEST, Manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.write import Writer, new_directory
+from shioenv.domain.record import Record
+from shioenv.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records are kept: those that meet every bound that is given, bounds included.
+
+    A record without a score (no argument can be removed) meets no bound on irreducibility, not even
+    0 (D-2). Errors: UsageError for bounds that nothing can meet.
+    """
+
+    min_irreducibility: float | None = None
+    max_irreducibility: float | None = None
+    strict: bool = False
+    """The bounds are on `irreducibility_strict`."""
+    commands: tuple[str, ...] = ()
+    """Every command of the input is one of these; empty: any."""
+    exclude_volatile: bool = False
+    exit_codes: tuple[int, ...] = ()
+    """Empty: any."""
+    min_arguments: int | None = None
+    max_arguments: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low, high, most in (
+            ("irreducibility", self.min_irreducibility, self.max_irreducibility, 1),
+            ("arguments", self.min_arguments, self.max_arguments, None),
+        ):
+            given = [bound for bound in (low, high) if bound is not None]
+            if any(bound < 0 or (most is not None and bound > most) for bound in given):
+                raise UsageError(f"{name} is never {' nor '.join(map(str, given))}")
+            if low is not None and high is not None and low > high:
+                raise UsageError(f"no record has {name} of at least {low} and at most {high}")
+        for code in self.exit_codes:
+            if not 0 <= code <= 255:
+                raise UsageError(f"no exit code is {code}", hint="they are 0 to 255")
+
+    def keeps(self, record: Record) -> bool:
+        """Whether a record is one of the selected."""
+        score = record.irreducibility_strict if self.strict else record.irreducibility
+        return (
+            _within(score, self.min_irreducibility, self.max_irreducibility)
+            and _within(record.n_arguments, self.min_arguments, self.max_arguments)
+            and not (self.exclude_volatile and record.volatile)
+            and (not self.exit_codes or record.exit_code in self.exit_codes)
+            and (not self.commands or _commands(record) <= set(self.commands))
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The bounds that are given."""
+        document = {name: value for name, value in asdict(self).items() if value not in (None, ())}
+        return {name: value for name, value in document.items() if value is not False}
+
+
+def _within(value: float | None, low: float | None, high: float | None) -> bool:
+    if low is None and high is None:
+        return True
+    return value is not None and (low is None or value >= low) and (high is None or value <= high)
+
+
+def _commands(record: Record) -> set[str]:
+    return {str(segment["command"]) for segment in record.segments}
+
+
+def select(
+    source: str | Path,
+    directory: str | Path,
+    selection: Selection,
+    *,
+    report: Callable[[int, int], None] = lambda done, count: None,
+) -> Manifest:
+    """A new dataset in `directory` of the selected records of another one, in order.
+
+    Lines are those of the source, `session_id` included, so that a record can be found there (and
+    executed again). The manifest holds the source's plan, the digest of its manifest and the
+    selection. The same source and selection give the same bytes. Errors: UnknownDatasetError,
+    UsageError where a command has no record or the source is not finished, OutputExistsError,
+    DatasetCorruptError where a shard is not what its manifest says, DatasetStorageError.
+    """
+    source, directory = Path(source), Path(directory)
+    manifest = read_manifest(source)
+    if not manifest.complete:
+        raise UsageError(
+            f"{source} is not finished: {manifest.records} of {manifest.count} records",
+            hint="the command that made it goes on where it stopped",
+        )
+    digest = hashlib.sha256((source / MANIFEST).read_bytes()).hexdigest()
+    parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
+    if manifest.plan.origin is not None:
+        parent["origin"] = manifest.plan.origin
+    origin = {"kind": "filter", "parent": parent, "selection": selection.to_json()}
+    plan = replace(manifest.plan, origin=origin)
+    seen: set[str] = set()
+    with new_directory(directory) as temporary:
+        writer = Writer(temporary, plan, manifest.kernels)
+        for done, record in enumerate(read_records(source, check=True), 1):
+            seen |= _commands(record)
+            if selection.keeps(record):
+                writer.add(record)
+            report(done, manifest.records)
+        _known(selection.commands, seen)
+        return writer.finish()
+
+
+def _known(commands: Iterable[str], seen: set[str]) -> None:
+    for name in commands:
+        if name not in seen:
+            raise UsageError(f"no record has the command {name!r}", hint=did_you_mean(name, seen))
