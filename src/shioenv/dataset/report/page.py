@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,14 @@ from shioenv.dataset.report.aggregate import Aggregates, collect
 from shioenv.dataset.report.samples import Samples, visible
 from shioenv.dataset.store import atomic_write, storage_errors
 from shioenv.errors import HostError
+
+ORIGINS = {
+    "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
+    "filter": "They were selected from another dataset.",
+    "commands": "They come from a list; each was executed on a pristine system, and scored.",
+    "released": "They were executed and scored elsewhere, and are shown as they were released.",
+}
+"""What is said of how a dataset came about, by the kind of its origin."""
 
 FILE = "report.html"
 """What the page is called in the dataset's directory."""
@@ -88,6 +97,7 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
         stats=found.statistics,
         facts=facts(manifest),
         limits=limits(manifest),
+        origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
         visible=visible,
         number=charts.number,
         count=charts.count,
@@ -96,32 +106,41 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
 
 
 def facts(manifest: Manifest) -> dict[str, str]:
-    """What the manifest says, for people."""
-    plan = manifest.plan
-    return {
+    """What the manifest says, for people; what it does not know is left out."""
+    plan, shards = manifest.plan, len(manifest.shards)
+    found = {
         "records": f"{charts.count(manifest.records)} of {charts.count(manifest.count)} wanted, "
-        f"in {charts.count(len(manifest.shards))} shard{'s' * (len(manifest.shards) != 1)}",
+        f"in {charts.count(shards)} shard{'s' * (shards != 1)}",
         "sampler": f"{plan.sampler}, policy {plan.policy}, seed {plan.seed}",
+        **{
+            f"origin: {key}": value if isinstance(value, str) else json.dumps(value)
+            for key, value in _origin(manifest).items()
+        },
         "score": f"at most {charts.count(plan.budget)} sub-inputs of each input, "
         f"{plan.runs} noise runs; {charts.count(manifest.executions)} executions in all",
         "inputs": f"at most {plan.horizon} arguments a command and {plan.max_segments} commands, "
         f"{plan.composite_share:.0%} of draws composed of several",
-        "commands": f"{len(plan.commands)} with a grammar: {', '.join(plan.commands)}",
+        "grammars": f"{len(plan.commands)}: {', '.join(plan.commands)}" if plan.commands else "",
         "start directories": ", ".join(plan.start_directories),
         "system": f"{plan.system}, {len(plan.packages)} packages"
         + (f", bash {plan.packages['bash']}" if "bash" in plan.packages else ""),
         "system digest": plan.system_digest,
         "grammar digest": plan.grammar_digest,
-        "made with": f"shioenv {plan.version}, on Linux {', '.join(manifest.kernels)}",
+        "made with": f"shioenv {plan.version}",
+        "host kernels": ", ".join(manifest.kernels),
     }
+    return {name: value for name, value in found.items() if value}
 
 
 def limits(manifest: Manifest) -> dict[str, str]:
-    """The bounds of every execution."""
-    return {
-        name.replace("_", " "): str(value)
-        for name, value in manifest.plan.to_json()["limits"].items()
-    }
+    """The bounds of every execution; none where the inputs were executed elsewhere."""
+    bounds = manifest.plan.to_json()["limits"] or {}
+    return {name.replace("_", " "): str(value) for name, value in bounds.items()}
+
+
+def _origin(manifest: Manifest) -> dict[str, Any]:
+    """Where the inputs are from, where no sampler drew them here."""
+    return dict(manifest.plan.to_json().get("origin") or {})
 
 
 def dark_charts() -> str:
