@@ -203,7 +203,7 @@ def plan_of(
         composite_share=composite_share,
         max_segments=max_segments,
         limits=limits or LIMITS,
-        version=_version(),
+        version=package_version(),
     )
 
 
@@ -256,7 +256,7 @@ def grammar_digest(
     return digest.hexdigest()
 
 
-def _version() -> str:
+def package_version() -> str:
     """Of this package; `unknown` where it runs from a directory that was never installed."""
     try:
         return version("shioenv")
@@ -290,7 +290,7 @@ def run(
         opener=named(opener),
         system=system,
         digest=plan.system_digest,
-        limits=plan.limits,
+        limits=plan.limits or LIMITS,
         sampler=plan.sampler,
         seed=plan.seed,
         budget=plan.budget,

@@ -1,0 +1,406 @@
+"""Datasets from lists of inputs: each line taken apart, executed, scored and recorded.
+
+What corpora such as NL2Bash and NL2CMD leave generic (`find Path -name Regex`) is bound to names of
+the recorded system first, as the paper's adapted NL2CMD was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import (
+    LIMITS,
+    Opener,
+    Progress,
+    Summary,
+    grammar_digest,
+    package_version,
+    run,
+)
+from shioenv.dataset.manifest import Plan
+from shioenv.dataset.recording import session_text
+from shioenv.dataset.store import atomic_write, storage_errors
+from shioenv.domain.inputs import Input
+from shioenv.errors import ImportFileError, UsageError, did_you_mean
+from shioenv.grammar.bind import values_of
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.parse import InputParser, is_assignment
+from shioenv.grammar.symbols import Nonterminal
+from shioenv.grammar.words import split_words
+from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.sandbox.backends.namespaces import LONGEST_INPUT
+from shioenv.sandbox.base import Limits
+from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
+from shioenv.system.catalogue import catalogue
+from shioenv.system.store import find_system
+
+REJECTED = "rejected.ndjson"
+"""In a dataset's directory: what an import could not take, with line and reason."""
+
+PLACEHOLDERS = ("reject", "bind", "keep")
+"""What is done with lines that hold generic words: see `import_commands`."""
+
+ATTEMPTS = 20
+"""How often a line is bound anew to become an input that is not there yet."""
+
+Catalogues = Mapping[str, Mapping[str, Sequence[str]]]
+"""Names by token, for each start directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A line that is not in the dataset, and why."""
+
+    line: int
+    """From 1."""
+    text: str
+    """Its beginning."""
+    reason: str
+    file: str | None = None
+    """Where several were imported."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The rejection for programs."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What an import of a list did."""
+
+    summary: Summary
+    lines: int
+    """Of the list."""
+    rejected: tuple[Rejection, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The import for programs."""
+        return {
+            **self.summary.to_json(),
+            "lines": self.lines,
+            "rejected": reasons(self.rejected),
+        }
+
+
+def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
+    """How many lines were rejected for what, the most frequent first."""
+    return dict(Counter(one.reason for one in rejected).most_common())
+
+
+def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
+    """Keeps what was rejected beside the records; nothing where there is none."""
+    if rejected:
+        lines = (json.dumps(one.to_json(), ensure_ascii=False) for one in rejected)
+        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+        with storage_errors(directory):
+            atomic_write(directory / REJECTED, content)
+
+
+def import_commands(
+    source: str | Path,
+    directory: str | Path,
+    *,
+    sampler: str = "commands",
+    placeholders: str = "reject",
+    bindings: int = 1,
+    seed: int = 0,
+    budget: int = BUDGET,
+    runs: int = RUNS,
+    workers: int | None = None,
+    system: str | None = None,
+    start_directories: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> ImportSummary:
+    """A dataset in `directory` of the inputs in a file, one a line; run again to go on.
+
+    Each is taken apart by the grammars of the system's versions, executed in a start directory
+    drawn by `seed`, scored and recorded as `generate` does it: the same bytes for the same list,
+    arguments and system, whatever `workers` is. `sampler` is what the records say wrote them.
+
+    Words such as `File` or `[Size]` are generic in some corpora (`placeholder_table`). With
+    `reject` lines that hold one are left out; with `bind` whole words become names and values of
+    the system, drawn by `seed`, up to `bindings` different inputs from each such line, and lines
+    where one stays inside a longer word (`+Size`) are left out; with `keep` they are words.
+
+    What cannot be recorded is left out and told with its line: empty, only a comment, not UTF-8, a
+    NUL byte, too long, the same as an earlier input. Errors: ImportFileError where nothing can be
+    taken, UsageError, those of `find_system` and StartDirectoryError before anything is written;
+    then those of `generate`.
+    """
+    if placeholders not in PLACEHOLDERS:
+        raise UsageError(
+            f"placeholders cannot be {placeholders!r}",
+            hint=did_you_mean(placeholders, PLACEHOLDERS),
+        )
+    if bindings < 1 or (bindings > 1 and placeholders != "bind"):
+        raise UsageError("several bindings of a line need placeholders to bind, and are at least 1")
+    built = find_system(system)
+    grammars = load_grammars(versions=built.packages)
+    directories = tuple(start_directories or built.declaration.session.start_directories)
+    catalogues = {one: catalogue(built, one) for one in directories}
+    path = Path(source)
+    accepted = read_list(
+        path, InputParser(grammars), catalogues, placeholders=placeholders, bindings=bindings,
+        seed=seed,
+    )  # fmt: skip
+    if not accepted.samples:
+        counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
+        raise ImportFileError(f"{path}: no line can be recorded; {counts or 'it is empty'}")
+    plan = Plan(
+        sampler=sampler,
+        policy="",
+        seed=seed,
+        budget=budget,
+        runs=runs,
+        system=built.name,
+        system_digest=built.digest,
+        packages=built.packages,
+        grammar_digest=grammar_digest(grammars, catalogues),
+        commands=tuple(grammar.name for grammar in grammars),
+        start_directories=directories,
+        horizon=0,
+        composite_share=0.0,
+        max_segments=0,
+        limits=limits or LIMITS,
+        version=package_version(),
+        origin={
+            "kind": "commands",
+            "sha256": accepted.sha256,
+            "lines": accepted.lines,
+            "placeholders": placeholders,
+            "bindings": bindings,
+            "rejected": dict(sorted(reasons(accepted.rejected).items())),
+        },
+    )
+    return import_list(
+        accepted, directory, plan, workers=workers, system=system or built.name, report=report
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was read of a list."""
+
+    sha256: str
+    """Of the file."""
+    lines: int
+    samples: tuple[bytes, ...]
+    """Each as JSON of its arguments, start directory and whether it is declared volatile."""
+    rejected: tuple[Rejection, ...]
+
+
+def import_list(
+    accepted: Accepted,
+    directory: str | Path,
+    plan: Plan,
+    *,
+    system: str,
+    workers: int | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    opener: Opener = open_sandbox,
+) -> ImportSummary:
+    """What `import_commands` does once list and plan are known."""
+    summary = run(
+        directory,
+        plan,
+        _samples(accepted.samples),
+        count=len(accepted.samples),
+        workers=workers,
+        system=system,
+        report=report,
+        opener=opener,
+    )
+    write_rejections(Path(directory), accepted.rejected)
+    return ImportSummary(summary, accepted.lines, accepted.rejected)
+
+
+def _samples(lines: Iterable[bytes]) -> Iterator[Sample]:
+    for line in lines:
+        tokens, cwd, volatile = json.loads(line)
+        yield Sample(Input.from_marked(tokens), cwd, volatile, ())
+
+
+def read_list(
+    path: Path,
+    parser: InputParser,
+    catalogues: Catalogues,
+    *,
+    placeholders: str,
+    bindings: int,
+    seed: int,
+) -> Accepted:
+    """The inputs of a file's lines, taken apart and bound. Errors: ImportFileError."""
+    reader = _Reader(parser, catalogues, placeholders, bindings, seed)
+    digest = hashlib.sha256()
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                digest.update(line)
+                reader.read(number, line.rstrip(b"\r\n"))
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+    return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
+
+
+class _Reader:
+    """Takes lines apart; `samples` are what `Accepted` calls so."""
+
+    def __init__(
+        self,
+        parser: InputParser,
+        catalogues: Catalogues,
+        placeholders: str,
+        bindings: int,
+        seed: int,
+    ) -> None:
+        self._parser, self._directories = parser, list(catalogues)
+        self._placeholders, self._bindings, self._seed = placeholders, bindings, seed
+        self._binder = Binder(catalogues)
+        self._seen: set[bytes] = set()
+        self.samples: list[bytes] = []
+        self.rejected: list[Rejection] = []
+
+    def read(self, number: int, content: bytes) -> None:
+        """One line, without its end."""
+        text, reason = _readable(content)
+        generic = reason is None and PLACEHOLDER.search(text) is not None
+        if generic and self._placeholders == "reject":
+            reason = "a placeholder"
+        elif generic and self._placeholders == "bind":
+            reason = _left_over(text)
+        if reason is None:
+            reason = self._add(number, text, generic and self._placeholders == "bind")
+        if reason is not None:
+            shown = content[:2000].decode("utf-8", "replace")[:500]
+            self.rejected.append(Rejection(number, shown, reason))
+
+    def _add(self, number: int, text: str, generic: bool) -> str | None:
+        """Adds the inputs of a line; why, where there is none."""
+        wanted = self._bindings if generic else 1
+        made = 0
+        reason = None
+        for attempt in range(wanted * ATTEMPTS if generic else 1):
+            rng = generator(self._seed, "import", number, attempt)
+            cwd = rng.choice(self._directories)
+            bound = self._binder.bind(text, cwd, rng) if generic else text
+            reason = self._sample(bound, cwd)
+            made += reason is None
+            if made == wanted:
+                break
+        return None if made else reason
+
+    def _sample(self, text: str, cwd: str) -> str | None:
+        """Adds an input that was not seen before; why, where it cannot be."""
+        shell_input = self._parser.parse(text)
+        content = session_text(cwd, shell_input).encode()
+        if len(content) > LONGEST_INPUT:
+            return "too long"
+        key = hashlib.sha256(content).digest()[:16]
+        if key in self._seen:
+            return "the same input as an earlier one"
+        self._seen.add(key)
+        volatile = any(self._declared_volatile(one.command) for one in shell_input.segments)
+        document = [shell_input.input_args, cwd, volatile]
+        self.samples.append(json.dumps(document, ensure_ascii=False).encode())
+        return None
+
+    def _declared_volatile(self, command: str) -> bool:
+        words = command.split(" ")
+        while len(words) > 1 and is_assignment(words[0]):
+            del words[0]
+        grammar = self._parser.grammar(" ".join(words), ())
+        return grammar is not None and bool(grammar.header.volatile)
+
+
+def _readable(content: bytes) -> tuple[str, str | None]:
+    """The text of a line, and why it can be none."""
+    if b"\0" in content:
+        return "", "a NUL byte"
+    if len(content) > LONGEST_INPUT:
+        return "", "too long"
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return "", "not UTF-8"
+    if not text.strip():
+        return "", "empty"
+    if text.lstrip().startswith("#"):
+        return "", "only a comment"
+    return text, None
+
+
+@cache
+def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
+    """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
+    text = files("shioenv.dataset").joinpath("placeholders.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+_NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))
+PLACEHOLDER = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})(?![A-Za-z0-9_])")
+"""A generic word anywhere in a text."""
+_WHOLE = re.compile(rf"(?<![^\s=:;|&(<>])(?:\[({_NAMES})\]|({_NAMES}))(?![^\s:;|&)<>])")
+"""One that stands for itself: a word of its own, what follows `=`, either side of `:`."""
+_QUOTED = re.compile(rf"([^\"']*=)?(?:\"({_NAMES})\"|'({_NAMES})')")
+"""A shell word that is one in quotes, such as `--name="Regex"`."""
+
+
+class Binder:
+    """Puts names and values of a system where generic words are."""
+
+    def __init__(self, catalogues: Catalogues) -> None:
+        self._values = {
+            cwd: {name: _values(entry, tokens) for name, entry in placeholder_table().items()}
+            for cwd, tokens in catalogues.items()
+        }
+
+    def bind(self, text: str, cwd: str, rng: Random) -> str:
+        """The text with every generic word that stands for itself replaced, each drawn anew."""
+
+        def drawn(found: re.Match[str]) -> str:
+            return rng.choice(self._values[cwd][found[1] or found[2]])
+
+        words = []
+        for word in split_words(text):
+            quoted = _QUOTED.fullmatch(word)
+            if quoted is not None:
+                value = rng.choice(self._values[cwd][quoted[2] or quoted[3]])
+                words.append((quoted[1] or "") + value)
+            elif "'" in word or '"' in word:
+                words.append(word)
+            else:
+                words.append(_WHOLE.sub(drawn, word))
+        return " ".join(words)
+
+
+def _values(entry: Mapping[str, Any], tokens: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    found = list(entry.get("values", ()))
+    for token in entry.get("tokens", ()):
+        found.extend(values_of(Nonterminal(token), tokens))
+    return tuple(found)
+
+
+def _left_over(text: str) -> str | None:
+    """Why a line cannot be bound: a generic word that stands inside a longer one (`+Size`)."""
+    for word in split_words(text):
+        if _QUOTED.fullmatch(word):
+            continue
+        rest = word if "'" in word or '"' in word else _WHOLE.sub("", word)
+        if PLACEHOLDER.search(rest):
+            return "a placeholder inside a word"
+    return None

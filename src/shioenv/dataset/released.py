@@ -1,0 +1,323 @@
+"""Records as the paper's authors released them, brought into this layout without execution.
+
+Their files hold one object a line with `input`, `input_args`, `output`, `exit_code`,
+`context_patch`, `session_id` and a score. What is known to be special about them (observed in the
+released files): the score is called `redundancy_score`, `input` mostly lacks the `cd`, several
+operands may be one argument, lines may end in CRLF, and exit codes are 0 where many a command
+failed. Fields they do not have stay null or empty.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.external import Rejection, write_rejections
+from shioenv.dataset.generate import package_version
+from shioenv.dataset.manifest import Manifest, Plan
+from shioenv.dataset.recording import session_text
+from shioenv.dataset.write import Writer, new_directory
+from shioenv.domain.inputs import Input, Role
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import Record
+from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.parse import InputParser
+
+_CD = re.compile(r"cd\s+(\"[^\"]*\"|'[^']*'|[^\s;]+)\s*;\s*")
+_FAILED = re.compile(
+    r"invalid option|unrecognized option|command not found|missing operand|"
+    r"extra operand|No such file or directory|cannot access",
+)
+_CLOSE = 1e-9
+SUFFIXES = (".ndjson", ".jsonl", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import of released files gave."""
+
+    manifest: Manifest
+    rejected: tuple[Rejection, ...]
+    scored: int
+    """Records with a score."""
+    reparsed: int
+    """Records whose arguments, put together, were not their input: taken apart anew, unscored."""
+    doubtful: int
+    """Records with exit code 0 whose output says that something failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The import for programs."""
+        return {
+            "records": self.manifest.records,
+            "rejected": dict(Counter(one.reason for one in self.rejected)),
+            "scored": self.scored,
+            "reparsed": self.reparsed,
+            "doubtful_exit_codes": self.doubtful,
+        }
+
+
+def import_released(
+    source: str | Path,
+    directory: str | Path,
+    *,
+    sampler: str = "released",
+    report: Callable[[int], None] = lambda done: None,
+) -> Imported:
+    """A dataset in `directory` of the released records in a file, or in a directory's files.
+
+    Records are numbered anew, in order; of equal inputs the first is kept. `sampler` is what the
+    records say wrote them. A score of 0 is none (the released scores are smoothed, so never 0), and
+    neither is that of a single argument (always 1). Of the others the smoothing is taken out
+    where every sub-input was run, which the number itself shows; elsewhere it is below 0.01.
+    `report` is told of lines read. What cannot be taken is in `rejected.ndjson` and counted.
+    Errors: ImportFileError where nothing can be imported, OutputExistsError, DatasetStorageError.
+    """
+    source, directory = Path(source), Path(directory)
+    paths = _files(source)
+    reader = _Reader(sampler)
+    plan = Plan(
+        sampler=sampler,
+        policy="",
+        seed=0,
+        budget=0,
+        runs=0,
+        system="",
+        system_digest="",
+        grammar_digest="",
+        commands=(),
+        start_directories=(),
+        horizon=0,
+        composite_share=0.0,
+        max_segments=0,
+        limits=None,
+        version=package_version(),
+    )
+    seen: set[bytes] = set()
+    directories: dict[str, None] = {}
+    digests = {}
+    with new_directory(directory) as temporary:
+        writer = Writer(temporary, plan, ())
+        for path in paths:
+            digest = hashlib.sha256()
+            for number, line in _lines(path, digest):
+                record = reader.record(path.name, number, line, writer.written)
+                if record is not None:
+                    key = hashlib.sha256(record.input.encode()).digest()[:16]
+                    if key in seen:
+                        reader.reject(path.name, number, line, "the same input as an earlier one")
+                    else:
+                        seen.add(key)
+                        writer.add(record)
+                        reader.count(record)
+                        directories[record.cwd] = None
+                report(reader.lines)
+            digests[path.name] = digest.hexdigest()
+        if not writer.written:
+            raise ImportFileError(
+                f"{source}: nothing can be imported; {_why(reader.rejected)}",
+                hint="one JSON object a line, with at least input, output and exit_code",
+            )
+        rejected = Counter(one.reason for one in reader.rejected)
+        origin = {
+            "kind": "released",
+            "files": digests,
+            "rejected": dict(sorted(rejected.items())),
+            "doubtful_exit_codes": reader.doubtful,
+        }
+        plan = replace(plan, origin=origin, start_directories=tuple(sorted(directories)))
+        manifest = writer.finish(plan)
+        write_rejections(temporary, reader.rejected)
+    return Imported(
+        manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
+    )
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_dir():
+        found = sorted(
+            (path for path in source.iterdir() if path.suffix in SUFFIXES),
+            key=lambda path: [int(part) if part.isdigit() else part for part in
+                              re.split(r"(\d+)", f"a{path.name}")],
+        )  # fmt: skip
+        if not found:
+            raise ImportFileError(f"{source} holds no file that ends in {', '.join(SUFFIXES)}")
+        return found
+    if not source.is_file():
+        raise ImportFileError(f"there is no file {source}")
+    return [source]
+
+
+def _lines(path: Path, digest: Any) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                digest.update(line)
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _why(rejected: list[Rejection]) -> str:
+    counts = Counter(one.reason for one in rejected)
+    return ", ".join(f"{count} lines: {reason}" for reason, count in counts.most_common(3)) or (
+        "it is empty"
+    )
+
+
+class _Reader:
+    """Turns lines into records, and counts."""
+
+    def __init__(self, sampler: str) -> None:
+        self._sampler = sampler
+        self._parser: InputParser | None = None
+        self.rejected: list[Rejection] = []
+        self.lines = self.scored = self.reparsed = self.doubtful = 0
+        self._reparsed = False
+
+    def reject(self, file: str, number: int, line: bytes, reason: str) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        self.rejected.append(Rejection(number, text[:500], reason, file))
+
+    def count(self, record: Record) -> None:
+        """Counts a record that was taken."""
+        self.scored += record.irreducibility is not None
+        self.reparsed += self._reparsed
+        self.doubtful += record.exit_code == 0 and bool(_FAILED.search(record.output))
+
+    def record(self, file: str, number: int, line: bytes, session_id: int) -> Record | None:
+        """The record of a line; None where it was rejected."""
+        self.lines += 1
+        try:
+            return self._record(json.loads(line), session_id)
+        except (InputError, PatchError, RecordError) as error:
+            reason = error.message
+        except UnicodeDecodeError:
+            reason = "not UTF-8"
+        except ValueError:
+            reason = "not JSON"
+        self.reject(file, number, line, reason)
+        return None
+
+    def _record(self, document: Any, session_id: int) -> Record:
+        if not isinstance(document, dict):
+            raise RecordError("not a JSON object")
+        text, cwd = _text(document)
+        shell_input = self._input(document.get("input_args"), text)
+        exit_code = document.get("exit_code")
+        if not isinstance(exit_code, int) or isinstance(exit_code, bool):
+            raise RecordError("exit_code is no whole number")
+        if not 0 <= exit_code <= 255:
+            raise RecordError("exit_code is not 0 to 255")
+        output = document.get("output")
+        if not isinstance(output, str):
+            raise RecordError("output is no text")
+        patch = document.get("context_patch")
+        record = Record(
+            session_id=session_id,
+            input=session_text(cwd, shell_input),
+            input_args=shell_input.input_args,
+            exit_code=exit_code,
+            output=output,
+            context_patch=ContextPatch.from_json(patch if patch is not None else "[]").to_json(),
+            irreducibility=None if self._reparsed else _score(document, shell_input),
+            n_arguments=shell_input.n_arguments,
+            segments=[
+                {"command": one.command, "n_arguments": len(one.arguments)}
+                for one in shell_input.segments
+            ],
+            cwd=cwd,
+            sampler=self._sampler,
+        )
+        for value in (record.input, record.output, record.context_patch):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise RecordError("text that UTF-8 cannot hold") from None
+        return record
+
+    def _input(self, value: Any, text: str | None) -> Input:
+        """The input by its arguments; by its text where they are missing or give another one."""
+        self._reparsed = False
+        tokens = _tokens(value)
+        if tokens is not None:
+            shell_input = Input.from_marked(tokens)
+            if shell_input.tokens and (text is None or shell_input.text == text):
+                return shell_input
+        if not text:
+            raise RecordError("neither input nor input_args")
+        self._reparsed = True
+        if self._parser is None:
+            self._parser = InputParser(load_grammars())
+        return self._parser.parse(text)
+
+
+def _text(document: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The input without its `cd`, and where that led; "" where there was none."""
+    text = document.get("input")
+    if text is None:
+        return None, ""
+    if not isinstance(text, str):
+        raise RecordError("input is no text")
+    text = text.strip()
+    if "\0" in text:
+        raise RecordError("a NUL byte in the input")
+    found = _CD.match(text)
+    tokens = _tokens(document.get("input_args")) or []
+    if found is None or not text[found.end() :] or tokens[:1] == ["cd"]:
+        return text, ""
+    return text[found.end() :], "".join(shlex.split(found[1]))
+
+
+def _tokens(value: Any) -> list[str] | None:
+    """The arguments, given as a list or as a text that holds one; None for anything else."""
+    if isinstance(value, str):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                value = read(value)
+                break
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return None
+    return [one for one in value if one.replace("<ns>", "")]
+
+
+def _score(document: Mapping[str, Any], shell_input: Input) -> float | None:
+    """The score without the smoothing; None where the number says nothing (see the import)."""
+    given = "irreducibility" if "irreducibility" in document else "redundancy_score"
+    value = document.get(given)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise RecordError(f"{given} is not 0 to 1")
+    if shell_input.n_arguments == 0 or given == "irreducibility":
+        return None if shell_input.n_arguments == 0 else float(value)
+    pieces = _pieces(shell_input)
+    weight = float(sum(n * (1 << n - 1) - n for n in pieces if n))
+    if value == 0 or weight == 0:
+        return None
+    hits = value * (weight + len(pieces)) - len(pieces)
+    if abs(hits - round(hits)) < _CLOSE * weight and 0 <= round(hits) <= weight:
+        return float(round(hits)) / weight
+    return float(value)
+
+
+def _pieces(shell_input: Input) -> list[int]:
+    """Arguments of what stands between operators, targets of redirections being pieces too."""
+    pieces = [0]
+    for token in shell_input.tokens:
+        if token.role is Role.OPERATOR:
+            pieces.append(0)
+        elif token.role is Role.ARGUMENT:
+            pieces[-1] += 1
+    return pieces
