@@ -49,9 +49,11 @@ SLACK_SECONDS = 2.0
 SENTINEL_SECONDS = 20.0
 CHUNK = 100
 MINIMISED = 8
-"""Failures that each worker makes shorter; the others are only kept."""
+"""Failures that each worker makes shorter; the others are only kept, and further hangs counted."""
 ATTEMPTS = 250
-"""Runs that making one failure shorter may take."""
+"""Runs that making one failure shorter may take at most."""
+SHORTENING_SECONDS = 20.0
+"""How long it may take."""
 RECENT = 40
 """Inputs among which the one is looked for that left something behind."""
 
@@ -468,6 +470,9 @@ class Fuzzer:
             failure = self._contaminated(sentinel)
         if failure is None:
             return
+        if failure["what"] == "hang" and self._minimised >= MINIMISED:
+            tally.outcomes["hang, not looked at"] += 1
+            return
         candidates = list(self._recent)[::-1] if "sentinel" in failure else [one]
         self._observer.close()
         self._keep(candidates, failure, sentinel)
@@ -644,11 +649,11 @@ def differences(expected: Behavior, found: Behavior) -> str:
 def minimise(text: str, fails: Callable[[str], bool]) -> str:
     """A shorter text that still fails: tokens are left out, in ever smaller groups."""
     tokens = _TOKEN.findall(text)
-    left = ATTEMPTS
+    left, last = ATTEMPTS, time.monotonic() + SHORTENING_SECONDS
     size = max(1, len(tokens) // 2)
-    while left > 0:
+    while left > 0 and time.monotonic() < last:
         at, shrunk = 0, False
-        while at < len(tokens) and left > 0:
+        while at < len(tokens) and left > 0 and time.monotonic() < last:
             left -= 1
             shorter = tokens[:at] + tokens[at + size :]
             if fails("".join(shorter)):
@@ -683,6 +688,7 @@ def main() -> int:
     options.add_argument("--first", type=int, default=0, help="number of the first input")
     options.add_argument("--wall", type=float, default=0.5, help="seconds a run may take (0.5)")
     options.add_argument("--oracle", type=int, default=0, help="inputs compared with a new bash")
+    options.add_argument("--seconds", type=float, help="begin no more inputs after so long")
     options.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="a directory")
     asked = options.parse_args()
     global _inputs
@@ -700,19 +706,25 @@ def main() -> int:
         chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
         sizes = {pool.submit(_check, chunk): len(chunk) for chunk in chunks}
         for future in as_completed(sizes):
+            if future.cancelled():
+                continue
             tally.add(future.result())
             progress.step(sizes[future])
+            if asked.seconds and time.monotonic() - started > asked.seconds:
+                for each in sizes:
+                    each.cancel()
     what = Counter(failure["what"] for failure in tally.failures)
     return report(
         {
-            "inputs": asked.count,
+            "inputs": tally.kinds.total(),
+            "asked for": asked.count,
             "seed": asked.seed,
             "seconds": round(time.monotonic() - started, 1),
             "contaminated sentinels": what["contaminated"] + what["sentinel failed"],
             "exceptions": what["exception"] + what["accepted"] + what["refused"],
             "supervisors that died": what["supervisor died"],
             "sandboxes that broke": what["sandbox broke"],
-            "hangs": what["hang"],
+            "hangs": what["hang"] + tally.outcomes["hang, not looked at"],
             "most seconds beyond the limits": round(tally.slowest, 2),
             "differences from a new bash": what["differs"],
         },
