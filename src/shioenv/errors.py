@@ -273,7 +273,7 @@ class DatasetMismatchError(ShioenvError):
 
 
 class DatasetBusyError(ShioenvError):
-    """Another process is generating into this directory."""
+    """Another process is writing into this directory."""
 
     code = "SHIO-D03"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import dataset_tools, shared
 from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def verify(
                 fields = ", ".join(one.differing)
                 print(f"record {one.session_id}: executed again, {fields} differ")
             print(f"{len(again.replayed)} executed again, {again.volatile} of them volatile")
+        if report.damaged:
+            named = ", ".join(report.damaged[:SHOWN_GROUPS])
+            print(f"damaged: {named}; shioenv dataset repair {directory} makes them again")
         verdict = "nothing is wrong" if ok else "not as it should be"
         print(f"{report.records} records in {report.shards} shards: {verdict}")
     if not ok:
@@ -85,7 +88,8 @@ def _print_statistics(found: Statistics) -> None:
     scores = found.irreducibility
     total = found.records
     rows = {
-        "records": f"{total}, {found.sampler} with seed {found.seed} on {found.system}",
+        "records": f"{total}, {found.sampler}"
+        + (f" with seed {found.seed} on {found.system}" if found.system else ", not executed here"),
         "irreducibility": f"{_mean(scores.mean)} mean, {_mean(scores.sd)} standard deviation "
         f"({_mean(scores.mean_strict)} mean of strict)",
         "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
@@ -145,15 +149,17 @@ def show(
     from shioenv.domain.record import encode
     from shioenv.errors import UsageError
 
-    total = read_manifest(directory).records
+    manifest = read_manifest(directory)
     if number is not None:
-        chosen = list(islice(read_records(directory), number, number + 1))
+        chosen = [one for one in read_records(directory) if one.session_id == number]
         if not chosen:
+            parent = " and keeps its parent's numbers" if manifest.plan.kind == "filter" else ""
             raise UsageError(
-                f"{directory} has no record {number}", hint=f"it has {total}, counted from 0"
+                f"{directory} has no record {number}",
+                hint=f"it has {manifest.records}, counted from 0{parent}",
             )
     else:
-        step = max(1, total // count)
+        step = max(1, manifest.records // count)
         chosen = list(islice(read_records(directory), 0, step * count, step))
     for record in chosen:
         if json:
@@ -175,10 +181,11 @@ def _print(record: Record) -> None:
         ("exit code", str(record.exit_code)),
     ]
     if record.irreducibility is None:
-        score = "undefined: there is no argument to remove"
+        score = "unknown" if record.n_arguments else "undefined: there is no argument to remove"
     else:
         how = "exact" if record.exact else "estimate"
-        score = f"{record.irreducibility:.3f} ({how}, {record.n_executions} executions)"
+        runs = f"{how}, {record.n_executions} executions"
+        score = f"{record.irreducibility:.3f} ({runs if record.n_executions else 'as published'})"
     rows.append(("irreducible", score))
     flags = ("timed_out", "output_truncated", "patch_truncated", "volatile")
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
@@ -199,3 +206,16 @@ def _print(record: Record) -> None:
     if len(operations) > SHOWN_LINES:
         console.print(Text(f"  {'':12}and {len(operations) - SHOWN_LINES} more", style="dim"))
     console.print()
+
+
+shared.command(
+    app, "shioenv dataset filter ./gcs ./gcs-high --min-irreducibility 0.5", name="filter"
+)(dataset_tools.filter_)
+shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
+    dataset_tools.export
+)
+shared.command(
+    app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", name="import"
+)(dataset_tools.import_)
+shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
+shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

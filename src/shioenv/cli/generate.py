@@ -65,10 +65,10 @@ def generate(
     from shioenv.dataset.generate import generate as generate_records
 
     share = shared.share_of_composites(composites, composite_share)
-    meter = _meter()
+    shown = meter()
     started = time.monotonic()
     try:
-        with meter:
+        with shown:
             summary = generate_records(
                 directory,
                 sampler=sampler,
@@ -83,7 +83,7 @@ def generate(
                 composite_share=share,
                 limits=None if timeout is None else limits_of(timeout),
                 system=system,
-                report=meter.report,
+                report=shown.report,
             )
     except KeyboardInterrupt:
         shared.note(f"stopped; what is finished is kept in {directory}, the same command goes on")
@@ -94,7 +94,7 @@ def generate(
         _print(summary, time.monotonic() - started)
 
 
-class _Meter(Protocol):
+class Meter(Protocol):
     """Shows progress; a context manager."""
 
     def report(self, progress: Progress) -> None:
@@ -105,7 +105,8 @@ class _Meter(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-def _meter() -> _Meter:
+def meter() -> Meter:
+    """A bar on a terminal, plain lines elsewhere."""
     import sys
 
     return _Bar() if sys.stderr.isatty() else _Lines()

@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import Record
 from shioenv.irreducibility.recording import Runner, record_session
 from shioenv.irreducibility.score import RUNS, Cache
@@ -39,6 +39,11 @@ class Observer(Runner, Protocol):
     def close(self) -> None:
         """Ends it."""
         ...
+
+
+def session_text(cwd: str, shell_input: Input) -> str:
+    """What a record calls its input; without the `cd` where it is unknown where the input ran."""
+    return Session(cwd, (shell_input,)).text if cwd else shell_input.text
 
 
 def record(

@@ -30,7 +30,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     shard_file,
 )
-from shioenv.domain.record import decode, encode
+from shioenv.domain.record import Record, decode, encode
 from shioenv.errors import (
     DatasetBusyError,
     DatasetCorruptError,
@@ -94,7 +94,7 @@ class Store:
         self._inputs: dict[int, _Inputs] = {}
         with storage_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.directory)
+            self._lock = lock(self.directory)
         try:
             with storage_errors(self.directory):
                 self._open(plan, kernel)
@@ -293,7 +293,7 @@ class Store:
         name = shard_file(number)
         with storage_errors(self.directory / name):
             digest = hashlib.sha256()
-            with _replacing(self.directory / name) as file:
+            with replacing(self.directory / name) as file:
                 for session_id in range(start, end):
                     content = journal.read(session_id)
                     digest.update(content)
@@ -342,7 +342,8 @@ class _Inputs:
 class _Journal:
     """Finished records of one shard, in the order they came; only ever appended to.
 
-    A torn or damaged tail, what a killed process or a power cut leaves, is cut off when opened.
+    When opened, a torn tail, what a killed process or a power cut leaves, is cut off, and damaged
+    lines before it are passed over.
     """
 
     def __init__(self, path: Path, number: int, report: Callable[[str], None]) -> None:
@@ -387,25 +388,37 @@ class _Journal:
         self.path.unlink()
 
     def _load(self, number: int, report: Callable[[str], None]) -> None:
+        """Finds the records. A damaged line is left out, its record made again; others stay."""
+        damaged = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
             for content in file:
-                try:
-                    if not content.endswith(b"\n"):
-                        break
-                    record = decode(content)
-                    if encode(record) != content or record.session_id in self.places:
-                        break
-                except (RecordError, ValueError):
+                if not content.endswith(b"\n"):
                     break
-                if record.session_id // SHARD_RECORDS != number:
-                    break
+                record = self._record(content, number)
+                if record is None:
+                    damaged += 1
+                    self._size += len(content)
+                    continue
                 inputs = inputs_line(record.session_id, record.input, record.input_args)
                 self.inputs[record.session_id] = hashlib.sha256(inputs).digest()
                 self._add(Line(record.session_id, content, record.volatile, record.n_executions))
+        if damaged:
+            lines = "a line is" if damaged == 1 else f"{damaged} lines are"
+            report(f"{self.path}: {lines} damaged and left out; the others are kept")
         size = os.fstat(self._file).st_size
         if size > self._size:
             report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")
             os.ftruncate(self._file, self._size)
+
+    def _record(self, content: bytes, number: int) -> Record | None:
+        """The record of a line of this shard that is not there yet; None for a damaged line."""
+        try:
+            record = decode(content)
+            if encode(record) != content or record.session_id in self.places:
+                return None
+        except (RecordError, ValueError):
+            return None
+        return record if record.session_id // SHARD_RECORDS == number else None
 
     def _add(self, line: Line) -> None:
         self.places[line.session_id] = self._size, len(line.content)
@@ -422,12 +435,12 @@ def sha256_of(path: Path) -> str:
 
 def atomic_write(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, through to the disk."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
+def replacing(path: Path) -> Iterator[Any]:
     """A new file that takes the path's name when all of it is on the disk."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     try:
@@ -476,7 +489,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _lock(directory: Path) -> int:
+def lock(directory: Path) -> int:
     """The directory, locked for as long as the descriptor is open."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -484,7 +497,7 @@ def _lock(directory: Path) -> int:
     except BlockingIOError:
         os.close(handle)
         raise DatasetBusyError(
-            f"another process is generating into {directory}",
+            f"another process is writing into {directory}",
             hint="wait until it has ended, or choose another directory",
         ) from None
     except BaseException:

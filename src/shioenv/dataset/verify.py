@@ -11,8 +11,8 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.dataset.read import read_records
 from shioenv.dataset.recording import record as make_record
+from shioenv.dataset.recording import session_text
 from shioenv.dataset.store import inputs_line
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import NAMES, Record, decode, encode, output_text
 from shioenv.errors import (
@@ -46,6 +47,14 @@ from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
 TIMEOUT_EXIT = 124
+_VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
+"""Texts and numbers of a message, which do not tell kinds of problems apart."""
+_MADE_BY = {
+    "generate": "shioenv generate",
+    "commands": "shioenv dataset import",
+    "released": "shioenv dataset import",
+    "filter": "shioenv dataset filter",
+}
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9
 
@@ -59,10 +68,23 @@ class Problem:
     line: int | None
     """From 1; None where it concerns the whole file."""
     message: str
+    count: int = 1
+    """Records that have it; more than one where only numbers and texts in the message differ."""
+    last: str | None = None
+    """Place of the last of several."""
+
+    @property
+    def place(self) -> str:
+        """`data/00000.ndjson:7`."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.message}"
+        more = f" (and {self.count - 1:,} more like it, the last at {self.last})"
+        return f"{self.place}: {self.message}" + (more if self.count > 1 else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """The problem for programs."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +96,8 @@ class Report:
     """Records looked at."""
     shards: int
     problems: tuple[Problem, ...]
+    damaged: tuple[str, ...] = ()
+    """Shards whose bytes are not those of the manifest, or that are gone."""
 
     @property
     def ok(self) -> bool:
@@ -87,10 +111,8 @@ class Report:
             "ok": self.ok,
             "records": self.records,
             "shards": self.shards,
-            "problems": [
-                {"file": one.file, "line": one.line, "message": one.message}
-                for one in self.problems
-            ],
+            "damaged": list(self.damaged),
+            "problems": [one.to_json() for one in self.problems],
         }
 
 
@@ -100,8 +122,9 @@ def verify(
     """Every problem of a dataset, found without executing anything.
 
     Files against the manifest (presence, sizes, hashes, counts), each record against the schema,
-    its own fields against each other, numbers and inputs against doubles. `report` is told records
-    done and wanted. Errors: UnknownDatasetError where there is no dataset; all else is a problem.
+    its own fields against each other, numbers and inputs against doubles. What is wrong with many
+    records in the same way is one problem with a count. `report` is told records done and wanted.
+    Errors: UnknownDatasetError where there is no dataset; all else is a problem.
     """
     directory = Path(directory)
     try:
@@ -109,8 +132,21 @@ def verify(
     except DatasetCorruptError as error:
         return Report(str(directory), 0, 0, (Problem(MANIFEST, None, error.message),))
     check = _Check(directory, manifest, report)
-    problems = tuple(check.problems())
-    return Report(str(directory), check.records, len(manifest.shards), problems)
+    problems = _grouped(check.problems())
+    return Report(
+        str(directory), check.records, len(manifest.shards), problems, tuple(check.damaged)
+    )
+
+
+def _grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The problems with those of records counted by what they say, numbers and texts apart."""
+    found: dict[tuple[bool, str], Problem] = {}
+    for one in problems:
+        key = (one.line is None, _VARYING.sub("#", one.message) if one.line else str(one))
+        first = found.setdefault(key, one)
+        if first is not one:
+            found[key] = replace(first, count=first.count + 1, last=one.place)
+    return tuple(found.values())
 
 
 class _Check:
@@ -118,8 +154,10 @@ class _Check:
         self, directory: Path, manifest: Manifest, report: Callable[[int, int], None]
     ) -> None:
         self.records = 0
+        self.damaged: list[str] = []
         self._directory, self._manifest, self._report = directory, manifest, report
         self._seen: dict[bytes, int] = {}
+        self._previous = -1
 
     def problems(self) -> Iterator[Problem]:
         manifest = self._manifest
@@ -129,7 +167,7 @@ class _Check:
                 MANIFEST,
                 None,
                 f"not finished: {manifest.records} of {manifest.count} records are in shards; "
-                "run the same `shioenv generate` again",
+                f"run the same `{_MADE_BY[manifest.plan.kind]}` again",
             )
         for place, shard in enumerate(manifest.shards):
             if shard.number != place:
@@ -149,7 +187,8 @@ class _Check:
                 continue
             if path.suffix == ".journal":
                 if self._manifest.complete:
-                    yield Problem(name, None, "left over; run the same `shioenv generate` again")
+                    again = f"run the same `{_MADE_BY[self._manifest.plan.kind]}` again"
+                    yield Problem(name, None, f"left over; {again}")
             else:
                 yield Problem(name, None, "is not in the manifest")
 
@@ -175,8 +214,11 @@ class _Check:
                         yield Problem(shard.file, lines, message)
                     self._report(self.records, self._manifest.count)
         except OSError as error:
+            self.damaged.append(shard.file)
             yield Problem(shard.file, None, f"cannot be read: {error.strerror}")
             return
+        if shard.sha256 != whole.hexdigest():
+            self.damaged.append(shard.file)
         for what, says, is_so in (
             ("records", shard.records, lines),
             ("volatile", shard.volatile, volatile),
@@ -190,8 +232,12 @@ class _Check:
     def _record(self, found: Record, line: bytes, expected: int) -> Iterator[str]:
         if encode(found) != line:
             yield "is not written as records are: order of fields, blanks or escapes"
-        if found.session_id != expected:
-            yield f"session_id is {found.session_id}, expected {expected}"
+        if self._manifest.plan.kind != "filter":
+            if found.session_id != expected:
+                yield f"session_id is {found.session_id}, expected {expected}"
+        elif found.session_id <= self._previous:
+            yield f"session_id is {found.session_id}, after {self._previous}"
+        self._previous = found.session_id
         key = hashlib.sha256(found.input.encode()).digest()[:16]
         first = self._seen.setdefault(key, found.session_id)
         if first != found.session_id:
@@ -204,14 +250,26 @@ class _Check:
             )
         if found.cwd not in plan.start_directories:
             yield f"cwd is {found.cwd!r}, no start directory of the manifest"
-        yield from record_problems(found, budget=plan.budget)
+        yield from record_problems(
+            found, budget=plan.budget if plan.executed else None, executed=plan.executed
+        )
 
 
-def record_problems(found: Record, *, budget: int | None = None) -> Iterator[str]:
-    """What contradicts itself in a record; with `budget` also what that many draws cannot give."""
+def record_problems(
+    found: Record, *, budget: int | None = None, executed: bool = True
+) -> Iterator[str]:
+    """What contradicts itself in a record; with `budget` also what that many draws cannot give.
+
+    A record that was not `executed` by this package has no scores of its own to hold together.
+    """
     yield from _input_problems(found)
     yield from _behavior_problems(found)
-    yield from _score_problems(found, budget)
+    if executed:
+        if found.stdout is None or found.stderr is None:
+            yield "stdout or stderr is missing"
+        yield from _score_problems(found, budget)
+    elif found.irreducibility is not None and not 0 <= found.irreducibility <= 1:
+        yield f"irreducibility is {found.irreducibility}, not 0 to 1"
 
 
 def _input_problems(found: Record) -> Iterator[str]:
@@ -220,7 +278,7 @@ def _input_problems(found: Record) -> Iterator[str]:
     except InputError as error:
         yield f"input_args: {error.message}"
         return
-    text = Session(found.cwd, (shell_input,)).text
+    text = session_text(found.cwd, shell_input)
     if found.input != text:
         yield f"input is {found.input!r}, input_args and cwd give {text!r}"
     if found.n_arguments != shell_input.n_arguments:
@@ -253,8 +311,6 @@ def _behavior_problems(found: Record) -> Iterator[str]:
         else:
             if output_text(content) != (found.output, found.output_b64):
                 yield "output is not what output_b64 decodes to"
-    if found.stdout is None or found.stderr is None:
-        yield "stdout or stderr is missing"
     for name, digest in found.content_digests.items():
         if not _SHA256.match(digest):
             yield f"content_digests: {name!r} has {digest!r}, which is no SHA-256"
@@ -362,6 +418,10 @@ def replay(
         raise UsageError(f"cannot replay {count} records", hint="at least 1")
     manifest = read_manifest(directory)
     plan = manifest.plan
+    if plan.limits is None:
+        raise UsageError(
+            f"{directory} holds records of another make: nothing here can execute them again"
+        )
     numbers = range(manifest.records)
     wanted = set(random.Random(seed).sample(numbers, min(count, len(numbers))))
     observer = opener(system or plan.system, plan.limits)
@@ -375,8 +435,8 @@ def replay(
                 ],
             )
         replayed = []
-        for found in read_records(directory):
-            if found.session_id not in wanted:
+        for place, found in enumerate(read_records(directory)):
+            if place not in wanted:
                 continue
             sample = Sample(Input.from_marked(found.input_args), found.cwd, False, ())
             again = make_record(

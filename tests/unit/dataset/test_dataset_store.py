@@ -122,6 +122,22 @@ def test_garbage_in_a_journal_is_left_out(tmp_path: Path) -> None:
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
 
+def test_a_damaged_line_of_a_journal_costs_only_its_record(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 50)
+    fill(tmp_path / "a", 50, range(30))
+    journal = tmp_path / "a/data/00000.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"input":', b'"inpxt":')
+    lines[7] = lines[7][:40] + b"\n" + lines[7][40:]
+    journal.write_bytes(b"".join(lines))
+    notes: list[str] = []
+    with Store(tmp_path / "a", plan(), 50, kernel="6.1.0", report=notes.append) as store:
+        assert store.kept == 28
+    assert "3 lines are damaged and left out; the others are kept" in notes[0]
+    fill(tmp_path / "a", 50)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("step", ["rename", "manifest", "unlink"])
 def test_a_shard_half_finished_at_any_step_is_finished_again(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch

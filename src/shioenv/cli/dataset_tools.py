@@ -1,0 +1,483 @@
+"""`shioenv dataset` filter, export, import, repair and leakage: datasets made of other things."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.generate import PLAIN_SECONDS, meter
+from shioenv.cli.run import limits_of
+
+if TYPE_CHECKING:
+    from shioenv.dataset.external import ImportSummary, Rejection
+    from shioenv.dataset.leakage import Leakage
+    from shioenv.dataset.released import Imported
+    from shioenv.dataset.repair import Repaired
+
+SHOWN = 10
+"""Examples and rejected lines printed; `--json`, or the file that is named, has all of them."""
+
+Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="W",
+        help="Processes; any number gives the same bytes (default: one per processor).",
+        show_default=False,
+    ),
+]
+
+
+def filter_(
+    source: Source,
+    destination: Annotated[
+        Path, typer.Argument(metavar="DST", help="The new dataset; must not exist.")
+    ],
+    min_irreducibility: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="X", help="At least this score.", show_default=False),
+    ] = None,
+    max_irreducibility: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="Y", help="At most this score.", show_default=False),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="The bounds are on irreducibility_strict.")
+    ] = False,
+    command: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--command",
+            metavar="NAME",
+            autocompletion=shared.complete_commands,
+            help="Only inputs all of whose commands are among these; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    exclude_volatile: Annotated[
+        bool, typer.Option("--exclude-volatile", help="No records that may come out otherwise.")
+    ] = False,
+    exit_code: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0,
+            max=255,
+            metavar="N",
+            help="Only these exit codes; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    min_arguments: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="At least so many arguments.", show_default=False),
+    ] = None,
+    max_arguments: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="At most so many arguments.", show_default=False),
+    ] = None,
+    json: shared.Json = False,
+) -> None:
+    """Select records of a dataset into a new one.
+
+    All conditions hold at once, bounds included. A record without a score, because no argument can
+    be removed, meets no bound on the score. Records keep their number; the manifest says what was
+    selected and from what. The same selection gives the same bytes.
+    """
+    from shioenv.dataset.select import Selection, select
+
+    selection = Selection(
+        min_irreducibility=min_irreducibility,
+        max_irreducibility=max_irreducibility,
+        strict=strict,
+        commands=tuple(command or ()),
+        exclude_volatile=exclude_volatile,
+        exit_codes=tuple(exit_code or ()),
+        min_arguments=min_arguments,
+        max_arguments=max_arguments,
+    )
+    with _counting("records") as report:
+        manifest = select(source, destination, selection, report=report)
+    parent = manifest.plan.origin["parent"]["records"] if manifest.plan.origin else 0
+    if json:
+        shared.print_json(
+            {
+                "source": str(source),
+                "directory": str(destination),
+                "records": manifest.records,
+                "of": parent,
+                "shards": len(manifest.shards),
+                "selection": selection.to_json(),
+            }
+        )
+    else:
+        share = shared.percent(manifest.records, parent)
+        print(f"{manifest.records:,} of {parent:,} records ({share}) in {destination}")
+
+
+def export(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File or directory to write; must not exist.")
+    ],
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            autocompletion=lambda incomplete: [
+                name for name in ("parquet", "hf", "jsonl") if name.startswith(incomplete)
+            ],
+            help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
+            "compressed where OUT ends in .gz or .zst).",
+        ),
+    ] = "hf",
+    licence: Annotated[
+        str,
+        typer.Option(
+            "--license", metavar="ID", help="Licence that the card of hf names, such as cc-by-4.0."
+        ),
+    ] = "unknown",
+    json: shared.Json = False,
+) -> None:
+    """Write a dataset in a format that other tools open.
+
+    Parquet needs the extra shioenv[export]. Nothing is overwritten, and what is not finished is not
+    left behind.
+    """
+    from shioenv.dataset.export import export as export_dataset
+
+    with _counting("records") as report:
+        done = export_dataset(source, output, format=format_, licence=licence, report=report)
+    if json:
+        shared.print_json(done.to_json())
+    else:
+        files = "a file" if done.files == 1 else f"{done.files} files"
+        print(f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}")
+
+
+def import_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SRC",
+            help="A file with an input on each line; for released a file of records, or a "
+            "directory of such files.",
+        ),
+    ],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The dataset; for commands run again to go on.")
+    ],
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            autocompletion=lambda incomplete: [
+                name for name in ("commands", "released") if name.startswith(incomplete)
+            ],
+            help="commands (inputs, executed and scored here) or released (records as the paper's "
+            "authors published them, not executed).",
+        ),
+    ] = "commands",
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the records say wrote them (default: the format's name).",
+            show_default=False,
+        ),
+    ] = None,
+    placeholders: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            autocompletion=lambda incomplete: [
+                name for name in ("reject", "bind", "keep") if name.startswith(incomplete)
+            ],
+            help="Generic words such as File or Size: reject such lines, bind the words to names "
+            "of the system, or keep them as they are.",
+        ),
+    ] = "reject",
+    bindings: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs made of one line with generic words.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Draws names, start directories and sub-inputs.")] = 0,
+    budget: Annotated[
+        int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
+    ] = 64,
+    noise_runs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
+    ] = 3,
+    workers: Workers = None,
+    cwd: shared.StartDirectory = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Wall time of one execution (default: 2).",
+            show_default=False,
+        ),
+    ] = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Make a dataset of a list of inputs, or of records of another make.
+
+    Inputs are taken apart by the grammars, executed, scored and recorded as generate does it; the
+    same list gives the same bytes. Lines that cannot be recorded are printed, counted, and kept in
+    DIR/rejected.ndjson. Released records are not executed: what they do not say stays empty, and
+    seed, budget, workers and system have no part in it.
+    """
+    from shioenv.errors import UsageError, did_you_mean
+
+    if format_ == "commands":
+        from shioenv.dataset.external import import_commands
+
+        shown = meter()
+        try:
+            with shown:
+                summary = import_commands(
+                    source,
+                    directory,
+                    sampler=sampler or format_,
+                    placeholders=placeholders,
+                    bindings=bindings,
+                    seed=seed,
+                    budget=budget,
+                    runs=noise_runs,
+                    workers=workers,
+                    system=system,
+                    start_directories=None if cwd is None else [cwd],
+                    limits=None if timeout is None else limits_of(timeout),
+                    report=shown.report,
+                )
+        except KeyboardInterrupt:
+            shared.note(f"stopped; what is finished is kept in {directory}: run this again")
+            raise
+        if json:
+            shared.print_json(summary.to_json())
+        else:
+            _print_import(summary, directory)
+    elif format_ == "released":
+        from shioenv.dataset.released import import_released
+
+        with _counting("lines") as report:
+            found = import_released(
+                source, directory, sampler=sampler or format_, report=lambda done: report(done, 0)
+            )
+        if json:
+            shared.print_json(found.to_json())
+        else:
+            _print_released(found, directory)
+    else:
+        known = ("commands", "released")
+        raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, known))
+
+
+def repair(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    workers: Workers = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file of counts, where inputs were drawn by one.",
+            show_default=False,
+        ),
+    ] = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Make damaged or missing shards of a generated dataset again.
+
+    The manifest says how its inputs were drawn; its hashes prove that the shards made again are
+    those that were there. Where volatile records came out otherwise, that is said and noted in the
+    manifest. Other damage is left to verify to name.
+    """
+    import os
+
+    from shioenv.dataset.repair import repair as repair_shards
+
+    shown = meter()
+    with shown:
+        repaired = repair_shards(
+            directory,
+            workers=workers or len(os.sched_getaffinity(0)),
+            system=system,
+            policy=policy,
+            report=shown.report,
+        )
+    if json:
+        shared.print_json({"repaired": [one.to_json() for one in repaired]}, indent=2)
+    elif not repaired:
+        print("every shard is what the manifest says: nothing to repair")
+    else:
+        for one in repaired:
+            _print_repair(one)
+
+
+def leakage(
+    train: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRAIN", help="A dataset, or a file with an input (or a record) on each line."
+        ),
+    ],
+    test: Annotated[Path, typer.Argument(metavar="TEST", help="The same, of the test set.")],
+    threshold: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
+        ),
+    ] = 0.9,
+    json: shared.Json = False,
+) -> None:
+    """Tell how many inputs of a test set a training set gives away.
+
+    exact: the same line in the same start directory (where both are known); reordered: the same
+    arguments in another order, or elsewhere; near: the same commands and a similar line. Each test
+    input counts once, for the strongest. The exit status is 1 where there is an exact one, else 0.
+    """
+    from shioenv.dataset.leakage import leakage as find_leakage
+
+    with _counting("training inputs") as report:
+        found = find_leakage(train, test, threshold=threshold, report=lambda done: report(done, 0))
+    if json:
+        shared.print_json(found.to_json(), indent=2)
+    else:
+        _print_leakage(found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _counting(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many are done, of how many (0: unknown).
+
+    A bar on a terminal; elsewhere a line every ten seconds.
+    """
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def tell(done: int, count: int) -> None:
+            nonlocal last
+            if done % 1000 == 0 and time.monotonic() - last >= PLAIN_SECONDS:
+                last = time.monotonic()
+                shared.note(f"{done}/{count} {label}" if count else f"{done} {label}")
+
+        yield tell
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = TextColumn(label), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=shared.console(stderr=True)) as bar:
+        task = bar.add_task(label, total=None)
+
+        def draw(done: int, count: int) -> None:
+            if done % 100 == 0 or done == count:
+                bar.update(task, completed=done, total=count or None)
+
+        yield draw
+
+
+def _print_rejected(rejected: tuple[Rejection, ...], directory: Path) -> None:
+    from shioenv.dataset.external import REJECTED, reasons
+
+    for one in rejected[:SHOWN]:
+        place = f"{one.file}:{one.line}" if one.file else f"line {one.line}"
+        text = shared.printable(one.text if len(one.text) <= 80 else f"{one.text[:79]}…")
+        shared.note(f"{place} left out, {one.reason}: {text}")
+    if len(rejected) > SHOWN:
+        shared.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
+    for reason, count in reasons(rejected).items():
+        print(f"{'left out':11} {count:,}: {reason}")
+
+
+def _print_import(done: ImportSummary, directory: Path) -> None:
+    manifest = done.summary.manifest
+    _print_rejected(done.rejected, directory)
+    mean = manifest.mean_executions
+    rows = {
+        "dataset": str(directory),
+        "lines": f"{done.lines:,}",
+        "records": f"{manifest.records:,}, {done.summary.new:,} of them new",
+        "executions": f"{mean:.1f} per record" if mean is not None else "-",
+        "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
+    }
+    for key, value in rows.items():
+        print(f"{key:11} {value}")
+
+
+def _print_released(done: Imported, directory: Path) -> None:
+    _print_rejected(done.rejected, directory)
+    rows = {
+        "dataset": str(directory),
+        "records": f"{done.manifest.records:,}, {done.scored:,} with a score",
+        "reparsed": f"{done.reparsed:,} whose arguments do not give their input; unscored",
+        "doubtful": f"{done.doubtful:,} with exit code 0 whose output says that something failed",
+    }
+    for key, value in rows.items():
+        print(f"{key:11} {value}")
+
+
+def _print_repair(one: Repaired) -> None:
+    if one.identical:
+        kept = (
+            f", {one.salvaged} volatile records as they still stood there" if one.salvaged else ""
+        )
+        print(f"{one.file} was {one.was}: the same bytes again{kept}")
+    else:
+        print(
+            f"{one.file} was {one.was}: made again with other bytes, because {one.volatile} of its "
+            "records are volatile; ids, inputs and arguments are the same, the manifest notes it"
+        )
+    for number, fields in list(one.differing.items())[:SHOWN]:
+        print(f"  record {number} was otherwise in {', '.join(fields)}")
+    if len(one.differing) > SHOWN:
+        print(f"  and {len(one.differing) - SHOWN} more (--json)")
+
+
+def _print_leakage(found: Leakage) -> None:
+    from rich.table import Table
+
+    from shioenv.dataset.leakage import Level
+
+    console = shared.console()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("test inputs", min_width=24)
+    table.add_column("count", justify="right")
+    table.add_column("share", justify="right")
+    rows = {level.value: found.count(level) for level in Level}
+    rows[f"near ({found.threshold:g} and above)"] = rows.pop("near")
+    rows["not given away"] = found.test - len(found.leaks)
+    rows["all"] = found.test
+    for name, count in rows.items():
+        table.add_row(name, f"{count:,}", shared.percent(count, found.test))
+    console.print(table)
+    console.print(
+        f"{found.train:,} training inputs; the commands of "
+        f"{shared.percent(found.known_commands, found.test)} of the test inputs occur among them"
+    )
+    order = list(Level)
+    worst = sorted(found.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
+    for leak in worst[:SHOWN]:
+        console.print(
+            f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}",
+            markup=False,
+            soft_wrap=True,
+        )
+        if leak.level is not Level.EXACT:
+            console.print(
+                f"{'':16}{shared.printable(leak.train_input)}",
+                style="dim", markup=False, soft_wrap=True,
+            )  # fmt: skip
+    if len(worst) > SHOWN:
+        console.print(f"and {len(worst) - SHOWN} more (--json)", style="dim")

@@ -1,0 +1,284 @@
+"""How much of a test set a training set gives away."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.nearest import nearest
+from shioenv.dataset.read import read_records
+from shioenv.domain.inputs import SEPARATORS, Input, Role
+from shioenv.errors import ImportFileError, InputError, UsageError
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.parse import InputParser
+
+THRESHOLD = 0.9
+"""Similarity from which an input is a near duplicate (ours)."""
+
+BATCH = 4096
+"""Training inputs of the same commands that are compared at once."""
+
+
+class Level(StrEnum):
+    """How a training input gives a test input away; the strongest counts."""
+
+    EXACT = "exact"
+    """The same line, in the same start directory where both are known."""
+    REORDERED = "reordered"
+    """The same arguments in another order or bundled otherwise, or in another start directory."""
+    NEAR = "near"
+    """The same commands, and a line that is as similar as the threshold asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A test input and the training input that gives it away."""
+
+    level: Level
+    similarity: float
+    """Of the lines, where they are near; else 1."""
+    test: int
+    """Place in the test set, from 0."""
+    test_input: str
+    train: int
+    """Place in the training set, from 0."""
+    train_input: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The leak for programs."""
+        return {
+            "level": self.level.value,
+            "similarity": round(self.similarity, 4),
+            "test": self.test,
+            "test_input": self.test_input,
+            "train": self.train,
+            "train_input": self.train_input,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What a training set gives away of a test set."""
+
+    train: int
+    """Inputs of the training set."""
+    test: int
+    """Inputs of the test set."""
+    threshold: float
+    leaks: tuple[Leak, ...]
+    """One for each test input that is given away, in order."""
+    known_commands: int
+    """Test inputs whose set of commands occurs in the training set."""
+    by_command: dict[str, tuple[int, int]]
+    """By the first command of test inputs: how many, and how many are given away."""
+
+    def count(self, level: Level) -> int:
+        """Test inputs given away at this level."""
+        return sum(leak.level is level for leak in self.leaks)
+
+    @property
+    def ok(self) -> bool:
+        """No test input is in the training set."""
+        return not self.count(Level.EXACT)
+
+    def to_json(self) -> dict[str, Any]:
+        """The findings for programs."""
+        return {
+            "ok": self.ok,
+            "train": self.train,
+            "test": self.test,
+            "threshold": self.threshold,
+            **{level.value: self.count(level) for level in Level},
+            "clean": self.test - len(self.leaks),
+            "known_commands": self.known_commands,
+            "by_command": {
+                name: {"test": test, "given_away": leaked}
+                for name, (test, leaked) in self.by_command.items()
+            },
+            "leaks": [leak.to_json() for leak in self.leaks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An input as it is compared."""
+
+    text: str
+    """The line, without the start directory."""
+    cwd: str
+    """"" where it is unknown."""
+    commands: tuple[str, ...]
+    key: tuple[Any, ...]
+    """The same for the same arguments in any order."""
+
+
+def leakage(
+    train: str | Path,
+    test: str | Path,
+    *,
+    threshold: float = THRESHOLD,
+    report: Callable[[int], None] = lambda done: None,
+) -> Leakage:
+    """How many inputs of `test` are in `train`, or nearly.
+
+    Each is a dataset's directory, or a file of inputs: one a line, plain or as a JSON object with
+    `input`. The test set is held in memory, the training set is read once; near duplicates are
+    looked for among inputs of the same commands. `report` is told of training inputs read. Errors:
+    UsageError for a threshold outside 0 to 1 or an empty set, UnknownDatasetError,
+    DatasetCorruptError, ImportFileError.
+    """
+    if not 0 < threshold <= 1:
+        raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
+    parser = InputParser(load_grammars())
+    found = _Finder(list(_inputs(Path(test), parser)), threshold)
+    if not found.tests:
+        raise UsageError(f"{test} holds no input")
+    for number, known in enumerate(_inputs(Path(train), parser)):
+        found.add(number, known)
+        report(number + 1)
+    if not found.trained:
+        raise UsageError(f"{train} holds no input")
+    return found.leakage()
+
+
+class _Finder:
+    def __init__(self, tests: list[_Known], threshold: float) -> None:
+        self.tests, self._threshold = tests, threshold
+        self.trained = 0
+        self._by_text: dict[str, list[int]] = defaultdict(list)
+        self._by_key: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        self._by_commands: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        self._waiting: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
+        self._sets: set[frozenset[str]] = set()
+        self._leaks: dict[int, Leak] = {}
+        for number, test in enumerate(tests):
+            self._by_text[test.text].append(number)
+            self._by_key[test.key].append(number)
+            self._by_commands[test.commands].append(number)
+
+    def add(self, number: int, train: _Known) -> None:
+        """Compares the next training input."""
+        self.trained += 1
+        self._sets.add(frozenset(train.commands))
+        for test in self._by_text.get(train.text, ()):
+            cwd = self.tests[test].cwd
+            same = not cwd or not train.cwd or cwd == train.cwd
+            self._keep(test, Level.EXACT if same else Level.REORDERED, 1.0, number, train.text)
+        for test in self._by_key.get(train.key, ()):
+            self._keep(test, Level.REORDERED, 1.0, number, train.text)
+        if train.commands in self._by_commands:
+            waiting = self._waiting[train.commands]
+            waiting.append((number, train.text))
+            if len(waiting) == BATCH:
+                self._compare(train.commands)
+
+    def leakage(self) -> Leakage:
+        """What was found in all."""
+        for commands in list(self._waiting):
+            self._compare(commands)
+        totals: Counter[str] = Counter(_first(test) for test in self.tests)
+        leaked: Counter[str] = Counter(_first(self.tests[number]) for number in self._leaks)
+        return Leakage(
+            train=self.trained,
+            test=len(self.tests),
+            threshold=self._threshold,
+            leaks=tuple(leak for _, leak in sorted(self._leaks.items())),
+            known_commands=sum(frozenset(test.commands) in self._sets for test in self.tests),
+            by_command={
+                name: (count, leaked[name])
+                for name, count in sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+            },
+        )
+
+    def _compare(self, commands: tuple[str, ...]) -> None:
+        waiting = self._waiting.pop(commands)
+        tests = self._by_commands[commands]
+        texts = [self.tests[number].text for number in tests]
+        for test, best in zip(
+            tests, nearest(texts, [text for _, text in waiting], self._threshold), strict=True
+        ):
+            if best is not None:
+                self._keep(test, Level.NEAR, best[0], *waiting[best[1]])
+
+    def _keep(self, test: int, level: Level, similarity: float, train: int, text: str) -> None:
+        known = self._leaks.get(test)
+        order = list(Level)
+        if (
+            known is None
+            or order.index(level) < order.index(known.level)
+            or (level is known.level is Level.NEAR and similarity > known.similarity)
+        ):
+            self._leaks[test] = Leak(level, similarity, test, self.tests[test].text, train, text)
+
+
+def _first(known: _Known) -> str:
+    return known.commands[0] if known.commands else ""
+
+
+def _inputs(path: Path, parser: InputParser) -> Iterator[_Known]:
+    if path.is_dir() or not path.exists():
+        for record in read_records(path):
+            yield _known(Input.from_marked(record.input_args), record.cwd)
+        return
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            for line in lines:
+                text = line.rstrip("\r\n").replace("\0", " ")
+                known = _recorded(text)
+                if known is None and text.strip():
+                    known = _known(parser.parse(_text(text)), "")
+                if known is not None:
+                    yield known
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _document(line: str) -> dict[str, Any]:
+    if line.startswith("{"):
+        try:
+            document = json.loads(line)
+        except ValueError:
+            return {}
+        return document if isinstance(document, dict) else {}
+    return {}
+
+
+def _recorded(line: str) -> _Known | None:
+    """The input of a line that is a record, of this make or another."""
+    document = _document(line)
+    tokens = document.get("input_args")
+    if not isinstance(tokens, list) or not all(isinstance(one, str) and one for one in tokens):
+        return None
+    try:
+        return _known(Input.from_marked(tokens), str(document.get("cwd") or ""))
+    except InputError:
+        return None
+
+
+def _text(line: str) -> str:
+    """The input of a line: itself, or what a JSON object calls so."""
+    text = _document(line).get("input")
+    return text if isinstance(text, str) else line
+
+
+def _known(shell_input: Input, cwd: str) -> _Known:
+    key: list[Any] = []
+    arguments: list[str] = []
+    for token in shell_input.tokens:
+        text = token.argument.text
+        if token.role is Role.ARGUMENT:
+            arguments.append(f"-{text}" if token.argument.joins_left else text)
+            continue
+        if token.role is Role.OPERATOR and text in SEPARATORS:
+            key.append(tuple(sorted(arguments)))
+            arguments = []
+        key.append(text)
+    key.append(tuple(sorted(arguments)))
+    return _Known(
+        shell_input.text, cwd, tuple(one.command for one in shell_input.segments), tuple(key)
+    )
