@@ -158,7 +158,8 @@
   options(byId("command"), samples.map((one) => one.c));
   options(byId("exit"), samples.map((one) => one.x));
   form.hidden = false;
-  form.addEventListener("input", select);
+  for (const field of form.querySelectorAll("input")) field.addEventListener("input", select);
+  for (const field of form.querySelectorAll("select")) field.addEventListener("change", select);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(select));
   for (const button of document.querySelectorAll(".previous")) {
