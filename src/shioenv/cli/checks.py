@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
 from shioenv.sandbox.seccomp import filter_program
+from shioenv.system import refusals
 from shioenv.system.build import apt_sources, cache_directory
-from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
+from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, load_declaration
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
 from shioenv.system.store import System, find_system
 
@@ -25,10 +29,6 @@ ROOM_BYTES = 1_500_000_000
 """Free space that building a system takes at most: the base, the system, and both while packed."""
 
 _NEWER_KERNEL = "apt-get install -t bookworm-backports linux-image-amd64 (Debian 12), then reboot"
-_CONTAINER = (
-    "in a container: run it with --security-opt seccomp=unconfined "
-    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,13 @@ class Check:
 
 
 def check_host() -> list[Check]:
-    """Every check in the order in which one thing needs the other; nothing stays behind."""
-    return list(_checks())
+    """Every check in the order in which one thing needs the other; nothing stays behind.
+
+    The last is a sandbox, which lacks what was found missing before: that is said once.
+    """
+    *parts, whole = _checks()
+    said = {check.detail for check in parts if not check.ok}
+    return parts if whole.detail in said else [*parts, whole]
 
 
 def _checks() -> Iterator[Check]:
@@ -77,20 +82,22 @@ def _checks() -> Iterator[Check]:
     yield _try("subordinate ids", range_of_ids, "files of a system are owned by ids of their own")
     if idmap:
         yield from _namespaces(idmap[0])
+    yield _limits()
     system = _built()
     yield from _building(system)
     yield _system(system)
 
 
 def _kernel() -> Check:
-    release = platform.release()
+    release, machine = platform.release(), platform.machine()
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    oldest = ".".join(map(str, OLDEST_KERNEL))
     return Check(
         name="kernel",
-        ok=numbers >= OLDEST_KERNEL,
-        detail=f"Linux {release}, {'.'.join(map(str, OLDEST_KERNEL))} or newer is needed",
+        ok=numbers >= OLDEST_KERNEL and machine == "x86_64",
+        detail=f"Linux {release} on {machine}; {oldest} or newer on x86_64 is needed",
         why="files are changed on an overlay over memory, which needs extended attributes there",
-        fix=_NEWER_KERNEL,
+        fix=_NEWER_KERNEL if numbers < OLDEST_KERNEL else "a machine with a 64-bit x86 processor",
     )
 
 
@@ -109,41 +116,57 @@ class _Feature:
     name: str
     script: str
     why: str
-    fix: str
-    program: str = "unshare"
+    fix: str | Callable[[], str]
+    programs: tuple[str, ...] = ("unshare",)
+
+
+def _mounting_fix() -> str:
+    return refusals.CONTAINER_FIX if refusals.is_filtered() else _NEWER_KERNEL
+
+
+def _overlay_fix() -> str:
+    if "\toverlay\n" not in Path("/proc/filesystems").read_text():
+        return _module_fix("overlay")
+    return _mounting_fix()
+
+
+def _module_fix(name: str) -> str:
+    return f"as root: modprobe {name} && echo {name} > /etc/modules-load.d/{name}.conf"
 
 
 _OVERLAY = """
-unshare -m sh -ec '
 mount -t tmpfs none /tmp
 cd /tmp
 mkdir -p lower/d upper work merged
 touch lower/d/f
 mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work,userxattr,xino=on none merged
-rm -r merged/d && mkdir merged/d && touch merged/d/g
-test -e merged/d/g -a ! -e merged/d/f
-'"""
+"""
 
 _FEATURES = (
     _Feature(
         "user namespaces",
         "true",
         "inputs run as ids that are nobody on this host",
-        "sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 "
-        "kernel.apparmor_restrict_unprivileged_userns=0 (those of them that exist), as root; "
-        + _CONTAINER,
+        refusals.CONTAINER_FIX,
+        programs=(),
     ),
     _Feature(
         "overlay on tmpfs",
-        _OVERLAY,
+        f"unshare -m sh -ec '{_OVERLAY}'",
         "what an input writes goes into a layer in memory that is thrown away",
-        _NEWER_KERNEL + "; " + _CONTAINER,
+        _overlay_fix,
+    ),
+    _Feature(
+        "attributes on tmpfs",
+        f"unshare -m sh -ec '{_OVERLAY} rm -r merged/d; mkdir merged/d; test ! -e merged/d/f'",
+        "a directory that replaces another is marked with one",
+        _mounting_fix,
     ),
     _Feature(
         "proc in a namespace",
         "unshare -m -p -f sh -ec 'mount -t proc proc /proc && test -d /proc/1'",
         "inputs see their own processes and none of this host's",
-        _CONTAINER,
+        refusals.CONTAINER_FIX,
     ),
     _Feature(
         "time namespaces",
@@ -161,30 +184,57 @@ _FEATURES = (
         "virtual ethernet",
         "unshare -n ip link add first type veth peer name second",
         "the declared interfaces are made of it",
-        "modprobe veth, as root; at every start: echo veth > /etc/modules-load.d/veth.conf",
-        program="ip",
+        _module_fix("veth"),
+        programs=("unshare", "ip"),
     ),
 )
 
 
 def _namespaces(idmap: IdMap) -> Iterator[Check]:
     for feature in _FEATURES:
-        missing = next((p for p in ("unshare", feature.program) if shutil.which(p) is None), None)
+        fix = feature.fix if isinstance(feature.fix, str) else feature.fix()
+        missing = next((p for p in feature.programs if shutil.which(p) is None), None)
         if missing:
             detail = f"not tried: this host has no program {missing}"
-            yield Check(feature.name, False, detail, feature.why, feature.fix, needed=False)
+            yield Check(feature.name, False, detail, feature.why, fix, needed=False)
             continue
         try:
             tried = run_mapped(["sh", "-ec", feature.script], idmap=idmap)
         except HostError as error:
-            yield Check(feature.name, False, error.message, feature.why, error.hint or feature.fix)
-            if feature.name == "user namespaces":
-                return  # nothing else can be tried
-            continue
-        said = tried.stderr.decode("utf-8", "replace").strip().splitlines()
+            yield Check(feature.name, False, error.message, feature.why, error.hint or fix)
+            return  # nothing else can be tried
         ok = tried.returncode == 0
-        detail = "tried" if ok else (said[-1] if said else f"exit status {tried.returncode}")
-        yield Check(feature.name, ok, detail, feature.why, feature.fix)
+        detail = "tried" if ok else _reason(tried)
+        if not ok and feature.name == "proc in a namespace" and (hidden := refusals.covered_proc()):
+            detail += f"; the kernel gives none where parts are covered: {', '.join(hidden[:3])}"
+            fix = refusals.WHOLE_PROC_FIX
+        yield Check(feature.name, ok, detail, feature.why, fix)
+
+
+def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line with something to say of what a program wrote about its failure."""
+    said = tried.stderr.decode("utf-8", "replace").splitlines()
+    told = [line.strip() for line in said if line.strip() and "dmesg(1)" not in line]
+    return told[-1] if told else f"exit status {tried.returncode}"
+
+
+def _limits() -> Check:
+    """Whether inputs can be given the limits that the system declares."""
+    lower = []
+    for name, (_, hard) in load_declaration(DEFAULT_SYSTEM).session.limits.items():
+        kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
+        ours = resource.RLIM_INFINITY if kind is None else resource.getrlimit(kind)[1]
+        if ours != resource.RLIM_INFINITY and (hard == UNLIMITED or ours < hard):
+            lower.append(f"{name} {ours} instead of {'unlimited' if hard == UNLIMITED else hard}")
+    return Check(
+        name="resource limits",
+        ok=not lower,
+        detail=f"lower than declared: {', '.join(lower)}" if lower else "as high as declared",
+        why="inputs see and meet their limits: with others they do other things than elsewhere",
+        fix="as root: prlimit --pid PID --NAME=VALUE for the shell that starts it, or a line in "
+        "/etc/security/limits.conf; docker run --ulimit NAME=VALUE; in a systemd unit: LimitNAME=",
+        needed=False,
+    )
 
 
 def _built() -> System | None:
@@ -195,7 +245,7 @@ def _built() -> System | None:
 
 
 def _building(system: System | None) -> Iterator[Check]:
-    """What building a system takes: needed only while the default one is not there."""
+    """What building a system takes: needed, and the mirror asked, only while there is none."""
     needed = system is None
     mmdebstrap = shutil.which("mmdebstrap")
     yield Check(
@@ -217,7 +267,8 @@ def _building(system: System | None) -> Iterator[Check]:
         why="built systems are kept there",
         fix="free 1.5 GB, or choose another directory: export SHIOENV_CACHE=DIR",
     )
-    yield _mirror()
+    if needed:
+        yield _mirror()
 
 
 def _mirror() -> Check:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from shioenv import native
 from shioenv.errors import HostError
+from shioenv.system import refusals
 
 COUNT = 65536
 _ROOT_BASE = 1_000_000_000
@@ -51,12 +52,17 @@ class IdMap:
                 hint="apt-get install uidmap",
             ) from error
         except subprocess.CalledProcessError as error:
-            raise HostError(f"mapping ids failed: {error.stderr.strip()}", hint=_FIX) from error
+            raise refusals.no_mapping(error.stderr.strip(), _user()) from error
         except OSError as error:
-            raise HostError(f"mapping ids failed: {error}", hint=_FIX) from error
+            raise refusals.no_mapping(str(error), _user()) from error
 
 
-_FIX = "run as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+def _user() -> str:
+    """The user's name, or number where it has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _subordinate(path: str, user: str, uid: int) -> int | None:
@@ -80,11 +86,7 @@ def _subordinate(path: str, user: str, uid: int) -> int | None:
 
 def find_idmap() -> IdMap:
     """The range this user may map; root always has one. Raises HostError with the fix otherwise."""
-    uid = os.geteuid()
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = str(uid)
+    uid, user = os.geteuid(), _user()
     first_uid = _subordinate("/etc/subuid", user, uid)
     first_gid = _subordinate("/etc/subgid", user, uid)
     if first_uid is not None and first_gid is not None:
@@ -98,7 +100,7 @@ def find_idmap() -> IdMap:
         return IdMap(_ROOT_BASE, _ROOT_BASE)
     raise HostError(
         f"user {user} has no 65,536 subordinate ids in /etc/subuid and /etc/subgid",
-        hint=_FIX.replace("USER", user),
+        hint=refusals.MORE_IDS_FIX.format(user=user),
     )
 
 
@@ -118,11 +120,7 @@ def spawn_mapped(
     try:
         line = _line(ours)
         if line != "U":
-            raise HostError(
-                f"this host does not allow user namespaces: {line or 'the helper died'}",
-                hint="run as root: sysctl -w kernel.unprivileged_userns_clone=1 "
-                "user.max_user_namespaces=65536 kernel.apparmor_restrict_unprivileged_userns=0",
-            )
+            raise refusals.no_user_namespace(line)
         idmap.write(process.pid)
         ours.sendall(b"M")
     except BaseException:
@@ -148,11 +146,14 @@ def run_mapped(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program as id 0 of a user namespace with the mapped ids; output is captured.
 
-    The program sees the host's files; only those owned by the mapped range are its own.
+    The program sees the host's files; only those owned by the mapped range are its own. Raises
+    HostError where the host forbids it.
     """
     process, connection = spawn_mapped(
         ["exec", *command], idmap, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     with connection:
         output, errors = process.communicate()
+        if said := _line(connection):  # the helper's last word: the program never ran
+            raise refusals.no_user_namespace(said)
     return subprocess.CompletedProcess(list(command), process.returncode, output, errors)

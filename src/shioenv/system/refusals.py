@@ -1,0 +1,216 @@
+"""Why a host refuses what a sandbox needs, read from the host's own settings, and the exact fix."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from shioenv import native
+from shioenv.errors import HostError
+
+CONTAINER_FIX = (
+    "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined (podman: "
+    "--security-opt unmask=ALL for the last); in a systemd unit: RestrictNamespaces=no and no "
+    "SystemCallFilter="
+)
+WHOLE_PROC_FIX = (
+    "docker run --security-opt systempaths=unconfined; podman run --security-opt unmask=ALL; "
+    "in Kubernetes: procMount: Unmasked"
+)
+MORE_IDS_FIX = "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+
+
+class _Cause(NamedTuple):
+    """What stands in the way, and what removes it."""
+
+    message: str
+    fix: str
+
+
+def no_user_namespace(said: str) -> HostError:
+    """Why no user namespace could be made or used. `said` is the helper's last line, "E<errno>
+    <step>", or empty where it died.
+    """
+    number, _, step = said.removeprefix("E").partition(" ")
+    reason = os.strerror(int(number)) if number.isdigit() else "the helper died"
+    cause = _first(
+        (_none_allowed, _ordinary_users_not, _apparmor, _filtered, _changed_root, _few_rights)
+    )
+    found, fix = cause or (f"{step or 'user namespace'}: {reason}", CONTAINER_FIX)
+    return HostError(f"this host does not allow user namespaces: {found}", hint=fix)
+
+
+def no_mapping(reason: str, user: str) -> HostError:
+    """Why `user` could not map ids into a user namespace; `reason` is what the attempt said."""
+    causes = (
+        (_few_ids,) if os.geteuid() == 0 else (_no_new_privileges, _not_setuid, _nosuid, _nameless)
+    )
+    found, fix = _first(causes) or (reason, MORE_IDS_FIX.format(user=user))
+    return HostError(f"mapping ids failed: {found}", hint=fix)
+
+
+def is_filtered() -> bool:
+    """Whether a system-call filter is upon this process, as it is in most containers."""
+    return _status("Seccomp") == "2"
+
+
+def covered_proc() -> list[str]:
+    """What is mounted upon parts of /proc, by mount point; a container does so to hide them."""
+    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return sorted({p for p in points if p.startswith("/proc/") and "binfmt_misc" not in p})
+
+
+def _first(causes: tuple[Callable[[], _Cause | None], ...]) -> _Cause | None:
+    return next((found for cause in causes if (found := cause())), None)
+
+
+def _setting(name: str) -> str | None:
+    """A kernel setting by its path below /proc/sys; None where this kernel does not have it."""
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return None
+
+
+def _status(field: str) -> str:
+    found = re.search(rf"^{field}:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _sysctl(line: str) -> str:
+    return f"as root: echo '{line}' > /etc/sysctl.d/60-shioenv.conf && sysctl --system"
+
+
+# ---- user namespaces ----
+
+
+def _none_allowed() -> _Cause | None:
+    if not Path("/proc/self/ns/user").exists():
+        return _Cause("this kernel has none", "a kernel built with CONFIG_USER_NS")
+    if _setting("user/max_user_namespaces") == "0":
+        fix = _sysctl("user.max_user_namespaces = 65536")
+        return _Cause("user.max_user_namespaces is 0", fix)
+    return None
+
+
+def _ordinary_users_not() -> _Cause | None:
+    if os.geteuid() != 0 and _setting("kernel/unprivileged_userns_clone") == "0":
+        fix = _sysctl("kernel.unprivileged_userns_clone = 1")
+        return _Cause("kernel.unprivileged_userns_clone is 0", fix)
+    return None
+
+
+def _apparmor() -> _Cause | None:
+    setting = "kernel.apparmor_restrict_unprivileged_userns"
+    if os.geteuid() == 0 or _setting(setting.replace(".", "/")) != "1":
+        return None
+    return _Cause(f"AppArmor keeps them from ordinary programs ({setting} is 1)", apparmor_fix())
+
+
+def apparmor_fix() -> str:
+    """The command that lets the sandbox's helper, and nothing else, make user namespaces."""
+    file = "/etc/apparmor.d/shioenv-sandbox"
+    lines = (
+        "abi <abi/4.0>,",
+        "include <tunables/global>",
+        f'profile shioenv-sandbox "{native.sandbox_program()}" flags=(unconfined) {{',
+        "  userns,",
+        "}",
+    )
+    quoted = " ".join(f"'{line}'" for line in lines)
+    return f"as root: printf '%s\\n' {quoted} > {file} && apparmor_parser -r {file}"
+
+
+def _filtered() -> _Cause | None:
+    if not is_filtered():
+        return None
+    return _Cause("a system-call filter, as containers have it, refuses them", CONTAINER_FIX)
+
+
+def _changed_root() -> _Cause | None:
+    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    if "/" in points:
+        return None
+    return _Cause(
+        "this process is in a chroot, from which Linux gives none",
+        "run it outside, or enter the directory with systemd-nspawn -D instead of chroot",
+    )
+
+
+def _few_rights() -> _Cause | None:
+    needed = {6: "SETGID", 7: "SETUID", 21: "SYS_ADMIN"}
+    held = int(_status("CapEff") or "0", 16)
+    lacking = [name for bit, name in needed.items() if not held >> bit & 1]
+    if os.geteuid() != 0 or not lacking:
+        return None
+    options = " ".join(f"--cap-add {name}" for name in lacking)
+    return _Cause(
+        f"this root has no CAP_{' and no CAP_'.join(lacking)}",
+        f"docker run {options} (or podman), or run it as an ordinary user",
+    )
+
+
+# ---- mapping ids ----
+
+
+def _few_ids() -> _Cause | None:
+    lines = Path("/proc/self/uid_map").read_text().splitlines()
+    count = sum(int(line.split()[2]) for line in lines)
+    if count >= 2**32 - 1:
+        return _few_rights()
+    return _Cause(
+        f"this root is in a user namespace, of {count:,} ids",
+        "run it outside, as the user who made the namespace or container; or give that 131,072 "
+        "ids and write root:65536:65536 into its /etc/subuid and /etc/subgid",
+    )
+
+
+def _no_new_privileges() -> _Cause | None:
+    if _status("NoNewPrivs") != "1":
+        return None
+    return _Cause(
+        "this process may not gain rights (no_new_privs), as newuidmap has to",
+        "in a container: leave out --security-opt no-new-privileges; in a systemd unit: "
+        "NoNewPrivileges=no",
+    )
+
+
+def _helpers() -> list[str]:
+    return [path for name in ("newuidmap", "newgidmap") if (path := shutil.which(name))]
+
+
+def _not_setuid() -> _Cause | None:
+    for path in _helpers():
+        try:
+            os.getxattr(path, "security.capability")
+        except OSError:
+            if not Path(path).stat().st_mode & stat.S_ISUID:
+                fix = f"as root: chmod u+s {' '.join(_helpers())}"
+                return _Cause(f"{path} is not setuid root", fix)
+    return None
+
+
+def _nosuid() -> _Cause | None:
+    for path in _helpers():
+        if os.statvfs(path).f_flag & os.ST_NOSUID:
+            fix = f"as root: mount -o remount,suid $(df --output=target {path} | tail -n 1)"
+            return _Cause(f"{path} is on a file system mounted nosuid", fix)
+    return None
+
+
+def _nameless() -> _Cause | None:
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return _Cause(
+            f"user {os.geteuid()} has no line in /etc/passwd, which newuidmap asks for",
+            f"as root: useradd --uid {os.geteuid()} NAME, or run it as a user who has one",
+        )
+    return None
