@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource  # noqa: F401 (os.wait4 imports it, which fails in another root)
 import shutil
 import signal
 import stat
@@ -56,6 +57,8 @@ class Spawned:
     """One finished program."""
 
     seconds: float
+    cpu_seconds: float
+    """Processor time of the program and of those it waited for."""
     status: int
     output: str
 
@@ -177,12 +180,13 @@ def _spawn(
     while chunk := os.read(reading, 1 << 16):
         chunks.append(chunk)
     os.close(reading)
-    _, status = os.waitpid(pid, 0)
+    _, status, usage = os.wait4(pid, 0)
     if layers:
         layers.unmount()
     seconds = time.perf_counter() - begun
     output = b"".join(chunks).decode("utf-8", "replace")
-    return Spawned(seconds, os.waitstatus_to_exitcode(status), output)
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return Spawned(seconds, cpu_seconds, os.waitstatus_to_exitcode(status), output)
 
 
 def _spare(tree: str) -> Path:
@@ -228,7 +232,7 @@ def main() -> None:
             try:
                 answer = asdict(_spawn(**request, null=null))
             except OSError as error:
-                answer = asdict(Spawned(0.0, -1, str(error)))
+                answer = asdict(Spawned(0.0, 0.0, -1, str(error)))
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
