@@ -290,7 +290,12 @@ def _arguments_axis(groups: Mapping[int, Spread]) -> Spec:
         "field": "arguments",
         "type": "ordinal",
         "scale": {"domain": list(range(min(groups, default=0), last + 1) if last < 64 else groups)},
-        "axis": {"title": "removable arguments", "labelAngle": 0, "labelOverlap": "parity"},
+        "axis": {
+            "title": "removable arguments",
+            "labelAngle": 0,
+            "labelOverlap": "parity",
+            "labelSeparation": 5,
+        },
     }
 
 
@@ -410,7 +415,8 @@ def _exits(found: Aggregates) -> Figure:
     return _ranking(
         "exits",
         "Exit codes",
-        "Of the last command; a failure is data like any other. 128 and more: ended by a signal.",
+        "Of the last command; a failure is data like any other. From 129 on mostly the number of "
+        "the signal that ended it, plus 128.",
         "exit code",
         named,
         total,

@@ -89,13 +89,16 @@ def script_json(document: Any) -> str:
 
 def visible(text: str) -> str:
     r"""The text with what cannot be seen escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
-    if text.isprintable():
-        return text
+    lines = text.split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def _escaped(line: str) -> str:
     return "".join(
         character
-        if character.isprintable() or character in "\n\t"
+        if character.isprintable() or character == "\t"
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
+        for character in line
     )
 
 
