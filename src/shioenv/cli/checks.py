@@ -83,6 +83,7 @@ def _checks() -> Iterator[Check]:
     if idmap:
         yield from _namespaces(idmap[0])
     yield _limits()
+    yield _crashes(Path("/proc/sys/kernel/core_pattern").read_text().strip())
     system = _built()
     yield from _building(system)
     yield _system(system)
@@ -233,6 +234,19 @@ def _limits() -> Check:
         why="inputs see and meet their limits: with others they do other things than elsewhere",
         fix="as root: prlimit --pid PID --NAME=VALUE for the shell that starts it, or a line in "
         "/etc/security/limits.conf; docker run --ulimit NAME=VALUE; in a systemd unit: LimitNAME=",
+        needed=False,
+    )
+
+
+def _crashes(pattern: str) -> Check:
+    """Whether a program that crashes in a sandbox starts one of the host's, as its root."""
+    return Check(
+        name="core dumps",
+        ok=not pattern.startswith("|"),
+        detail=f"kernel.core_pattern is {pattern}",
+        why="an input that raises its own limit for core dumps and crashes starts that program",
+        fix="as root: echo 'kernel.core_pattern = core' > /etc/sysctl.d/60-shioenv-core.conf "
+        "&& sysctl --system",
         needed=False,
     )
 

@@ -44,6 +44,14 @@ def test_a_kernel_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert "bookworm-backports" in found.fix
 
 
+def test_a_core_handler_of_the_host_is_named_and_nothing_more() -> None:
+    found = checks._crashes("|/usr/lib/systemd/systemd-coredump %P %u")
+    assert not found.ok
+    assert not found.needed
+    assert "kernel.core_pattern = core" in found.fix
+    assert checks._crashes("core").ok
+
+
 def test_every_check_of_this_host_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_mirror", lambda: OPTIONAL)
     found = checks.check_host()
