@@ -23,9 +23,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -365,6 +365,18 @@ def walk(root: Path, below: bytes = b"/") -> Tree:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one way of running an input gave."""
+
+    exit_code: int
+    output: bytes
+    changed: Mapping[bytes, Outcome]
+    """Every path that is not what it was."""
+    touched: Mapping[bytes, tuple[int, int, int]]
+    """Inode, links and size of every path that a run wrote to."""
+
+
 class Plain:
     """A plain copy of a system that inputs run on, put right after each of them."""
 
@@ -414,22 +426,30 @@ class Plain:
             times = (node.atime, node.mtime)
             os.utime(os.fsencode(self.root) + path, ns=times, follow_symlinks=False)
 
-    def run(self, text: str, cwd: str) -> tuple[Execution, dict[bytes, Outcome], Tree]:
-        """A fresh bash on the pristine copy: what it did, every path changed, and all there is."""
+    @property
+    def tree(self) -> Tree:
+        """All there is in the copy when it is pristine."""
+        return self._base
+
+    def run(self, text: str, cwd: str) -> Answer:
+        """What a fresh bash does on the pristine copy."""
         assert self._sandbox
         self._restore()
         started = time.time_ns() - 50_000_000  # file systems count time in ticks
         execution = self._sandbox.run_fresh(text, cwd=cwd)
         self._now = self._look(started)
         changed: dict[bytes, Outcome] = {}
+        touched: dict[bytes, tuple[int, int, int]] = {}
         for path in self._touched():
             before, after = self._base.get(path), self._now.get(path)
+            if after:
+                touched[path] = (after.inode, after.links, after.size)
             if before and after and before.ctime == after.ctime:
                 continue
             outcome = self._outcome(path, after, self.root)
             if outcome != self._outcome(path, before, self._source):
                 changed[path] = outcome
-        return execution, changed, self._now
+        return Answer(execution.exit_code, execution.output, changed, touched)
 
     def _look(self, since: int) -> Tree:
         """All there is now. What did not change its change time since then is as it was, or gone
@@ -534,18 +554,6 @@ def _comparable(node: Node) -> Node:
     return dataclasses.replace(node, inode=0, ctime=0, atime=atime)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one way of running an input gave."""
-
-    exit_code: int
-    output: bytes
-    changed: Mapping[bytes, Outcome]
-    """Every path that is not what it was."""
-    touched: Mapping[bytes, tuple[int, int, int]]
-    """Inode, links and size of every path that a run wrote to."""
-
-
 def overlay_answer(execution: Execution) -> Answer:
     """The answer of a run over layers."""
     changed: dict[bytes, Outcome] = {}
@@ -572,7 +580,21 @@ def overlay_answer(execution: Execution) -> Answer:
     return Answer(execution.exit_code, execution.output, changed, touched)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One input, run each way: once, or twice where what came out differed."""
+
+    text: str
+    cwd: str
+    served: tuple[Answer, ...]
+    """As every record is made."""
+    fresh: tuple[Answer, ...]
+    """By a newly executed bash."""
+    oracle: tuple[Answer, ...]
+    """By a newly executed bash on the other file system."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sides:
     """What is known of the two file systems whose outputs are compared."""
 
@@ -595,6 +617,19 @@ class Sides:
                 if pattern.search(self.text):
                     return {cause}
         return found
+
+    def tree_causes(self) -> set[Cause] | None:
+        """The same for what the files are afterwards."""
+        mine, theirs = self.mine.changed, self.theirs.changed
+        paths = [p for p in mine.keys() | theirs.keys() if mine.get(p, 0) != theirs.get(p, 0)]
+        if not paths:
+            return set()
+        if all(path in self.lower and self.lower[path].links > 1 for path in paths):
+            return {Cause.HARD_LINK}
+        for cause, pattern in _BY_INPUT:
+            if cause is not Cause.HARD_LINK and pattern.search(self.text):
+                return {cause}
+        return self.causes() or None  # what was written to a file
 
     def _reordered(self, a: list[bytes], b: list[bytes]) -> set[Cause] | None:
         if len(a) != len(b):
@@ -676,7 +711,8 @@ class Sides:
         mine = {inode & _LOWER_INODE: path for path, (inode, _, _) in self.mine.touched.items()}
         path = mine.get(one & _LOWER_INODE)
         if path is None:
-            path = next((p for p, n in self.lower.items() if n.inode == one & _LOWER_INODE), None)
+            inode = one & _LOWER_INODE
+            path = next((p for p, node in self.lower.items() if node.inode == inode), None)
         if path is None:
             return bool(re.search(r"-\w*i|%i|stat|inode", self.text)) and one > 10 and other > 10
         known = self.theirs.touched.get(path)
@@ -693,24 +729,34 @@ def _by_last_word(lines: Iterable[bytes]) -> list[bytes]:
     return sorted(lines, key=lambda line: line.split()[-1:])
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was found."""
+class Verdict(StrEnum):
+    """What a trial says."""
 
-    inputs: int = 0
-    identical: int = 0
-    unsteady: int = 0
-    writing: int = 0
-    causes: Counter[Cause] = field(default_factory=Counter)
-    examples: dict[Cause, str] = field(default_factory=dict)
-    violations: list[dict[str, Any]] = field(default_factory=list)
+    SAME = "identical"
+    UNSTEADY = "differ by themselves, set aside"
+    KNOWN = "differ, cause known"
+    SHELL = "differ from a fresh bash over the same layers"
+    UNKNOWN = "differ, cause unknown"
 
-    def blame(self, text: str, causes: Iterable[Cause]) -> None:
-        """Counts an input under each of its causes; the shortest becomes the example."""
-        for cause in causes:
-            self.causes[cause] += 1
-            if len(text) < len(self.examples.get(cause, text + " ")):
-                self.examples[cause] = text
+
+def judge(trial: Trial, lower: Tree, other: Tree) -> tuple[Verdict, set[Cause]]:
+    """Whether the ways agree, and if not, why; the trees are the pristine ones of both sides."""
+    served, fresh, oracle = trial.served[0], trial.fresh[0], trial.oracle[0]
+    if not _same(served, fresh):
+        causes = Sides(lower, lower, served, fresh, trial.text).causes()
+        told = causes is None or causes - {Cause.TIME, Cause.DEVICE}
+        if told and _same(served, trial.served[-1]) and _same(fresh, trial.fresh[-1]):
+            return Verdict.SHELL, set()
+    if _same(fresh, oracle):
+        return Verdict.SAME, set()
+    sides = Sides(lower, other, fresh, oracle, trial.text)
+    causes, tree = sides.causes(), sides.tree_causes()
+    steady = _same(fresh, trial.fresh[-1]) and _same(oracle, trial.oracle[-1])
+    if not steady and causes != {Cause.TIME}:
+        return Verdict.UNSTEADY, set()
+    if causes is None or tree is None or not causes | tree:
+        return Verdict.UNKNOWN, set()
+    return Verdict.KNOWN, causes | tree
 
 
 class Comparison:
@@ -718,103 +764,63 @@ class Comparison:
 
     def __init__(self, system: System, stack: ExitStack, *, lower: Path | None) -> None:
         self._sandbox = stack.enter_context(NamespaceSandbox(system, mode=shell_mode(system)))
-        self._lower = walk(system.rootfs)
-        self._plain: Plain | None = None
+        self.lower = walk(system.rootfs)
+        self._oracle: Callable[[str, str], Answer]
         if lower:
             moved = dataclasses.replace(system, path=lower)
-            self._moved = stack.enter_context(NamespaceSandbox(moved, mode=shell_mode(system)))
-            self._other = walk(moved.rootfs)
+            sandbox = stack.enter_context(NamespaceSandbox(moved, mode=shell_mode(system)))
+            self.other = walk(moved.rootfs)
+            self._oracle = lambda text, cwd: overlay_answer(sandbox.run_fresh(text, cwd=cwd))
         else:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
             directory.chmod(0o755)
-            self._plain = Plain(system, directory)
-            stack.callback(self._plain.close)
-        self.tally = Tally()
+            plain = Plain(system, directory)
+            stack.callback(plain.close)
+            stack.callback(plain.check)
+            self.other = plain.tree
+            self._oracle = plain.run
 
-    def check(self) -> None:
-        """Raises AssertionError where the plain copy was not put right."""
-        if self._plain:
-            self._plain.check()
-
-    def _oracle(self, text: str, cwd: str) -> Answer:
-        if not self._plain:
-            return overlay_answer(self._moved.run_fresh(text, cwd=cwd))
-        execution, changed, self._other = self._plain.run(text, cwd)
-        touched = {
-            path: (node.inode, node.links, node.size)
-            for path in changed
-            if (node := self._other.get(path))
-        }
-        return Answer(execution.exit_code, execution.output, changed, touched)
+    def _served(self, text: str, cwd: str) -> Answer:
+        return overlay_answer(self._sandbox.run(text, cwd=cwd))
 
     def _fresh(self, text: str, cwd: str) -> Answer:
         return overlay_answer(self._sandbox.run_fresh(text, cwd=cwd))
 
-    def compare(self, text: str, cwd: str) -> None:
-        """Runs one input each way and counts what came of it."""
-        tally = self.tally
-        tally.inputs += 1
-        served = overlay_answer(self._sandbox.run(text, cwd=cwd))
-        fresh = self._fresh(text, cwd)
+    def run(self, text: str, cwd: str) -> Trial:
+        """Runs one input each way, again where the ways differ."""
+        served, fresh = self._served(text, cwd), self._fresh(text, cwd)
         oracle = self._oracle(text, cwd)
-        tally.writing += bool(fresh.changed)
         if _same(served, fresh) and _same(fresh, oracle):
-            tally.identical += 1
-            return
-        if not _same(served, fresh):
-            again = overlay_answer(self._sandbox.run(text, cwd=cwd))
-            causes = Sides(self._lower, self._lower, served, fresh, text).causes()
-            if _same(served, again) and (causes is None or causes - {Cause.TIME, Cause.DEVICE}):
-                self._violation("shell", text, cwd, served, fresh)
-                return
-        if not (_same(fresh, self._fresh(text, cwd)) and _same(oracle, self._oracle(text, cwd))):
-            sides = Sides(self._lower, self._other, fresh, oracle, text)
-            if sides.causes() != {Cause.TIME}:
-                tally.unsteady += 1
-                return
-        causes = Sides(self._lower, self._other, fresh, oracle, text).causes()
-        tree = self._tree_causes(fresh, oracle, text)
-        if causes is None or tree is None or (fresh.exit_code != oracle.exit_code and not causes):
-            self._violation("output" if causes is None else "tree", text, cwd, fresh, oracle)
-        elif causes | tree:
-            tally.blame(text, causes | tree)
-        else:
-            tally.identical += 1
-
-    def _tree_causes(self, fresh: Answer, oracle: Answer, text: str) -> set[Cause] | None:
-        if fresh.changed == oracle.changed:
-            return set()
-        paths = {
-            path
-            for path in fresh.changed.keys() | oracle.changed.keys()
-            if fresh.changed.get(path, 0) != oracle.changed.get(path, 0)
-        }
-        files = [path for path in paths if path in self._lower and self._lower[path].links > 1]
-        if len(files) == len(paths):
-            return {Cause.HARD_LINK}
-        for cause, pattern in _BY_INPUT:
-            if cause is not Cause.HARD_LINK and pattern.search(text):
-                return {cause}
-        causes = Sides(self._lower, self._other, fresh, oracle, text).causes()
-        return causes or None  # the output went to a file
-
-    def _violation(self, what: str, text: str, cwd: str, mine: Answer, theirs: Answer) -> None:
-        differs = {
-            path: (mine.changed.get(path, "unchanged"), theirs.changed.get(path, "unchanged"))
-            for path in mine.changed.keys() | theirs.changed.keys()
-            if mine.changed.get(path, 0) != theirs.changed.get(path, 0)
-        }
-        self.tally.violations.append(
-            {
-                "what": what,
-                "input": text,
-                "cwd": cwd,
-                "exit": (mine.exit_code, theirs.exit_code),
-                "sandbox": mine.output[:1500].decode("utf-8", "replace"),
-                "oracle": theirs.output[:1500].decode("utf-8", "replace"),
-                "tree": dict(list(differs.items())[:5]),
-            }
+            return Trial(text, cwd, (served,), (fresh,), (oracle,))
+        return Trial(
+            text,
+            cwd,
+            (served, self._served(text, cwd)),
+            (fresh, self._fresh(text, cwd)),
+            (oracle, self._oracle(text, cwd)),
         )
+
+
+def _violation(verdict: Verdict, trial: Trial) -> dict[str, Any]:
+    mine = trial.served[0] if verdict is Verdict.SHELL else trial.fresh[0]
+    theirs = trial.fresh[0] if verdict is Verdict.SHELL else trial.oracle[0]
+    differs = {
+        path.decode("utf-8", "replace"): (
+            mine.changed.get(path, "unchanged"),
+            theirs.changed.get(path, "unchanged"),
+        )
+        for path in sorted(mine.changed.keys() | theirs.changed.keys())
+        if mine.changed.get(path, 0) != theirs.changed.get(path, 0)
+    }
+    return {
+        "what": verdict.value,
+        "input": trial.text,
+        "cwd": trial.cwd,
+        "exit": (mine.exit_code, theirs.exit_code),
+        "sandbox": mine.output[:1500].decode("utf-8", "replace"),
+        "other": theirs.output[:1500].decode("utf-8", "replace"),
+        "files": dict(list(differs.items())[:5]),
+    }
 
 
 def _same(a: Answer, b: Answer) -> bool:
@@ -843,27 +849,37 @@ def main() -> int:
         inputs += steady_inputs(system, given.seed, given.count)
     started = time.monotonic()
     progress = Progress("compared", len(inputs))
+    verdicts: Counter[Verdict] = Counter()
+    causes: Counter[Cause] = Counter()
+    examples: dict[Cause, str] = {}
+    violations = []
+    writing = 0
     with ExitStack() as stack:
         comparison = Comparison(system, stack, lower=given.lower)
         for text, cwd in inputs:
-            comparison.compare(text, cwd)
+            trial = comparison.run(text, cwd)
+            verdict, why = judge(trial, comparison.lower, comparison.other)
+            verdicts[verdict] += 1
+            causes.update(why)
+            for cause in why:
+                examples[cause] = min(examples.get(cause, text), text, key=len)
+            if verdict in (Verdict.SHELL, Verdict.UNKNOWN):
+                violations.append(_violation(verdict, trial))
+            writing += bool(trial.fresh[0].changed)
             progress.step()
-        comparison.check()
-    tally = comparison.tally
-    judged = tally.inputs - tally.unsteady
-    rows = [(cause, n, tally.examples[cause]) for cause, n in tally.causes.most_common()]
+    judged = len(inputs) - verdicts[Verdict.UNSTEADY]
     facts = {
-        "inputs": tally.inputs,
+        "inputs": len(inputs),
         "written by hand": len(LOOKS),
-        "change files": tally.writing,
-        "differ by themselves, set aside": tally.unsteady,
-        "identical": f"{tally.identical} ({tally.identical / judged:.2%})",
-        "differ, cause known": judged - tally.identical - len(tally.violations),
+        "change files": writing,
+        **{verdict.value: verdicts[verdict] for verdict in Verdict},
+        "identical of those judged": f"{verdicts[Verdict.SAME] / judged:.2%}",
         "seconds": round(time.monotonic() - started),
     }
+    rows = [(cause.value, n, examples[cause]) for cause, n in causes.most_common()]
     return report(
         facts,
-        tally.violations,
+        violations,
         as_json=given.json,
         tables=[("causes", ("cause", "inputs", "shortest example"), rows)],
     )
