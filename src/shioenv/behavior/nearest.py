@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import numpy
 from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
 BLOCK = 1024
-"""Texts compared with as many others at once: 4 MB of similarities."""
+"""Texts compared with as many others at once: 8 MB of similarities."""
 
 COMPARED_CHARACTERS = 1024
 """How much of each text takes part; the cost grows with its square."""
+
+_CLOSE = 1e-9
+_SLACK = 0.05
+"""The cut-off only saves time: at the threshold itself the library may take 0.8 for less."""
 
 
 def nearest(
@@ -29,16 +33,17 @@ def nearest(
     for top in range(0, len(texts), BLOCK):
         rows = [text[:COMPARED_CHARACTERS] for text in texts[top : top + BLOCK]]
         for left in range(0, len(cut), BLOCK):
-            scores: Any = cdist(
+            scores = cdist(
                 rows,
                 cut[left : left + BLOCK],
                 scorer=Indel.normalized_similarity,
-                score_cutoff=threshold,
+                score_cutoff=max(0.0, threshold - _SLACK),
+                dtype=numpy.float64,
             )
             columns = scores.argmax(axis=1)
             for row, column in enumerate(columns.tolist()):
                 score = float(scores[row, column])
                 known = best[top + row]
-                if score >= threshold and (known is None or score > known[0]):
+                if score >= threshold - _CLOSE and (known is None or score > known[0]):
                     best[top + row] = score, left + column
     return best

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +135,10 @@ def leakage(
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
-    parser = InputParser(load_grammars())
-    found = _Finder(list(_inputs(Path(test), parser)), threshold)
+    found = _Finder(list(_inputs(Path(test))), threshold)
     if not found.tests:
         raise UsageError(f"{test} holds no input")
-    for number, known in enumerate(_inputs(Path(train), parser)):
+    for number, known in enumerate(_inputs(Path(train))):
         found.add(number, known)
         report(number + 1)
     if not found.trained:
@@ -220,7 +220,12 @@ def _first(known: _Known) -> str:
     return known.commands[0] if known.commands else ""
 
 
-def _inputs(path: Path, parser: InputParser) -> Iterator[_Known]:
+@cache
+def _parser() -> InputParser:
+    return InputParser(load_grammars())
+
+
+def _inputs(path: Path) -> Iterator[_Known]:
     if path.is_dir() or not path.exists():
         for record in read_records(path):
             yield _known(Input.from_marked(record.input_args), record.cwd)
@@ -231,7 +236,7 @@ def _inputs(path: Path, parser: InputParser) -> Iterator[_Known]:
                 text = line.rstrip("\r\n").replace("\0", " ")
                 known = _recorded(text)
                 if known is None and text.strip():
-                    known = _known(parser.parse(_text(text)), "")
+                    known = _known(_parser().parse(_text(text)), "")
                 if known is not None:
                     yield known
     except OSError as error:

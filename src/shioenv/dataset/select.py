@@ -62,8 +62,11 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """The bounds that are given."""
-        document = {name: value for name, value in asdict(self).items() if value not in (None, ())}
-        return {name: value for name, value in document.items() if value is not False}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value is not None and value is not False and value != ()
+        }
 
 
 def _within(value: float | None, low: float | None, high: float | None) -> bool:

@@ -1,0 +1,102 @@
+"""Every way a training set gives a test input away is found, the strongest counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.nearest import nearest
+from shioenv.dataset.leakage import Leakage, Level, leakage
+from shioenv.errors import UnknownDatasetError, UsageError
+
+
+def files(tmp_path: Path, train: list[str], test: list[str]) -> tuple[Path, Path]:
+    for name, lines in (("train", train), ("test", test)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path / "train", tmp_path / "test"
+
+
+def found(tmp_path: Path, train: list[str], test: list[str], threshold: float = 0.9) -> Leakage:
+    return leakage(*files(tmp_path, train, test), threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "level"),
+    [
+        ("ls -la documents", "ls -la documents", Level.EXACT),
+        ("ls  -la   documents", "ls -la documents", Level.EXACT),
+        ("ls -la documents", "ls -al documents", Level.REORDERED),
+        ("ls -la documents", "ls documents -l -a", Level.REORDERED),
+        ("sort -r a | head -n 3 -q", "sort -r a | head -q -n 3", Level.REORDERED),
+        ("grep -rn error logs/app.log", "grep -rn errors logs/app.log", Level.NEAR),
+        ("ls -la documents", "ls -la images", None),
+        ("cp a b", "mv a b", None),
+        ("cat a && ls b", "ls b && cat a", None),
+        ("sort a > b", "sort b > a", None),
+    ],
+)
+def test_levels(tmp_path: Path, train: str, test: str, level: Level | None) -> None:
+    result = found(tmp_path, [train], [test])
+    assert [leak.level for leak in result.leaks] == ([] if level is None else [level])
+    assert result.ok == (level is not Level.EXACT)
+
+
+def test_a_start_directory_makes_a_difference_where_it_is_known(tmp_path: Path) -> None:
+    def line(cwd: str) -> str:
+        return json.dumps({"input": "x", "input_args": ["ls", "-l<ns>", "<ns>a"], "cwd": cwd})
+
+    result = found(tmp_path, [line("/etc")], [line("/etc"), line("/home"), "ls -la"])
+    assert [leak.level for leak in result.leaks] == [Level.EXACT, Level.REORDERED, Level.EXACT]
+
+
+def test_the_strongest_and_most_similar_counts(tmp_path: Path) -> None:
+    train = ["cat notes.txt2", "cat -n notes.txt", "cat notes.txt", "cat notes.tx"]
+    result = found(tmp_path, train, ["cat notes.txt", "cat notes.txt3"], threshold=0.5)
+    assert [(leak.level, leak.train) for leak in result.leaks] == [
+        (Level.EXACT, 2),
+        (Level.NEAR, 2),
+    ]
+    assert result.leaks[1].similarity == pytest.approx(2 * 13 / 27)
+
+
+def test_numbers_add_up(tmp_path: Path) -> None:
+    train = [f"echo word{number} {'x' * (number % 7)}" for number in range(5000)]
+    train += ["ls -a", "wc -l < x"]
+    test = ["echo word17 xxx", "ls -a", "ls -b", "stat x", "echo nothing like it at all"]
+    result = found(tmp_path, train, test, threshold=0.95)
+    document = result.to_json()
+    assert document["train"] == 5002
+    assert document["exact"] + document["reordered"] + document["near"] + document["clean"] == 5
+    assert document["exact"] == 2
+    assert document["known_commands"] == 4
+    assert document["by_command"]["ls"] == {"test": 2, "given_away": 1}
+    assert document["leaks"][0]["train"] == 17
+
+
+def test_misuse_is_refused(tmp_path: Path) -> None:
+    train, test = files(tmp_path, ["ls"], [])
+    with pytest.raises(UsageError, match="holds no input"):
+        leakage(train, test)
+    with pytest.raises(UsageError, match="threshold"):
+        leakage(train, train, threshold=0)
+    with pytest.raises(UnknownDatasetError):
+        leakage(tmp_path / "nothing", train)
+
+
+def test_nearest_agrees_with_comparing_one_by_one() -> None:
+    from rapidfuzz.distance import Indel
+
+    texts = [f"ls {'a' * (number % 5)}{number}" for number in range(1100)]
+    others = [f"ls {'b' * (number % 3)}{number * 7}" for number in range(1030)]
+    best = nearest(texts[1020:1030] + texts[:2], others, 0.8)
+    for text, one in zip(texts[1020:1030] + texts[:2], best, strict=True):
+        scores = [Indel.normalized_similarity(text, other) for other in others]
+        if one is None:
+            assert max(scores) < 0.8 - 1e-9
+        else:
+            assert one[0] == pytest.approx(max(scores), abs=1e-6)
+            assert scores[one[1]] == pytest.approx(max(scores))
+    assert nearest([], ["a"], 0.5) == []
+    assert nearest(["a"], [], 0.5) == [None]
