@@ -41,8 +41,6 @@ PAUSE_SECONDS = 0.5
 """Between two kills, on average."""
 GONE_SECONDS = 30.0
 """Within which all processes of a killed generator have to be gone."""
-SMALL_DISK = 96 * 1024
-"""Bytes; a fraction of what the records need."""
 
 
 class Generation:
@@ -125,6 +123,7 @@ def disturbed(
 ) -> list[dict[str, Any]]:
     """Makes the dataset to its end, with so many kills at most; what was wrong on the way."""
     wrong: list[dict[str, Any]] = []
+    seen: dict[int, str] = {}
     while True:
         process = generation.start()
         killed = False
@@ -142,6 +141,7 @@ def disturbed(
             if not there:
                 continue
             family = {pid: birth(pid) for pid in descendants(process.pid)}
+            seen |= family
             try:
                 os.kill(rng.choice(there), signal.SIGKILL)
             except ProcessLookupError:
@@ -158,7 +158,7 @@ def disturbed(
             facts = json.loads(output)
             counts["retried"] += facts["retried"]
             counts["restarts"] += facts["restarts"]
-            return wrong
+            return wrong + left_behind(seen)
         elif "SHIO-D05" in errors:  # one record, or the start of a worker, was hit again and again
             counts["gave up"] += 1
         else:
@@ -207,6 +207,7 @@ def full_disk(
         return "not tried: needs root and unshare", []
     where, copy = generation.directory, generation.directory.with_name("copied")
     where.mkdir()
+    size = sum(each.stat().st_size for each in whole.rglob("*")) // 2
     script = """
         set -e; mount --make-rprivate /; mount -t tmpfs -o size=$1 none "$2"
         where=$2 copy=$3; shift 3
@@ -217,19 +218,9 @@ def full_disk(
         status=0; "$@" > /dev/null 2> "$copy.room" || status=$?; echo $status
         cp -r "$where" "$copy"
     """
+    own_mounts = ["unshare", "-m", "sh", "-c", script, "sh"]
     done = subprocess.run(
-        [
-            "unshare",
-            "-m",
-            "sh",
-            "-c",
-            script,
-            "sh",
-            str(SMALL_DISK),
-            str(where),
-            str(copy),
-            *generation.command,
-        ],
+        [*own_mounts, str(size), str(where), str(copy), *generation.command],
         capture_output=True,
         text=True,
         check=False,
@@ -253,14 +244,14 @@ def two_at_once(
 ) -> tuple[str, list[dict[str, Any]]]:
     """The second run into a directory: what it said, violations."""
     first = generation.start()
-    while not any(generation.directory.glob("*")) and first.poll() is None:
-        time.sleep(0.02)
-    time.sleep(0.2)
+    while not children(first.pid) and first.poll() is None:  # its workers: the directory is its own
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)
     second = generation.run()
-    ended = first.poll() is not None
+    first.send_signal(signal.SIGCONT)
     _, errors = first.communicate()
     wrong: list[dict[str, Any]] = []
-    if ended or second.returncode != 1 or "SHIO-D03" not in second.stderr:
+    if second.returncode != 1 or "SHIO-D03" not in second.stderr:
         wrong.append({"what": "two at once", "status": second.returncode})
         wrong[-1]["errors"] = second.stderr[-600:]
     if first.returncode != 0:
