@@ -9,6 +9,7 @@ import hashlib
 import heapq
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shioenv.domain.argument import join
@@ -36,6 +37,16 @@ MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
 known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the page holds of a dataset's records."""
+
+    texts: tuple[str, ...]
+    """JSON that may stand inside `<script>`."""
+    every_pair: bool
+    """Whether each pair of command and exit code is among them."""
+
+
 class Samples:
     """Chooses records while they pass: the first of each pair of command and exit code, then those
     whose place has the smallest hashes, which is a uniform sample and the same on every run.
@@ -43,9 +54,7 @@ class Samples:
 
     def __init__(self) -> None:
         self._passed = 0
-        self._every_pair = True
-        self.every_pair = False
-        """Whether each pair of command and exit code is among those last chosen."""
+        self._room = True
         self._strata: dict[tuple[str, int], dict[str, Any]] = {}
         self._uniform: list[tuple[int, int, dict[str, Any]]] = []
 
@@ -57,7 +66,7 @@ class Samples:
             if len(self._strata) < STRATA:
                 self._strata[pair] = sample(record)
                 return
-            self._every_pair = False
+            self._room = False
         digest = hashlib.blake2b(str(self._passed).encode(), digest_size=8).digest()
         rank = -int.from_bytes(digest)
         if len(self._uniform) == RECORDS and rank <= self._uniform[0][0]:
@@ -66,8 +75,8 @@ class Samples:
         if len(self._uniform) > RECORDS:
             heapq.heappop(self._uniform)
 
-    def chosen(self) -> list[str]:
-        """The samples as JSON texts that may stand inside `<script>`, by number of record."""
+    def chosen(self) -> Chosen:
+        """The samples, by number of record."""
         uniform = sorted(self._uniform, key=lambda item: item[:2], reverse=True)
         kept: list[tuple[int, str]] = []
         size = 0
@@ -77,8 +86,8 @@ class Samples:
                 break
             kept.append((one["n"], text))
             size += len(text) + 2
-        self.every_pair = self._every_pair and len(kept) >= len(self._strata)
-        return [text for _, text in sorted(kept)]
+        every_pair = self._room and len(kept) >= len(self._strata)
+        return Chosen(tuple(text for _, text in sorted(kept)), every_pair)
 
 
 def script_json(document: Any) -> str:
