@@ -143,6 +143,15 @@ def test_a_user_without_a_name(tmp_path: Path) -> None:
     assert f"user {NOBODY} has no line in /etc/passwd" in found["detail"]
 
 
+def test_newuidmap_in_a_container_of_few_rights() -> None:
+    """Asked of the reason alone: the user namespace of an invented user has all rights."""
+    ask = "from shioenv.system import refusals; print(refusals._bounded())"
+    prefix = ("unshare", "-U", "-r", "setpriv", "--bounding-set=-sys_admin")
+    said = subprocess.run([*prefix, sys.executable, "-c", ask], capture_output=True, text=True)
+    assert "setcap cap_setuid=ep" in said.stdout
+    assert refusals._bounded() is None
+
+
 def test_a_full_disk() -> None:
     script = "mount -t tmpfs -o size=1m none /mnt; export SHIOENV_CACHE=/mnt/cache"
     found = doctor("unshare", "-U", "-r", "-m", script=script)["disk"]

@@ -245,7 +245,7 @@ def _crashes(pattern: str) -> Check:
         ok=not pattern.startswith("|"),
         detail=f"kernel.core_pattern is {pattern}",
         why="an input that raises its own limit for core dumps and crashes starts that program",
-        fix="as root: echo 'kernel.core_pattern = core' > /etc/sysctl.d/60-shioenv-core.conf "
+        fix="as root: echo 'kernel.core_pattern = core' >> /etc/sysctl.d/60-shioenv.conf "
         "&& sysctl --system",
         needed=False,
     )

@@ -25,6 +25,7 @@ WHOLE_PROC_FIX = (
     "in Kubernetes: procMount: Unmasked"
 )
 MORE_IDS_FIX = "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+_SYS_ADMIN = 21  # the number of a capability
 
 
 class _Cause(NamedTuple):
@@ -49,9 +50,8 @@ def no_user_namespace(said: str) -> HostError:
 
 def no_mapping(reason: str, user: str) -> HostError:
     """Why `user` could not map ids into a user namespace; `reason` is what the attempt said."""
-    causes = (
-        (_few_ids,) if os.geteuid() == 0 else (_no_new_privileges, _not_setuid, _nosuid, _nameless)
-    )
+    ordinary = (_no_new_privileges, _not_setuid, _nosuid, _nameless, _bounded)
+    causes = (_few_ids,) if os.geteuid() == 0 else ordinary
     found, fix = _first(causes) or (reason, MORE_IDS_FIX.format(user=user))
     return HostError(f"mapping ids failed: {found}", hint=fix)
 
@@ -85,7 +85,7 @@ def _status(field: str) -> str:
 
 
 def _sysctl(line: str) -> str:
-    return f"as root: echo '{line}' > /etc/sysctl.d/60-shioenv.conf && sysctl --system"
+    return f"as root: echo '{line}' >> /etc/sysctl.d/60-shioenv.conf && sysctl --system"
 
 
 # ---- user namespaces ----
@@ -145,7 +145,7 @@ def _changed_root() -> _Cause | None:
 
 
 def _few_rights() -> _Cause | None:
-    needed = {6: "SETGID", 7: "SETUID", 21: "SYS_ADMIN"}
+    needed = {6: "SETGID", 7: "SETUID", _SYS_ADMIN: "SYS_ADMIN"}
     held = int(_status("CapEff") or "0", 16)
     lacking = [name for bit, name in needed.items() if not held >> bit & 1]
     if os.geteuid() != 0 or not lacking:
@@ -214,3 +214,14 @@ def _nameless() -> _Cause | None:
             f"as root: useradd --uid {os.geteuid()} NAME, or run it as a user who has one",
         )
     return None
+
+
+def _bounded() -> _Cause | None:
+    if int(_status("CapBnd"), 16) >> _SYS_ADMIN & 1:
+        return None
+    uid, gid = _helpers()
+    return _Cause(
+        "a setuid newuidmap needs CAP_SYS_ADMIN, which no process of this container may have",
+        f"as root: chmod u-s {uid} {gid} && setcap cap_setuid=ep {uid} && setcap cap_setgid=ep "
+        f"{gid}; or docker run --cap-add SYS_ADMIN",
+    )
