@@ -28,6 +28,9 @@ from typing import Self
 
 MNT_DETACH = 2
 
+LONGEST_SECONDS = 30
+"""What takes longer is ended with its process group, and failed."""
+
 
 @dataclass(frozen=True)
 class Overlay:
@@ -150,6 +153,10 @@ def _enter(root: str) -> None:
     os.chroot(root)
 
 
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError(f"took longer than {LONGEST_SECONDS} s")
+
+
 def _spawn(
     arguments: list[str],
     environment: dict[str, str],
@@ -160,30 +167,40 @@ def _spawn(
     layers = Overlay(**overlay) if overlay else None
     program = shutil.which(arguments[0], path=environment.get("PATH")) or arguments[0]
     os.chdir(directory)
-    chunks = []
+    chunks, pid = [], 0
+    signal.alarm(LONGEST_SECONDS)
     begun = time.perf_counter()
-    if layers:
-        layers.mount()
-    reading, writing = os.pipe()
-    pid = os.posix_spawn(
-        program,
-        arguments,
-        environment,
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, null, 0),
-            (os.POSIX_SPAWN_DUP2, writing, 1),
-            (os.POSIX_SPAWN_DUP2, writing, 2),
-        ],
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-    )
-    os.close(writing)
-    while chunk := os.read(reading, 1 << 16):
-        chunks.append(chunk)
-    os.close(reading)
-    _, status, usage = os.wait4(pid, 0)
-    if layers:
-        layers.unmount()
-    seconds = time.perf_counter() - begun
+    try:
+        if layers:
+            layers.mount()
+        reading, writing = os.pipe()
+        pid = os.posix_spawn(
+            program,
+            arguments,
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, null, 0),
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                (os.POSIX_SPAWN_DUP2, writing, 2),
+            ],
+            setpgroup=0,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+        os.close(writing)
+        while chunk := os.read(reading, 1 << 16):
+            chunks.append(chunk)
+        os.close(reading)
+        _, status, usage = os.wait4(pid, 0)
+    except TimeoutError:
+        if pid:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        raise
+    finally:
+        if layers:
+            layers.unmount()
+        seconds = time.perf_counter() - begun
+        signal.alarm(0)
     output = b"".join(chunks).decode("utf-8", "replace")
     cpu_seconds = usage.ru_utime + usage.ru_stime
     return Spawned(seconds, cpu_seconds, os.waitstatus_to_exitcode(status), output)
@@ -221,6 +238,7 @@ def main() -> None:
     elif os.geteuid() == 0:  # crun refuses a host with both versions of cgroups
         _libc.umount2(b"/sys/fs/cgroup/unified", MNT_DETACH)
     null = os.open(os.devnull, os.O_RDONLY)
+    signal.signal(signal.SIGALRM, _too_long)
     for line in sys.stdin:
         request = json.loads(line)
         answer: dict[str, object] = {}
