@@ -345,6 +345,12 @@ def _readable(content: bytes) -> tuple[str, str | None]:
 
 
 @cache
+def shipped_parser() -> InputParser:
+    """Takes inputs apart by all shipped grammars, for no system in particular."""
+    return InputParser(load_grammars())
+
+
+@cache
 def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
     """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
     text = files("shioenv.dataset").joinpath("placeholders.toml").read_text(encoding="utf-8")

@@ -7,16 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.nearest import nearest
+from shioenv.dataset.external import shipped_parser
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role
 from shioenv.errors import ImportFileError, InputError, UsageError
-from shioenv.grammar.library import load_grammars
-from shioenv.grammar.parse import InputParser
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
@@ -220,11 +218,6 @@ def _first(known: _Known) -> str:
     return known.commands[0] if known.commands else ""
 
 
-@cache
-def _parser() -> InputParser:
-    return InputParser(load_grammars())
-
-
 def _inputs(path: Path) -> Iterator[_Known]:
     if path.is_dir() or not path.exists():
         for record in read_records(path):
@@ -236,7 +229,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
                 text = line.rstrip("\r\n").replace("\0", " ")
                 known = _recorded(text)
                 if known is None and text.strip():
-                    known = _known(_parser().parse(_text(text)), "")
+                    known = _known(shipped_parser().parse(_text(text)), "")
                 if known is not None:
                     yield known
     except OSError as error:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.external import Rejection, write_rejections
+from shioenv.dataset.external import Rejection, shipped_parser, write_rejections
 from shioenv.dataset.generate import package_version
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.recording import session_text
@@ -29,8 +29,6 @@ from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
-from shioenv.grammar.library import load_grammars
-from shioenv.grammar.parse import InputParser
 
 _CD = re.compile(r"cd\s+(\"[^\"]*\"|'[^']*'|[^\s;]+)\s*;\s*")
 _FAILED = re.compile(
@@ -179,7 +177,6 @@ class _Reader:
 
     def __init__(self, sampler: str) -> None:
         self._sampler = sampler
-        self._parser: InputParser | None = None
         self.rejected: list[Rejection] = []
         self.lines = self.scored = self.reparsed = self.doubtful = 0
         self._reparsed = False
@@ -256,9 +253,7 @@ class _Reader:
         if not text:
             raise RecordError("neither input nor input_args")
         self._reparsed = True
-        if self._parser is None:
-            self._parser = InputParser(load_grammars())
-        return self._parser.parse(text)
+        return shipped_parser().parse(text)
 
 
 def _text(document: Mapping[str, Any]) -> tuple[str | None, str]:

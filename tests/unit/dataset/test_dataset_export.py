@@ -1,0 +1,194 @@
+"""Exports hold every record, typed the same whatever they hold, and are written whole."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from dataset_fakes import open_fake, plan, samples
+
+from shioenv.dataset import export as export_module
+from shioenv.dataset.export import FIELDS, NULLABLE, Exported, export, schema
+from shioenv.dataset.generate import run
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.record import Record
+from shioenv.errors import (
+    DatasetCorruptError,
+    MissingExtraError,
+    OutputExistsError,
+    UsageError,
+)
+
+COUNT = 25
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export") / "dataset"
+    run(
+        directory,
+        plan(),
+        islice(samples(), COUNT),
+        count=COUNT,
+        workers=1,
+        system=str(tmp_path_factory.mktemp("scratch")),
+        opener=open_fake,
+    )
+    return directory
+
+
+def back(row: dict[str, Any]) -> Record:
+    digests = {one["name"]: one["sha256"] for one in row["content_digests"]}
+    return Record(**{**row, "content_digests": digests})
+
+
+def lines(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("data/*.ndjson")))
+
+
+def test_parquet_holds_the_records(dataset: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    done = export(
+        dataset, tmp_path / "a.parquet", format="parquet", report=lambda *one: told.append(one)
+    )
+    table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
+    assert table.schema.remove_metadata() == schema(pyarrow)
+    assert [back(row) for row in table.to_pylist()] == list(read_records(dataset))
+    size = (tmp_path / "a.parquet").stat().st_size
+    assert done == Exported(tmp_path / "a.parquet", "parquet", COUNT, 1, size)
+    assert told[-1] == (COUNT, COUNT)
+
+
+def test_every_field_of_a_record_has_a_type() -> None:
+    assert list(FIELDS) == [one.name for one in fields(Record)]
+    for one in fields(Record):
+        assert ("None" in str(one.type)) == (one.name in NULLABLE), one.name
+
+
+def test_the_hub_layout_opens_as_a_dataset(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(export_module, "FILE_RECORDS", 10)
+    done = export(dataset, tmp_path / "hub", format="hf", licence="cc-by-4.0")
+    names = sorted(str(path.relative_to(tmp_path / "hub")) for path in done.output.rglob("*.*"))
+    assert names == [
+        "README.md",
+        "data/train-00000-of-00003.parquet",
+        "data/train-00001-of-00003.parquet",
+        "data/train-00002-of-00003.parquet",
+        "source-manifest.json",
+    ]
+    datasets = pytest.importorskip("datasets", reason="checks that the Hugging Face library reads")
+    opened = datasets.load_dataset(
+        str(tmp_path / "hub"), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert [back(row) for row in opened] == list(read_records(dataset))
+    assert done.files == 3
+
+
+def test_the_card_says_what_it_is(dataset: Path, tmp_path: Path) -> None:
+    export(dataset, tmp_path / "hub", format="hf", licence="cc-by-4.0")
+    text = (tmp_path / "hub/README.md").read_text()
+    assert text.startswith("---\nlicense: cc-by-4.0\n")
+    assert "size_categories:\n- n<1K\n" in text
+    for said in (f"| records | {COUNT} (", "gcs, weighted policy", "| seed | 7 |", "fake", "d1935"):
+        assert said in text
+    for name in FIELDS:
+        assert f"| `{name}` |" in text
+    manifest = (tmp_path / "hub/source-manifest.json").read_bytes()
+    assert manifest == (dataset / "manifest.json").read_bytes()
+
+
+def test_json_lines_are_the_shards_own(dataset: Path, tmp_path: Path) -> None:
+    for name in ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst"):
+        export(dataset, tmp_path / name, format="jsonl")
+    assert (tmp_path / "a.jsonl").read_bytes() == lines(dataset)
+    assert gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()) == lines(dataset)
+    with pyarrow.input_stream(str(tmp_path / "a.jsonl.zst"), compression="zstd") as stream:
+        assert stream.read() == lines(dataset)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.jsonl.gz", "hub"])
+def test_the_same_dataset_gives_the_same_bytes(dataset: Path, tmp_path: Path, name: str) -> None:
+    kind = {"hub": "hf"}.get(name, name.split(".")[1] if "." in name else "")
+    (tmp_path / "x").mkdir()
+    first, second = tmp_path / name, tmp_path / "x" / name
+    for output in (first, second):
+        export(dataset, output, format=kind)
+    if kind == "hf":
+        first, second = (one / "data/train-00000-of-00001.parquet" for one in (first, second))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_row_groups_are_bounded_by_records_and_text(dataset: Path) -> None:
+    (record,) = islice(read_records(dataset), 1)
+
+    def many(count: int, text: str) -> Iterator[Record]:
+        return (replace(record, output=text) for _ in range(count))
+
+    groups = [len(group) for group in export_module._groups(many(25_000, "x"))]
+    assert groups == [10_000, 10_000, 5_000]
+    long = "x" * (export_module.GROUP_BYTES // 4)
+    assert [len(group) for group in export_module._groups(many(10, long))] == [4, 4, 2]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("parquet", "o"), ("jsonl", "o"), ("hf", "o")])
+def test_nothing_is_overwritten(dataset: Path, tmp_path: Path, kind: str, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputExistsError):
+        export(dataset, tmp_path / name, format=kind)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "hf"])
+def test_an_export_that_fails_leaves_nothing(dataset: Path, tmp_path: Path, kind: str) -> None:
+    shard = dataset / "data/00000.ndjson"
+    content = shard.read_bytes()
+    try:
+        shard.write_bytes(content.replace(b'"exit_code":0', b'"exit_code":1', 1))
+        with pytest.raises(DatasetCorruptError, match="was changed"):
+            export(dataset, tmp_path / "out", format=kind)
+    finally:
+        shard.write_bytes(content)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_requests_that_cannot_be_meant(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no format is called 'parket'") as caught:
+        export(dataset, tmp_path / "out", format="parket")
+    assert caught.value.hint == "did you mean parquet?"
+    manifest = replace(read_manifest(dataset), shards=())
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/manifest.json").write_bytes(manifest.encode())
+    with pytest.raises(UsageError, match="no finished records"):
+        export(tmp_path / "empty", tmp_path / "out", format="jsonl")
+
+
+def test_a_missing_library_is_named_with_its_extra(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for kind, name in (("parquet", "a"), ("hf", "a"), ("jsonl", "a.zst")):
+        with pytest.raises(MissingExtraError, match="needs pyarrow") as caught:
+            export(dataset, tmp_path / name, format=kind)
+        assert caught.value.hint == "pip install 'shioenv[export]'"
+        assert caught.value.exit_status == 3
+    export(dataset, tmp_path / "a.jsonl", format="jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
