@@ -21,6 +21,7 @@ PROGRAMS = {
             "configuration.c",
             "namespaces.c",
             "mounts.c",
+            "notices.c",
             "server.c",
             "scan.c",
             "gateway.c",

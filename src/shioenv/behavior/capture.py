@@ -9,8 +9,9 @@ import hashlib
 import json
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from math import floor
 from typing import Any
 
 from shioenv.behavior.diff import collect
@@ -56,8 +57,8 @@ class Recorder:
     `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that
     cannot read shells, whose states then stay unknown), `users` and `groups` are the system's names
     by number, `instant` is its clock in seconds since 1970: a file time that falls into the run
-    itself is recorded as that (D-4). `network` is the untouched network, as `Execution.network`
-    describes it. Errors: ContextError for a baseline that is no dump.
+    itself is recorded as that (D-4). `network` gives the untouched network, as `Execution.network`
+    describes it, and is called when a run changed that. Errors: ContextError for a baseline that is no dump.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Recorder:
         users: Mapping[int, str],
         groups: Mapping[int, str],
         instant: float,
-        network: bytes | None = None,
+        network: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self._start = start.encode("utf-8", "surrogateescape")
         self._inside = self._start.rstrip(b"/") + b"/"
@@ -102,8 +103,8 @@ class Recorder:
             operations.append(("=", "/cwd", name_text(execution.cwd)))
         if execution.hostname is not None:
             operations.append(("=", "/hostname", name_text(execution.hostname)))
-        if execution.network is not None and execution.network != self._network:
-            before, after = network_fields(self._network), network_fields(execution.network)
+        if execution.network is not None:
+            before, after = network_fields(self._network()), network_fields(execution.network)
             collect(before, after, "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
@@ -131,7 +132,7 @@ class Recorder:
         """
         fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
         shell = {} if self._baseline is None else merged(self._states.values())
-        document = {**profile, **shell, **network_fields(self._network)}
+        document = {**profile, **shell, **network_fields(self._network())}
         document.update(cwd=name_text(self._start), fs=fs)
         return Context(document)
 
@@ -144,7 +145,8 @@ class Recorder:
     def entry(self, found: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
         """The file as a context lists it; times within `own` (seconds) are the system's instant."""
         seconds, rest = divmod(found.mtime_ns, 1_000_000_000)
-        if own is not None and own[0] <= seconds + rest / 1e9 <= own[1]:
+        # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
+        if own is not None and (own[0] if rest else floor(own[0])) <= seconds + rest / 1e9 <= own[1]:
             seconds = self._instant
         year, month, day, clock = _date(seconds // 60)
         return Entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +24,6 @@ class Observer:
     def __init__(self, system: System, limits: Limits | None = None) -> None:
         self.system = system
         self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
-        self._network = self._sandbox.network()
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
@@ -69,6 +69,10 @@ class Observer:
     ) -> None:
         self.close()
 
+    @cached_property
+    def _network(self) -> bytes:
+        return self._sandbox.network()
+
     def _recorder(self, start: str) -> Recorder:
         recorder = self._recorders[start] = Recorder(
             start=start,
@@ -76,7 +80,7 @@ class Observer:
             users=self._users,
             groups=self._groups,
             instant=self.system.declaration.instant.timestamp(),
-            network=self._network,
+            network=lambda: self._network,
         )
         return recorder
 

@@ -48,7 +48,7 @@ _DECLARATION = re.compile(
 )
 _QUOTED = rb"(?:'[^']*+'|\\')++"
 _ALIAS = re.compile(rb"alias (?:-- )?([^\s=]++)=(" + _QUOTED + rb")\n")
-_TRAP = re.compile(rb"trap -- (" + _QUOTED + rb") (\S++)\n")
+_TRAP = re.compile(rb"trap -- (-|" + _QUOTED + rb") (\S++)\n")
 _SHOPT = re.compile(rb"shopt -([su]) (\w++)\n")
 _SET = re.compile(rb"set ([-+])o ([\w-]++)\n")
 _LIMIT = re.compile(rb"([^(\n]{1,80}+)\([^)\n]{1,40}+\) (\S++)\n")
@@ -63,6 +63,8 @@ _ANSI_LETTERS = {
     b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r",
     b"t": b"\t", b"v": b"\v",
 }  # fmt: skip
+
+_EVENTS = frozenset({"EXIT", "DEBUG", "ERR", "RETURN"})
 
 
 class Malformed(Exception):  # noqa: N818 - it never leaves this package
@@ -255,11 +257,19 @@ def _aliases(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _traps(content: bytes, _: Mapping[int, str]) -> State:
-    """Traps as `trap SIGNAL` among the settings: the context has no field of their own."""
+    """Traps as `trap SIGNAL` among the settings: the context has no field of their own.
+
+    In POSIX mode bash lists those not set as well, as `-`, and leaves the SIG of the names out.
+    """
     found: dict[str, str] = {}
 
     def take(match: re.Match[bytes]) -> None:
-        found[f"trap {value_text(match[2])}"] = value_text(_unquote_single(match[1]))
+        if match[1] == b"-":
+            return
+        signal = value_text(match[2])
+        if not (signal in _EVENTS or signal.startswith("SIG") or signal.isdigit()):
+            signal = f"SIG{signal}"
+        found[f"trap {signal}"] = value_text(_unquote_single(match[1]))
 
     _contiguous(_TRAP, content, take)
     return {"settings": found}

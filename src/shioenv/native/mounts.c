@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "supervisor.h"
@@ -164,7 +165,8 @@ static bool own_nodes;
 void make_device_nodes(uid_t uid, gid_t gid)
 {
     static const unsigned numbers[N_DEVICES][2] = {{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}};
-    own_mounts();
+    if (unshare(CLONE_NEWNS)) return;  /* root that may not: the host's own nodes then */
+    do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     do_mount("udev", STAGING, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=0,mode=755");
     umask(0);
     own_nodes = true;
@@ -197,7 +199,7 @@ void make_outer_mounts(void)
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
-        "lower", "plain", "proc", "devices", "empty", "mount", "layer", "old", "queues", "covers",
+        "lower", "plain", "proc", "devices", "empty", "layer", "old", "queues", "covers",
     };
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
@@ -217,6 +219,11 @@ void make_outer_mounts(void)
         close(nodes[i]);
     }
     do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    struct stat placeholder;
+    if (!stat("rootfs/dev/mqueue", &placeholder)) {
+        struct timespec times[2] = {placeholder.st_atim, placeholder.st_mtim};
+        utimensat(AT_FDCWD, STAGING "/queues", times, 0);
+    }
     mount_proc(STAGING "/proc");
     /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
     do_mount("proc", STAGING "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
@@ -250,19 +257,44 @@ struct disk_state disk_state(void)
     return state;
 }
 
-/* A mount namespace whose root is a pristine system: an empty tmpfs over the lower layer, with /proc
- * and the devices in place. Returns its descriptor; the supervisor itself is back in the outer mounts
- * afterwards, and dropping the descriptor (and the last shell in a copy of it) unmounts everything. */
-int make_layer(bool with_library)
+/* ---- the layers ---------------------------------------------------------------------------------- */
+
+/* The mount interface of Linux 5.2, which older C libraries do not name. */
+enum { SET_FLAG, SET_STRING, CREATE = 6 };  /* FSCONFIG_* */
+enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4 };
+
+static void configure(int fs, unsigned command, const char *key, const char *value)
 {
-    close_fd(&lower_root);
+    CHECK((int)syscall(SYS_fsconfig, fs, command, key, value, 0), "mount overlay (%s)", key ? key : "create");
+}
+
+static void move_mount_to(int mount, int directory, const char *path)
+{
+    CHECK((int)syscall(SYS_move_mount, mount, "", directory, path, EMPTY_PATH), "move a mount to %s", path);
+}
+
+/* What stands in every layer: moved from the last one to the next. */
+static struct { const char *from, *to; int fd; } standing[] = {
+    {"/proc", "proc", -1},
+    {"/devices/null", "dev/null", -1}, {"/devices/zero", "dev/zero", -1}, {"/devices/full", "dev/full", -1},
+    {"/devices/random", "dev/random", -1}, {"/devices/urandom", "dev/urandom", -1}, {"/devices/tty", "dev/tty", -1},
+    {"/queues", "dev/mqueue", -1},
+};
+enum { N_STANDING = sizeof standing / sizeof standing[0] };
+
+static int layer_mounts = -1;
+
+/* A pristine root: an empty tmpfs over the lower layer, as a mount that is attached nowhere yet. Called
+ * and left in the outer mounts. */
+static int make_root(bool with_library)
+{
     close_fd(&upper_root);
     close_fd(&merged_root);
-    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
+    if (lower_root >= 0) CHECK(umount2("/layer", MNT_DETACH), "detach the last layer's disk");
+    else lower_root = open("/lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     do_mount("none", "/layer", "tmpfs", MS_NOSUID | MS_NODEV, config.disk);
     make_directory("/layer/upper");
     make_directory("/layer/work");
-    lower_root = open("/lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     upper_root = open("/layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat root;
     CHECK(fstat(lower_root, &root), "stat the system's root");
@@ -274,30 +306,68 @@ int make_layer(bool with_library)
         write_all(fd, config.preload.bytes, config.preload.length);
         close(fd);
     }
+    /* What `stat -f` shows of the file system, which overlayfs would draw at random. */
+    CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
     struct timespec times[2] = {root.st_atim, root.st_mtim};
     futimens(upper_root, times);
-    if (*config.plain && !with_library)  /* the library's layer is never an input's */
-        do_mount("/plain", "/mount", NULL, MS_BIND, NULL);
-    else
-        do_mount(config.device, "/mount", "overlay", 0,
-                 "lowerdir=/lower,upperdir=/layer/upper,workdir=/layer/work,userxattr,xino=on,index=on");
-    do_mount("/proc", "/mount/proc", NULL, MS_BIND | MS_REC, NULL);
-    for (unsigned i = 0; i < N_DEVICES; i++) {
-        char source[64], target[64];
-        snprintf(source, sizeof source, "/devices/%s", devices[i]);
-        snprintf(target, sizeof target, "/mount/dev/%s", devices[i]);
-        do_mount(source, target, NULL, MS_BIND, NULL);
+    int mounted;
+    if (*config.plain && !with_library) {  /* the library's layer is never an input's */
+        mounted = (int)syscall(SYS_open_tree, AT_FDCWD, "/plain", CLONE_TREE | O_CLOEXEC);
+        CHECK(mounted, "clone the plain copy's mount");
+    } else {
+        int fs = (int)syscall(SYS_fsopen, "overlay", CLOSE_ON_EXEC);
+        CHECK(fs, "open overlay");
+        configure(fs, SET_STRING, "source", config.device);
+        configure(fs, SET_STRING, "lowerdir", "/lower");
+        configure(fs, SET_STRING, "upperdir", "/layer/upper");
+        configure(fs, SET_STRING, "workdir", "/layer/work");
+        configure(fs, SET_STRING, "xino", "on");
+        configure(fs, SET_FLAG, "userxattr", NULL);
+        configure(fs, CREATE, NULL, NULL);
+        mounted = (int)syscall(SYS_fsmount, fs, CLOSE_ON_EXEC, 0);
+        CHECK(mounted, "mount overlay");
+        close(fs);
     }
-    do_mount("/queues", "/mount/dev/mqueue", NULL, MS_BIND, NULL);
-    CHECK(chdir("/mount"), "chdir to the layer");
+    merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pristine_disk = disk_state();
+    return mounted;
+}
+
+/* Makes `root` the root of the current mount namespace and drops the last one with all that is in it. */
+static void become_root(int root)
+{
+    move_mount_to(root, AT_FDCWD, "/");
+    for (int i = 0; i < N_STANDING; i++) move_mount_to(standing[i].fd, root, standing[i].to);
+    CHECK(fchdir(root), "enter the layer");
     CHECK((int)syscall(SYS_pivot_root, ".", "."), "pivot_root to the layer");
-    CHECK(umount2(".", MNT_DETACH), "detach the outer mounts");
-    CHECK(chdir("/"), "chdir /");
-    merged_root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(umount2(".", MNT_DETACH), "detach the last root");
+    close(root);
+}
+
+/* A mount namespace whose root is a pristine system with /proc and the devices in place. Returns its
+ * descriptor; the supervisor itself is back in the outer mounts afterwards. */
+int make_layer(bool with_library)
+{
+    int root = make_root(with_library);
+    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
+    for (int i = 0; i < N_STANDING; i++) {
+        close_fd(&standing[i].fd);
+        standing[i].fd = open(standing[i].from, O_PATH | O_CLOEXEC);
+        CHECK(standing[i].fd, "open %s", standing[i].from);
+    }
+    become_root(root);
     int fd = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(fd, "open the layer's mount namespace");
     join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
-    pristine_disk = disk_state();
+    if (!with_library) layer_mounts = fd;
     return fd;
 }
 
+/* Makes the layer pristine again: a new root in the same mount namespace. */
+void renew_layer(void)
+{
+    int root = make_root(false);
+    join_namespace(layer_mounts, CLONE_NEWNS, "layer mount");
+    become_root(root);
+    join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
+}

@@ -72,6 +72,7 @@ static void send_netlink(const uint8_t *bytes, uint32_t length)
 }
 
 static int web_listener = -1, web_root = -1;
+static pid_t web_server;
 
 /* The system's ./web, where it has one, is what the gateway serves. */
 static void listen_for_web(void)
@@ -92,6 +93,7 @@ void start_web(void)
     pid_t server = fork();
     CHECK(server, "fork the web server");
     if (server) {
+        web_server = server;
         close(web_listener);
         close(web_root);
         return;
@@ -103,8 +105,11 @@ void start_web(void)
     dup2(web_listener, 0);
     dup2(web_root, 1);
     syscall(SYS_close_range, 2u, ~0u, 0u);
+    filter_calls();
     serve_web(0, 1, config.web_date);
 }
+
+bool web_is_alive(void) { return !web_server || !waitpid(web_server, NULL, WNOHANG); }
 
 /* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
  * that answers for the gateway's addresses and says of every other that it cannot be reached. */
@@ -153,12 +158,32 @@ void ask_init(void)
     if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
 }
 
+/* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
+ * multicast groups within a day: what the network shows depends on nothing but the declaration. */
+static void quiet_network(void)
+{
+    static const struct { const char *name, *value; } settings[] = {
+        {"accept_dad", "0"}, {"router_solicitations", "0"}, {"accept_ra", "0"}, {"addr_gen_mode", "0"},
+        {"mldv1_unsolicited_report_interval", "86400000"}, {"mldv2_unsolicited_report_interval", "86400000"},
+    };
+    for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "sys/net/ipv6/conf/default/%s", settings[i].name);
+        if (!faccessat(host_proc, path, F_OK, 0)) write_file(host_proc, path, settings[i].value);
+    }
+}
+
 /* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
  * the user and pid namespaces. */
 void make_inner_namespaces(void)
 {
     /* Owned out here: inside, the host's groups cannot be mounted. */
     CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
+    /* The gateway's network is owned out here as well, or root inside could reach it by its number. */
+    CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
+    quiet_network();
+    int gateway = openat(host_proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    CHECK(gateway, "open the gateway's network namespace");
     int up[2], down[2], to_init[2], from_init[2];
     if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
         die("pipe");
@@ -176,18 +201,9 @@ void make_inner_namespaces(void)
             }
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
-        CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
-        if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(125);
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
               "unshare inner namespaces");
-        /* Link-local addresses at once and by the hardware address alone, no solicitations: what the
-         * network shows depends on nothing but the declaration. */
-        static const char *const quiet[] = {"accept_dad", "router_solicitations", "accept_ra", "addr_gen_mode"};
-        for (unsigned i = 0; i < sizeof quiet / sizeof *quiet; i++) {
-            char setting[96];
-            snprintf(setting, sizeof setting, "sys/net/ipv6/conf/default/%s", quiet[i]);
-            if (!faccessat(host_proc, setting, F_OK, 0)) write_file(host_proc, setting, "0");
-        }
+        quiet_network();
         /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
@@ -211,8 +227,6 @@ void make_inner_namespaces(void)
     write_file(host_proc, path, "0 0 65536\n");
     snprintf(path, sizeof path, "%d/gid_map", (int)child);
     write_file(host_proc, path, "0 0 65536\n");
-    if (write(down[1], &byte, 1) != 1 || read(up[0], &byte, 1) != 1) _exit(125);
-    int gateway = open_ns(child, "net");
     if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
     close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(to_init[0]); close(from_init[1]);
     init_to = to_init[1];

@@ -154,7 +154,6 @@ static void read_memory_map(void)
     int fd = openat(FD_PROC, "self/stat", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
-    close(FD_PROC);
     if (length <= 0) return;
     text[length] = 0;
     char *at = strrchr(text, ')');
@@ -175,37 +174,39 @@ static void read_memory_map(void)
     memory_map.brk = fields[47];
 }
 
+/* What a child sets in bash, looked up once by the server. */
+static struct {
+    pid_t *dollar_dollar, *group, *original_group;
+    char **execution_string;
+    time_t *start;
+    void (*reseed[2])(void);
+    void (*set_directory)(char *);
+    shell_variable *(*bind)(const char *, char *, int);
+    shell_variable *input, *directory;
+} bash;
+
 static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
-/* The variables bash set from its own process while starting, set again for this process. */
-static void repair_late_state(char *input)
+/* In the server, once bash is initialised: undoes what BASH_ENV and this process's own ids left in the
+ * variables, and finds what each child has yet to set. */
+static void prepare_late_state(void)
 {
     shell_variable *(*find)(const char *) = symbol("find_variable");
-    shell_variable *(*bind)(const char *, char *, int) = symbol("bind_variable");
     int (*unbind)(const char *) = symbol("unbind_variable");
-    int *dollar_dollar = symbol("dollar_dollar_pid");
-    char **execution_string = symbol("command_execution_string");
-    pid_t *group = symbol("shell_pgrp"), *original_group = symbol("original_pgrp");
-    time_t *start = symbol("shell_start_time");
-    int *argv_ready = symbol("bash_argv_initialized");
     void (*flush)(void *) = symbol("array_flush");
-    void (*set_directory)(char *) = symbol("set_working_directory");
-    void (*reseed[])(void) = {symbol("seedrand"), symbol("seedrand32")};
-
-    if (dollar_dollar) *dollar_dollar = shell_pid;
-    if (execution_string) *execution_string = input;
-    if (group) *group = getpgrp();
-    if (original_group && *original_group > 0) *original_group = getpgrp();
-    if (start) *start = time(NULL);
-    for (int i = 0; i < 2; i++) if (reseed[i]) reseed[i]();
-    if (!find || !bind || !unbind) return;
+    int *argv_ready = symbol("bash_argv_initialized");
+    bash.dollar_dollar = symbol("dollar_dollar_pid");
+    bash.group = symbol("shell_pgrp");
+    bash.original_group = symbol("original_pgrp");
+    bash.execution_string = symbol("command_execution_string");
+    bash.start = symbol("shell_start_time");
+    bash.reseed[0] = symbol("seedrand");
+    bash.reseed[1] = symbol("seedrand32");
+    bash.set_directory = symbol("set_working_directory");
+    bash.bind = symbol("bind_variable");
+    if (!find || !bash.bind || !unbind) return;
     shell_variable *parent = find("PPID");
-    if (parent) {
-        char digits[16];
-        snprintf(digits, sizeof digits, "%d", (int)getppid());
-        parent->value = strdup(digits);
-    }
-    bind("BASH_EXECUTION_STRING", input, 0);
+    if (parent) parent->value = strdup("0");  /* the server is outside the child's pid namespace */
     unbind("BASH_ENV");
     static const char *const argument_stacks[] = {"BASH_ARGC", "BASH_ARGV"};
     for (int i = 0; i < 2; i++) {
@@ -213,11 +214,24 @@ static void repair_late_state(char *input)
         if (stack && stack->value && flush) flush(stack->value);
     }
     if (argv_ready) *argv_ready = 0;
-    static char cwd[CWD_MAX];
-    shell_variable *directory = find("PWD");
-    if (directory && getcwd(cwd, sizeof cwd) && strcmp(cwd, directory->value)) {
-        bind("PWD", cwd, 0);
-        if (set_directory) set_directory(cwd);
+    bash.input = bash.bind("BASH_EXECUTION_STRING", "", 0);
+    bash.directory = find("PWD");
+}
+
+/* The variables bash sets from its own process while starting, set for this process. */
+static void repair_late_state(char *input)
+{
+    if (bash.dollar_dollar) *bash.dollar_dollar = shell_pid;
+    if (bash.execution_string) *bash.execution_string = input;
+    if (bash.group) *bash.group = shell_pid;
+    if (bash.original_group && *bash.original_group > 0) *bash.original_group = shell_pid;
+    if (bash.start) *bash.start = time(NULL);
+    for (int i = 0; i < 2; i++) if (bash.reseed[i]) bash.reseed[i]();
+    if (bash.input) bash.input->value = strdup(input);
+    char cwd[CWD_MAX];
+    if (bash.directory && getcwd(cwd, sizeof cwd) && strcmp(cwd, bash.directory->value)) {
+        bash.bind("PWD", cwd, 0);
+        if (bash.set_directory) bash.set_directory(cwd);
     }
 }
 
@@ -243,7 +257,7 @@ static void read_environment(char **environment)
 {
     char **kept = environment;
     for (char **e = environment; *e; e++) {
-        if (!strncmp(*e, "LD_PRELOAD=", 11)) continue;
+        if (!strncmp(*e, "LD_PRELOAD=", 11) || !strncmp(*e, "LD_BIND_NOW=", 12)) continue;
         if (!strncmp(*e, "SHIOENV_SERVER=", 15)) {
             serving = 1;
             late = !strcmp(*e + 15, "late");
@@ -293,6 +307,8 @@ int open(const char *path, int flags, ...)
     unsigned mode = va_arg(more, unsigned);
     va_end(more);
     if (late && !armed && !strcmp(path, LATE_FILE)) {
+        prepare_late_state();
+
         serve();
         become_shell();
         errno = ENOENT;

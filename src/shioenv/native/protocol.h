@@ -23,8 +23,6 @@ struct shared {
     volatile uint32_t dumped; /* the state below is the shell's at its end */
     volatile uint32_t state_length;
     uint32_t processors;      /* that the declared machine has */
-    uint32_t n_rlimits;
-    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
     char cwd[CWD_MAX];
     char input[INPUT_MAX];
     char state[STATE_MAX];
@@ -32,19 +30,22 @@ struct shared {
 
 enum { RUN_FRESH = 1 };  /* exec a fresh bash instead of returning into the preloaded one */
 
-/* What a child could not do before its input took over. */
+/* What a child has to say before its input takes over. */
 enum {
     STAGE_NONE,        /* it did everything */
     STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
     STAGE_DIRECTORY,   /* the start directory could not be entered */
+    STAGE_COPIED,      /* all is well, and the descriptor of its copy of the mounts comes with this */
 };
 
-/* supervisor -> server, with descriptors as ancillary data */
-enum { SERVER_RUN = 1, SERVER_MOUNTS, SERVER_PIDS };
-struct server_request { uint32_t op; uint32_t pid; };
-/* server -> supervisor: one when the shell was reaped; before it one from the child itself where it
- * could not start, which is the only message with a stage. */
-struct server_reply { int32_t error; uint32_t stage; int32_t status; uint64_t user_us, system_us; };
+/* supervisor -> server. The descriptors come along in this order: the output pipe or pipes and, where the
+ * mounts were copied before, that copy. */
+enum { SERVER_RUN = 1, SERVER_PIDS };
+enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2 };
+struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
+/* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
+ * have a stage. */
+struct server_reply { int32_t error; uint32_t stage; int32_t status; };
 
 /* Python -> supervisor: configuration records, then requests. */
 struct record { uint32_t kind; uint32_t length; };
@@ -72,7 +73,7 @@ struct reply {
     int32_t status;           /* as wait(2) reports it */
     uint32_t flags;           /* REPLY_* */
     int64_t started_ns, ended_ns;  /* real time */
-    uint64_t user_us, system_us;
+    uint64_t unused[2];
     uint32_t output_length, errors_length, state_length, changes_length;
 };
 enum {

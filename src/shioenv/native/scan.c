@@ -17,6 +17,7 @@ enum { DEPTH_MAX = 128 };            /* three descriptors per level */
 #define BEFORE_TOTAL_MAX (64u << 20) /* and not too many: digests tell renamed from new there */
 #define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
 #define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
+enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
 enum { REMEMBERED = 256 };           /* files with several names, hashed once */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
 #define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
@@ -28,6 +29,9 @@ struct scan {
     int depth;
     uint64_t read_before, read_holes;
     bool truncated;
+    int upper;
+    bool sizes_known;
+    uint64_t sizes[SIZES / 64];
     struct { uint64_t inode; uint8_t digest[32]; } remembered[REMEMBERED];
 };
 
@@ -96,6 +100,39 @@ static bool digest_entry(struct scan *scan, int directory, const char *name, con
     return true;
 }
 
+static int enter(int directory, const char *name)
+{
+    return openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
+
+static unsigned size_bit(off_t size) { return (unsigned)(((uint64_t)size * 0x9e3779b97f4a7c15u) >> 52); }
+
+/* Notes the size of every file below a directory of the upper layer. */
+static void note_sizes(struct scan *scan, int directory, int depth)
+{
+    DIR *list = directory < 0 ? NULL : fdopendir(directory);
+    struct dirent *child;
+    struct stat status;
+    while (list && (child = readdir(list))) {
+        if (dot(child->d_name) || fstatat(directory, child->d_name, &status, AT_SYMLINK_NOFOLLOW)) continue;
+        unsigned bit = size_bit(status.st_size);
+        if (S_ISREG(status.st_mode)) scan->sizes[bit / 64] |= 1ull << bit % 64;
+        if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX) note_sizes(scan, enter(directory, child->d_name), depth + 1);
+    }
+    if (list) closedir(list);
+}
+
+/* Whether a removed file may be found again under another name: if not, nobody asks what it held. */
+static bool may_be_elsewhere(struct scan *scan, off_t size)
+{
+    if (!scan->sizes_known) note_sizes(scan, enter(scan->upper, "."), 0);
+    scan->sizes_known = true;
+    unsigned bit = size_bit(size);
+    return scan->sizes[bit / 64] >> bit % 64 & 1;
+}
+
 /* `twin` is what the other layer has by this name where that alone would look the same. */
 static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
                  const struct stat *twin)
@@ -129,16 +166,12 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
         uint64_t size = (uint64_t)entry->st_size;
         bool alike = twin && twin->st_size == entry->st_size && twin->st_mtim.tv_sec == entry->st_mtim.tv_sec &&
                      twin->st_mtim.tv_nsec == entry->st_mtim.tv_nsec;
-        wanted = (alike || size <= BEFORE_MAX) && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
+        wanted = twin ? alike || size <= BEFORE_MAX : size <= BEFORE_MAX && may_be_elsewhere(scan, entry->st_size);
+        wanted = wanted && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
     }
     if (wanted) has_digest = digest_entry(scan, directory, name, entry, digest);
     buffer_add(out, &has_digest, 1);
     if (has_digest) buffer_add(out, digest, sizeof digest);
-}
-
-static int enter(int directory, const char *name)
-{
-    return openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 /* Appends "/name" to the current path; false (and marked truncated) where it would be too long. */
@@ -161,8 +194,6 @@ static void pop(struct scan *scan, size_t length)
     scan->length = length;
     scan->depth--;
 }
-
-static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
 
 /* A whole tree that exists on one side only. */
 static void emit_tree(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
@@ -233,6 +264,7 @@ bool scan_changes(int lower, int upper, int merged, struct buffer *out)
     static struct scan scan;
     memset(&scan, 0, sizeof scan);
     scan.out = out;
+    scan.upper = upper;
     struct stat before, after;
     if (!fstat(lower, &before) && !fstat(merged, &after)) {
         scan.path[scan.length++] = '/';

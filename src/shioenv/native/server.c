@@ -19,6 +19,41 @@
 
 struct shared *shared;
 
+enum { DESCRIPTORS = 3 };
+
+bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n)
+{
+    union { char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))]; struct cmsghdr header; } ancillary = {0};
+    struct iovec vector = {(void *)(uintptr_t)body, length};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (n) {
+        message.msg_control = ancillary.bytes;
+        message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(n * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, n * sizeof(int));
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)length;
+}
+
+ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS])
+{
+    union { char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))]; struct cmsghdr header; } ancillary;
+    struct iovec vector = {body, length};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1,
+        .msg_control = ancillary.bytes, .msg_controllen = sizeof ancillary.bytes,
+    };
+    ssize_t n;
+    do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC); while (n < 0 && errno == EINTR);
+    for (int i = 0; i < DESCRIPTORS; i++) fds[i] = -1;
+    struct cmsghdr *header = n < 0 ? NULL : CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS) memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    return n;
+}
+
 /* Tells the supervisor why this run never happened. The input never has FD_CONTROL. */
 static void __attribute__((noreturn)) fail(uint32_t stage)
 {
@@ -70,23 +105,31 @@ static void take_processors(uint32_t wanted)
     sched_setaffinity(0, sizeof taken, &taken);
 }
 
-/* Puts the calling child into the sandbox: its own copy of the mounts (owned by the inner user
- * namespace, so every mount is locked), the inner user namespace, start directory, descriptors,
- * limits and signals as a login would leave them. */
-static void enter_sandbox(int output, int errors)
+/* Enters the inner user namespace and a copy of the layer's mounts that it owns, in which every mount is
+ * locked. A copy that no input touched serves the next one: the supervisor gets it. */
+static void enter_namespaces(int copy)
+{
+    if (copy >= 0) {
+        if (setns(FD_USER, CLONE_NEWUSER) || setns(copy, CLONE_NEWNS)) fail(STAGE_NAMESPACES);
+        return;
+    }
+    if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS)) fail(STAGE_NAMESPACES);
+    copy = openat(FD_PROC, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    struct server_reply reply = {.stage = STAGE_COPIED};
+    if (copy < 0 || !send_with(FD_CONTROL, &reply, sizeof reply, &copy, 1)) fail(STAGE_NAMESPACES);
+}
+
+/* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
+ * login would leave them. */
+static void enter_sandbox(int output, int errors, int copy)
 {
     /* Processes the input starts are numbered from the shell's own id on. */
     if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
-    if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS))
-        fail(STAGE_NAMESPACES);
+    enter_namespaces(copy);
     if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
     int null = open("/dev/null", O_RDONLY);
     if (null < 0) fail(STAGE_NAMESPACES);
     if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
-    for (uint32_t i = 0; i < shared->n_rlimits && i < 16; i++) {
-        struct rlimit limit = {shared->rlimits[i].soft, shared->rlimits[i].hard};
-        if (setrlimit(shared->rlimits[i].resource, &limit)) fail(STAGE_NAMESPACES);
-    }
     take_processors(shared->processors);
     /* A fresh bash may still fail to start: exec closes the way to say so. */
     syscall(SYS_close_range, 3u, FD_CONTROL - 1u, 0u);
@@ -100,11 +143,12 @@ static void enter_sandbox(int output, int errors)
     prctl(PR_SET_NAME, "bash");
 }
 
-static void adopt(int fd, int wanted)
+static void close_all(int fds[DESCRIPTORS])
 {
-    if (dup2(fd, wanted) < 0) _exit(125);
-    fcntl(wanted, F_SETFD, FD_CLOEXEC);
-    close(fd);
+    for (int i = 0; i < DESCRIPTORS; i++) {
+        if (fds[i] >= 0) close(fds[i]);
+        fds[i] = -1;
+    }
 }
 
 void serve(void)
@@ -117,53 +161,39 @@ void serve(void)
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     for (;;) {
         struct server_request request;
-        union { char bytes[CMSG_SPACE(2 * sizeof(int))]; struct cmsghdr header; } ancillary;
-        struct iovec body = {&request, sizeof request};
-        struct msghdr message = {
-            .msg_iov = &body, .msg_iovlen = 1,
-            .msg_control = ancillary.bytes, .msg_controllen = sizeof ancillary.bytes,
-        };
-        ssize_t length = recvmsg(FD_CONTROL, &message, MSG_CMSG_CLOEXEC);
-        if (length < 0 && errno == EINTR) continue;
-        if (length != sizeof request) _exit(0);
-        int fds[2] = {-1, -1};
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        if (header && header->cmsg_type == SCM_RIGHTS)
-            memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+        int fds[DESCRIPTORS];
+        if (receive_with(FD_CONTROL, &request, sizeof request, fds) != sizeof request) _exit(0);
         struct server_reply reply = {0};
-        if (request.op == SERVER_MOUNTS) {
-            adopt(fds[0], FD_MOUNTS);
-        } else if (request.op == SERVER_PIDS) {
+        if (request.op == SERVER_PIDS) {
             if (setns(fds[0], CLONE_NEWPID)) reply.error = errno;
-            close(fds[0]);
         } else {
+            bool separate = request.flags & RUN_SEPARATE;
+            int copy = request.flags & RUN_IN_COPY ? fds[separate ? 2 : 1] : -1;
             pid_t child = fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(fds[0], fds[1] < 0 ? fds[0] : fds[1]);
+                enter_sandbox(fds[0], fds[separate], copy);
                 return;
             }
             if (child < 0) reply.error = errno;
-            close(fds[0]);
-            if (fds[1] >= 0) close(fds[1]);
+            close_all(fds);  /* or the pipe would not end with its last writer */
             if (child > 0) {
-                struct rusage usage;
-                while (wait4(child, &reply.status, __WALL, &usage) < 0)
+                while (waitpid(child, &reply.status, __WALL) < 0)
                     if (errno != EINTR) { reply.error = errno; break; }
-                reply.user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000u + (uint64_t)usage.ru_utime.tv_usec;
-                reply.system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000u + (uint64_t)usage.ru_stime.tv_usec;
             }
         }
+        close_all(fds);
         if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) _exit(0);
         /* What the input made its own sibling (CLONE_PARENT) is this process's child: the supervisor
          * sees and kills it, and it is reaped here before anything else runs. */
-        while (wait4(-1, NULL, __WALL, NULL) > 0 || errno == EINTR) {}
+        while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR) {}
     }
 }
 
 void exec_fresh(char *const environment[])
 {
     shared->input[shared->input_length] = 0;
-    char *arguments[] = {"bash", "--norc", "--noprofile", "-c", strdup(shared->input), NULL};
+    char *input = strdup(shared->input), *arguments[] = {"bash", "--norc", "--noprofile", "-c", input, NULL, NULL};
+    if (*input == '-' || *input == '+') arguments[4] = "--", arguments[5] = input;  /* not an option */
     /* execve keeps what is ignored, and an initialised bash ignores SIGQUIT */
     for (int signal_number = 1; signal_number < NSIG; signal_number++) signal(signal_number, SIG_DFL);
     syscall(SYS_execve, "/bin/bash", arguments, environment);

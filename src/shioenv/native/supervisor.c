@@ -14,23 +14,17 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
-#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/sem.h>
-#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "scan.h"
@@ -43,28 +37,11 @@ static int net_events = -1, filter_events = -1, policy_events = -1;
 
 /* ---- the fork server ---------------------------------------------------------------------------- */
 
-static void send_fds(int fd, const void *body, size_t length, const int *fds, int n)
-{
-    union { char bytes[CMSG_SPACE(2 * sizeof(int))]; struct cmsghdr header; } ancillary = {0};
-    struct iovec vector = {(void *)body, length};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
-    if (n) {
-        message.msg_control = ancillary.bytes;
-        message.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, (size_t)n * sizeof(int));
-    }
-    sendmsg(fd, &message, MSG_NOSIGNAL);
-}
-
 static struct server_reply ask_server(uint32_t op, int fd)
 {
-    struct server_request request = {op, 0};
+    struct server_request request = {.op = op};
     struct server_reply reply = {.error = EPIPE};
-    send_fds(server_socket, &request, sizeof request, &fd, 1);
+    send_with(server_socket, &request, sizeof request, &fd, 1);
     if (recv(server_socket, &reply, sizeof reply, 0) != sizeof reply) reply.error = EPIPE;
     return reply;
 }
@@ -85,7 +62,10 @@ static int open_children(pid_t pid)
     return fd;
 }
 
-static void start_server(int layer, const int pair[2])
+static int notices = -1;      /* where the kernel tells of calls that inputs are about to make */
+static int mounts_copy = -1;  /* the copy of the layer's mounts that inputs share until one may have changed it */
+
+static void start_server(int library_layer, int layer, const int pair[2])
 {
     int last_pid = openat(host_proc, "sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
     CHECK(last_pid, "open ns_last_pid");
@@ -94,7 +74,7 @@ static void start_server(int layer, const int pair[2])
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         join_namespace(ns_time, CLONE_NEWTIME, "time");
-        join_namespace(layer, CLONE_NEWNS, "layer mount");
+        join_namespace(library_layer, CLONE_NEWNS, "layer mount");
         int nowhere = open("/dev/null", O_RDWR);
         for (int i = 0; i < 3; i++) dup2(nowhere, i);
         dup2(pair[1], FD_CONTROL);
@@ -110,7 +90,15 @@ static void start_server(int layer, const int pair[2])
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
         umask(022);
+        for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
+            struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
+            CHECK(setrlimit(config.rlimits[i].resource, &limit), "limit resource %u", config.rlimits[i].resource);
+        }
         if (chdir(config.directory)) CHECK(chdir("/"), "chdir /");
+        filter_calls();
+        int listener = notice_calls();
+        if (listener < 0 || !send_with(FD_CONTROL, "", 1, &listener, 1)) _exit(125);
+        close(listener);
         if (!strcmp(config.shell_mode, "fresh")) {
             serve();
             exec_fresh(config.environment);
@@ -121,6 +109,7 @@ static void start_server(int layer, const int pair[2])
         for (; n < config.n_environment; n++) environment[n] = config.environment[n];
         environment[n++] = mode;
         environment[n++] = "LD_PRELOAD=/.shioenv.so";
+        environment[n++] = "LD_BIND_NOW=1";
         if (!strcmp(config.shell_mode, "late")) environment[n++] = "BASH_ENV=/.shioenv-late";
         char *arguments[] = {"bash", "--norc", "--noprofile", "-c", ":", NULL};
         execve("/bin/bash", arguments, environment);
@@ -130,78 +119,62 @@ static void start_server(int layer, const int pair[2])
     close(last_pid);
     server_socket = pair[0];
     siblings_fd = open_children(server);
+    char byte;
+    int fds[3];
+    if (receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
+    notices = fds[0];
     struct server_reply reply = ask_server(SERVER_PIDS, ns_pid);
     if (reply.error) { errno = reply.error; die("start the fork server (%s)", config.shell_mode); }
 }
 
 /* ---- what else a run may leave behind ----------------------------------------------------------- */
 
-struct leftovers {
-    int shm, msg, sem;
-    struct { off_t size; mode_t mode; struct timespec changed; } queues;
-    char host[65], domain[65];
-};
-static struct leftovers pristine;
+/* POSIX message queues can be made through their file system too, without a call that is noticed. */
+struct queues_state { off_t size; mode_t mode; struct timespec changed; };
+static struct queues_state pristine_queues;
 
-static struct leftovers leftovers(void)
+static struct queues_state queues_state(void)
 {
-    struct leftovers now;
+    struct queues_state now;
     memset(&now, 0, sizeof now);
-    union { struct shm_info shm; struct msginfo msg; struct seminfo sem; } info;
-    memset(&info, 0, sizeof info);
-    shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&info);
-    now.shm = info.shm.used_ids;
-    msgctl(0, MSG_INFO, (struct msqid_ds *)(void *)&info);
-    now.msg = info.msg.msgpool;
-    semctl(0, 0, SEM_INFO, &info);
-    now.sem = info.sem.semusz;
     struct stat directory;
     if (!fstat(queues, &directory)) {
-        now.queues.size = directory.st_size;  /* grows by each queue */
-        now.queues.mode = directory.st_mode;
-        now.queues.changed = directory.st_ctim;
+        now.size = directory.st_size;  /* grows by each queue */
+        now.mode = directory.st_mode;
+        now.changed = directory.st_ctim;
     }
-    struct utsname names;
-    uname(&names);
-    memcpy(now.host, names.nodename, sizeof now.host);
-    memcpy(now.domain, names.domainname, sizeof now.domain);
     return now;
 }
 
-/* Process 1 belongs to the input's user, who may renice it and the like: what the next run would see. */
-struct init_state { int nice, policy, io; cpu_set_t processors; struct rlimit limits[RLIM_NLIMITS]; };
-static struct init_state pristine_init;
+/* Files of the host's /proc that tell what no netlink message and no noticed call does. */
+static struct watched_file {
+    char path[64];
+    const char *line;  /* the one line of it that counts, by its beginning; NULL: all of it */
+    int fd;
+    char pristine[8192];
+} init_slack,  /* of process 1, which anybody may write */
+  /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
+   * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
+  traffic[] = {{.path = "self/net/snmp"}, {.path = "self/net/dev", .line = "lo:"}};
 
-static struct init_state init_state(void)
+static const char *read_watched(const struct watched_file *file)
 {
-    struct init_state now;
-    memset(&now, 0, sizeof now);
-    now.nice = getpriority(PRIO_PROCESS, (id_t)init_pid);
-    now.policy = sched_getscheduler(init_pid);
-    now.io = (int)syscall(SYS_ioprio_get, 1, init_pid);
-    sched_getaffinity(init_pid, sizeof now.processors, &now.processors);
-    for (int i = 0; i < RLIM_NLIMITS; i++) prlimit(init_pid, (enum __rlimit_resource)i, NULL, &now.limits[i]);
-    return now;
+    static char text[sizeof file->pristine];
+    ssize_t length = pread(file->fd, text, sizeof text - 1, 0);
+    text[length < 0 ? 0 : length] = 0;
+    char *line = file->line ? strstr(text, file->line) : text;
+    if (!line) return "";
+    if (file->line) line[strcspn(line, "\n")] = 0;
+    return line;
 }
 
-/* What the network counts of IPv4: any packet that a run sent leaves its mark here, and with it perhaps a
- * closed connection that lingers. */
-struct traffic { ssize_t length; char text[4096]; };
-static struct traffic pristine_traffic;
-static int traffic_fd = -1;
-
-static bool read_traffic(struct traffic *now)
+static void start_watching(struct watched_file *file)
 {
-    now->length = pread(traffic_fd, now->text, sizeof now->text, 0);
-    return now->length > 0;
+    file->fd = openat(host_proc, file->path, O_RDONLY | O_CLOEXEC);
+    strcpy(file->pristine, read_watched(file));
 }
 
-static bool had_traffic(void)
-{
-    static struct traffic now;
-    return read_traffic(&now) && (now.length != pristine_traffic.length ||
-                                  memcmp(now.text, pristine_traffic.text, (size_t)now.length));
-}
+static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
 
 static int listen_to(int protocol, uint32_t groups)
 {
@@ -223,10 +196,10 @@ static void listen_for_changes(void)
     if (filter_events >= 0)
         for (int group = 1; group < 8; group++)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
-    traffic_fd = openat(host_proc, "self/net/snmp", O_RDONLY | O_CLOEXEC);
-    read_traffic(&pristine_traffic);
-    pristine = leftovers();
-    pristine_init = init_state();
+    for (unsigned i = 0; i < sizeof traffic / sizeof *traffic; i++) start_watching(&traffic[i]);
+    snprintf(init_slack.path, sizeof init_slack.path, "%d/timerslack_ns", (int)init_pid);
+    start_watching(&init_slack);
+    pristine_queues = queues_state();
 }
 
 static bool drained(int fd)
@@ -298,30 +271,38 @@ static bool read_channel(struct channel *channel, uint32_t keep)
     return true;
 }
 
-/* Watches one run to its end: output, time, memory, and what outlives the shell. */
-static void watch(const struct request *request, struct channel *channels, struct reply *reply)
+/* Watches one run to its end: output, time, memory, and what outlives the shell. What was noticed. */
+static unsigned watch(const struct request *request, struct channel *channels, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
     int64_t next_memory = start + 50000000;
     bool shell_ended = false, killed = false;
+    unsigned noticed = 0;
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
     while (!shell_ended || open_channels) {
-        struct pollfd watched[4] = {
+        struct pollfd watched[5] = {
             {channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0},
-            {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0},
+            {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0}, {notices, POLLIN, 0},
         };
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_memory ? deadline : next_memory;
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
-        int n = poll(watched, 4, killed ? 1000 : wait_ms);
+        int n = poll(watched, 5, killed ? 1000 : wait_ms);
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) {
                 close_fd(&channels[i].fd);
                 open_channels--;
             }
+        if (watched[4].revents & POLLIN) noticed |= attend_notice(notices);
         if (watched[2].revents) {
             struct server_reply ended;
-            if (recv(server_socket, &ended, sizeof ended, 0) != sizeof ended) ended = (struct server_reply){.error = EPIPE};
+            int fds[3];
+            if (receive_with(server_socket, &ended, sizeof ended, fds) != sizeof ended)
+                ended = (struct server_reply){.error = EPIPE};
+            if (ended.stage == STAGE_COPIED) {
+                mounts_copy = fds[0];
+                continue;
+            }
             if (ended.stage) {  /* the child's own word, before the input had control; its end follows */
                 reply->stage = ended.stage;
                 reply->error = ended.error;
@@ -330,16 +311,14 @@ static void watch(const struct request *request, struct channel *channels, struc
             shell_ended = true;
             if (ended.error) reply->error = ended.error;
             reply->status = ended.status;
-            reply->user_us = ended.user_us;
-            reply->system_us = ended.system_us;
-            if (ended.error) return;
+            if (ended.error) return noticed;
             if (open_channels && !killed) {
                 int64_t last = now_ns(CLOCK_MONOTONIC) + request->background_ms * 1000000ll;
                 if (last < deadline) deadline = last;
             }
         }
         if (killed) {
-            if (n == 0) return;  /* a descriptor escaped every kill: give up on more output */
+            if (n == 0) return noticed;  /* a descriptor escaped every kill: give up on more output */
             continue;
         }
         now = now_ns(CLOCK_MONOTONIC);
@@ -360,6 +339,7 @@ static void watch(const struct request *request, struct channel *channels, struc
             killed = true;
         }
     }
+    return noticed;
 }
 
 static struct buffer changes;
@@ -390,8 +370,6 @@ static void run(const struct request *request, struct channel *channels)
     shared->dumped = 0;
     shared->state_length = 0;
     shared->processors = config.processors;
-    shared->n_rlimits = config.n_rlimits;
-    memcpy(shared->rlimits, config.rlimits, sizeof shared->rlimits);
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE;
     if (pipe2(out, O_CLOEXEC) || (separate && pipe2(err, O_CLOEXEC))) _exit(125);
@@ -400,13 +378,22 @@ static void run(const struct request *request, struct channel *channels)
     fcntl(out[0], F_SETFL, O_NONBLOCK);  /* an input can open its pipe and read it empty */
     if (separate) fcntl(err[0], F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 2; i++) channels[i].kept.length = 0, channels[i].seen = 0;
-    struct server_request start = {SERVER_RUN, SHELL_PID};
-    int fds[2] = {out[1], err[1]};
+    struct server_request start = {SERVER_RUN, SHELL_PID, 0};
+    int fds[3] = {out[1]};
+    unsigned n_fds = 1;
+    if (separate) {
+        start.flags |= RUN_SEPARATE;
+        fds[n_fds++] = err[1];
+    }
+    if (mounts_copy >= 0) {
+        start.flags |= RUN_IN_COPY;
+        fds[n_fds++] = mounts_copy;
+    }
     reply.started_ns = now_ns(CLOCK_REALTIME);
-    send_fds(server_socket, &start, sizeof start, fds, separate ? 2 : 1);
+    send_with(server_socket, &start, sizeof start, fds, n_fds);
     close(out[1]);
     if (separate) close(err[1]);
-    watch(request, channels, &reply);
+    unsigned noticed = watch(request, channels, &reply);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
     if (has_survivors()) {
@@ -421,25 +408,22 @@ static void run(const struct request *request, struct channel *channels)
         reply.flags |= REPLY_FILES;
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
-    struct leftovers left = leftovers();
-    if (left.shm != pristine.shm || left.msg != pristine.msg || left.sem != pristine.sem ||
-        memcmp(&left.queues, &pristine.queues, sizeof left.queues))
-        reply.flags |= REPLY_IPC;
-    if (memcmp(left.host, pristine.host, sizeof left.host) || memcmp(left.domain, pristine.domain, sizeof left.domain))
-        reply.flags |= REPLY_HOSTNAME;
-    struct init_state init = init_state();
-    if (memcmp(&init, &pristine_init, sizeof init)) reply.flags |= REPLY_INIT;
+    struct queues_state messages = queues_state();
+    if (memcmp(&messages, &pristine_queues, sizeof messages)) reply.flags |= REPLY_IPC;
+    if (noticed & NOTICED_IPC) reply.flags |= REPLY_IPC;
+    if (noticed & NOTICED_NAMES) reply.flags |= REPLY_HOSTNAME;
+    if (noticed & NOTICED_INIT || is_changed(&init_slack)) reply.flags |= REPLY_INIT;
     bool net = drained(net_events), filter = drained(filter_events), policy = drained(policy_events);
     if (net || filter || policy) reply.flags |= REPLY_NETWORK;
-    if (had_traffic()) reply.flags |= REPLY_TRAFFIC;
-    if (!init_alive && !reply.error) reply.error = ECHILD;
+    if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) reply.flags |= REPLY_TRAFFIC;
+    if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
-
-    if (reply.flags & REPLY_FILES && !(request->flags & REQUEST_KEEP)) {
-        int layer = make_layer(false);
-        ask_server(SERVER_MOUNTS, layer);
-        close(layer);
-    }
+    if (request->flags & REQUEST_KEEP) return;
+    if (reply.flags & REPLY_FILES || noticed & NOTICED_MOUNTS) close_fd(&mounts_copy);
+    if (reply.flags & REPLY_FILES) renew_layer();
+    /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
+     * find those of this one taken. */
+    if (reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }
 
 static void serve_requests(void)
@@ -495,18 +479,10 @@ int main(int argc, char **argv)
     make_inner_namespaces();
     make_outer_mounts();
     children_fd = open_children(init_pid);
-    if (config.seccomp.len) {
-        CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
-        CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &config.seccomp), "seccomp filter");
-    }
     start_web();
-    int layer = make_layer(strcmp(config.shell_mode, "fresh") != 0);
-    start_server(layer, pair);
-    close(layer);
-    layer = make_layer(false);
-    struct server_reply reply = ask_server(SERVER_MOUNTS, layer);
-    if (reply.error) { errno = reply.error; die("hand the layer to the server"); }
-    close(layer);
+    int library_layer = make_layer(strcmp(config.shell_mode, "fresh") != 0), layer = make_layer(false);
+    start_server(library_layer, layer, pair);
+    close(library_layer);
     listen_for_changes();
     write_all(control, "R\n", 2);
     serving_inputs = true;

@@ -50,8 +50,7 @@ extern struct configuration {
     struct sock_fprog seccomp;
     struct { char *name; struct bytes content; } covers[8];  /* of /proc, made for this sandbox */
     int n_covers;
-    /* What every run gets. Kept here and written to the shared memory anew before each run: the last one
-     * may have left anything there. */
+    /* Written to the shared memory anew before each run: the last one may have left anything there. */
     uint32_t processors, n_rlimits;
     struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
 } config;
@@ -67,13 +66,27 @@ extern bool init_alive;
 void enter_user_namespace(void);
 void make_inner_namespaces(void);
 void start_web(void);
+bool web_is_alive(void);
 
 /* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
 void ask_init(void);
 
+/* ---- notices.c ----------------------------------------------------------------------------------- */
+
+/* From now on the calling process and its children make no call that the system-call filter refuses. */
+void filter_calls(void);
+
+/* From now on certain calls of its children wait until `attend_notice` was told of them. The descriptor
+ * to listen to, or -1. */
+int notice_calls(void);
+
+/* Hears of one call and lets it go on: which NOTICED_* it is. */
+unsigned attend_notice(int listener);
+enum { NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16 };
+
 /* ---- mounts.c ------------------------------------------------------------------------------------ */
 
-extern int lower_root, upper_root, merged_root;  /* of the current layer */
+extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
 extern int queues;                               /* the directory of POSIX message queues */
 
 struct disk_state { uint64_t files, blocks, mode; struct timespec changed, modified; };
@@ -84,5 +97,6 @@ void own_mounts(void);
 void make_device_nodes(uid_t uid, gid_t gid);
 void make_outer_mounts(void);
 int make_layer(bool with_library);
+void renew_layer(void);
 
 #endif

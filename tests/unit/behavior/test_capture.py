@@ -460,7 +460,7 @@ def test_the_network_after_is_compared_with_the_one_before() -> None:
         "routes": [{"dst": "default", "gateway": "10.0.0.1", "dev": "eth0", "flags": []}],
         "firewall": ["-A INPUT -j DROP"],
     }
-    ready = recorder(network=json.dumps(before).encode())
+    ready = recorder(network=json.dumps(before).encode)
     found = ready.behavior(execution(network=json.dumps(after).encode()))
     assert operations(found) == [
         ["=", "/firewall", ["-A INPUT -j DROP"]],
