@@ -111,6 +111,22 @@ def test_every_contradiction_is_named_with_file_and_line(
     assert any("sha256 is" in one.message for one in report.problems)
 
 
+def test_what_many_records_share_is_one_problem(tmp_path: Path, records: list[Record]) -> None:
+    write(tmp_path, records)
+    edit(tmp_path, lambda m: m["system"].update(name="other"))
+    (found,) = verify(tmp_path).problems
+    assert (found.count, found.line, found.last) == (6, 1, "data/00000.ndjson:6")
+    assert str(found) == (
+        "data/00000.ndjson:1: is of gcs on fake, the manifest says gcs on other "
+        "(and 5 more like it, the last at data/00000.ndjson:6)"
+    )
+    shard = tmp_path / "data/00000.ndjson"
+    shard.write_bytes(b"".join(shard.read_bytes().splitlines(keepends=True)[1:]))
+    problems = {one.message: one.count for one in verify(tmp_path).problems}
+    assert problems["session_id is 1, expected 0"] == 5
+    assert verify(tmp_path).to_json()["problems"][0]["count"] == 5
+
+
 def test_record_problems_needs_no_dataset(records: list[Record]) -> None:
     assert [list(record_problems(one)) for one in records] == [[] for _ in records]
 
