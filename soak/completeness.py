@@ -27,6 +27,7 @@ The rules this script applies to what it found:
   as before.
 - A new directory: size 4096, links two and one for each directory in it. A moved one keeps the size
   it had, and that is not compared.
+- Routes of IPv6 and of other tables than the main one, and rules, are not recorded: counted only.
 - Variables that count or repeat something (`_`, `BASH_*`, ...) are no part of a patch.
 
 The input and the search run in one layer: that takes a request which only the backend itself uses.
@@ -61,11 +62,13 @@ KEEP, SEPARATE = 4, 2
 """Of a request: the next run finds the files as this one leaves them; two pipes."""
 SLACK = 0.05
 WRITING = Path(__file__).parent / "writing.txt"
+UNWATCHED = "other routes"
+"""Routes of IPv6 and of other tables, and rules: no patch names them."""
 BATCH = 10
 SHARE = 3
 """One input in so many is made of those in `writing.txt`."""
 
-SEARCH = r"""{{ find / -xdev -path /proc -prune -o \
+SEARCH = r"""{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o \
     -printf '%p\0%M\0%n\0%U\0%G\0%s\0%T@\0%l\0' \
     -not -path '/sys/*' -not -regex '/dev/[a-z]*' -type f \
     \( -newerct @{since:.3f} -o -path '{home}/*' \) -fprint0 /dev/stderr \
@@ -75,7 +78,7 @@ printf '\0routes\0'; ip route; printf '\0other routes\0'; ip -6 route; ip route 
 ip rule; printf '\0firewall\0'; nft list ruleset; printf '\0hostname\0'; uname -n"""
 """Prints every file and what the machine says of itself; on the other channel the contents."""
 
-COUNTS = re.compile(r"qlen \d+|valid_lft.*|packets \d+ bytes \d+|expires \w+")
+COUNTS = re.compile(r"valid_lft.*|packets \d+ bytes \d+|expires \w+")
 """What counts in the machine's answers."""
 
 TOUCHES_MORE = re.compile(r"\b(?:ip|nft|ping|curl|wget|host\w*|domain\w*|ipc\w+|sysctl|net\w*)\b")
@@ -88,11 +91,10 @@ builtin printf '\0BEGIN\0' >&200; builtin trap -p >&200; builtin printf '\0' >&2
     builtin set +o; builtin printf '\0'
     builtin set +euxvfCn +o posix
     builtin shopt -u failglob nullglob
-    IFS=$' \t\n'
     builtin umask; builtin printf '\0'
     builtin ulimit -a; builtin printf '\0'
     builtin printf '%s ' "${GROUPS[@]}"; builtin printf '\0'
-    builtin pwd -P; builtin printf '\0'
+    builtin pwd -P || builtin pwd -L; builtin printf '\0'
     for __n in "${!BASH_ALIASES[@]}"; do
         builtin printf 'alias\0%s\0%s\0' "$__n" "${BASH_ALIASES[$__n]}"
     done
@@ -186,6 +188,8 @@ class Search:
             tally.counts["files compared, with changes"] += files != self.before
             problems += self._files_differ(kept, files, contents, cwd, window)
         if machine is not None:
+            others = [part for part in machine if machine[part] != self.machine[part]]
+            tally.counts[f"machine: nothing but {UNWATCHED} changed"] += others == [UNWATCHED]
             tally.counts["machine compared"] += 1
             tally.counts["machine compared, with changes"] += machine != self.machine
             problems += self._machine_differs(behavior, machine)
@@ -333,17 +337,13 @@ class Search:
         recorded = {operation[1].split("/")[1] for operation in behavior.patch.operations}
         places = {operation[1] for operation in behavior.patch.operations}
         for part, there in after.items():
+            if part == UNWATCHED:
+                continue
             changed = there != self.machine[part]
             if part in ("firewall", "hostname"):
                 told = part in recorded
             else:
                 told = any(place.startswith(f"/network/{part}") for place in places)
-            if part == "other routes":
-                told = told or (changed and after["routes"] != self.machine["routes"])
-                told = told or any(
-                    after[name] != self.machine[name] for name in ("links", "addresses")
-                )
-                changed = changed and not told
             if changed != told:
                 yield {
                     "what": part,

@@ -107,8 +107,10 @@ def main() -> int:
     others: list[dict[int, Behavior]] = []
     for one in found:
         others.append({number: other for number, other in one.items() if other != first[number]})
-    if chosen.kept is not None:
+    if chosen.kept is not None and chosen.kept.exists():
         others.append(_kept(chosen.kept, tasks, first))
+    elif chosen.kept is not None:
+        chosen.kept.write_bytes(pickle.dumps((tasks, first)))
     verdicts = _verdicts(inputs, first, others, system.name)
     return _report(verdicts, inputs, others, system.digest, as_json=chosen.json)
 
@@ -209,10 +211,7 @@ def _spin() -> None:
 
 
 def _kept(path: Path, tasks: Sequence[Task], first: dict[int, Behavior]) -> dict[int, Behavior]:
-    """The behaviors in the file that are other ones now; a file that is not there is written."""
-    if not path.exists():
-        path.write_bytes(pickle.dumps((tasks, first)))
-        return {}
+    """The behaviors in the file that are other ones now."""
     before: tuple[Sequence[Task], dict[int, Behavior]] = pickle.loads(path.read_bytes())
     earlier = {(text, cwd): before[1][number] for number, text, cwd in before[0]}
     found = {number: earlier.get((text, cwd)) for number, text, cwd in tasks}

@@ -1,0 +1,63 @@
+"""The long checks of determinism and completeness in small, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOAK = Path(__file__).parents[2] / "soak"
+
+
+pytestmark = pytest.mark.usefixtures("system")
+
+
+def script(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SOAK / name), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def answer(name: str, *options: str) -> dict[str, Any]:
+    """The script's JSON, which must be there whatever it found."""
+    done = script(name, *options, "--json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (1 if found["violations"] else 0), done.stderr
+    return found
+
+
+@pytest.mark.parametrize("name", ["determinism.py", "completeness.py"])
+def test_help_says_what_a_check_shows(name: str) -> None:
+    done = script(name, "--help")
+    assert done.returncode == 0
+    assert "Shows that" in done.stdout
+    assert "--count" in done.stdout
+
+
+def test_the_same_inputs_do_the_same_in_four_passes() -> None:
+    found = answer("determinism.py", "--count", "40", "--seed", "3", "--passes", "4")
+    assert found["inputs"] == 40
+    assert found["passes"] == 4
+    unexplained = [one for one in found["violations"] if "input" in one]
+    assert unexplained == []
+
+
+def test_what_was_kept_earlier_is_compared_again(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    options = ("--count", "8", "--seed", "4", "--passes", "1", "--kept", str(kept))
+    first = answer("determinism.py", *options)
+    again = answer("determinism.py", *options)
+    assert kept.stat().st_size > 0
+    assert (first["passes"], again["passes"]) == (1, 2)
+
+
+def test_patches_say_what_a_search_of_the_whole_system_finds() -> None:
+    found = answer("completeness.py", "--count", "15", "--seed", "2", "--workers", "1")
+    assert found["files compared"] == 15
+    assert found["files compared, with changes"] >= 5
+    assert found["shell compared"] >= 8
+    assert found["violations"] == []
