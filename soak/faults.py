@@ -137,8 +137,9 @@ def disturbed(
                 process.wait()
                 break
             (kind,) = rng.choices(list(VICTIMS), list(VICTIMS.values()))
-            there = victims(process.pid).get(kind)
-            if not there:
+            found = victims(process.pid)
+            there = found.get(kind)
+            if not there or "fork server" not in found:  # still starting
                 continue
             family = {pid: birth(pid) for pid in descendants(process.pid)}
             seen |= family
