@@ -286,7 +286,9 @@ _BY_INPUT = tuple(
     (cause, re.compile(pattern))
     for cause, pattern in (
         (Cause.HARD_LINK, r"\bids(_copy)?\.txt|data/\*|cp -al data|-links \+1|\bln .*documents/x"),
-        (Cause.MOUNTS, r"\b(df|mount|findmnt|mountpoint)\b|/mounts|mountinfo"),
+        (Cause.HARD_LINK, r"\bln\b.*(-ef|samefile|-\w*i\b|%i)"),
+        (Cause.INODE, r"\b(ls|dir|vdir)\b.* -\w*i|--inode|%i"),
+        (Cause.MOUNTS, r"\b(df|lsblk|mount|findmnt|mountpoint)\b|/mounts|mountinfo"),
         (Cause.MOUNTS, r"\bstat .*(-f|--file-sys)|%T"),
         (Cause.RENAME, r"\bmv\b|\brename\b"),
         (Cause.LINKS, r"\bfind\b.* -links "),
@@ -681,7 +683,7 @@ class Sides:
     def _word(self, a: bytes, b: bytes, line: bytes) -> Cause | None:
         if _CLOCK.fullmatch(a) and _CLOCK.fullmatch(b) and len(a) == len(b):
             return Cause.TIME
-        if b"Device" in line or re.search(r"%[dD]", self.text):
+        if b"Device" in line or re.search(r"\b(stat|find)\b.*%[dD]", self.text):
             return Cause.DEVICE
         if not (a.isdigit() and b.isdigit()):
             return Cause.BLOCKS if _blocks(self.text, line) and a[:1].isdigit() else None
@@ -690,7 +692,7 @@ class Sides:
             return Cause.LINKS
         if self._same_inode(one, other):
             return Cause.INODE
-        sizes = {size for path, (_, _, size) in self.mine.touched.items()} | {60}
+        sizes = {size for path, (_, _, size) in self.mine.touched.items()} | {40, 60}
         if one in sizes and other % 4096 == 0:
             return Cause.SIZE
         return Cause.BLOCKS if _blocks(self.text, line) else None
@@ -721,7 +723,7 @@ class Sides:
 
 
 def _blocks(text: str, line: bytes) -> bool:
-    looks = re.search(r"\bdu\b|\bls .*-\w*s|--size|%[bkB]|\bstat\b|-ls\b|block", text)
+    looks = re.search(r"\bdu\b|\bls .*-\w*s|--size|%[bkB]|-ls\b|block", text)
     return bool(line.startswith(b"total ") or b"Blocks:" in line or looks)
 
 
