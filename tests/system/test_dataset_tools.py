@@ -1,0 +1,172 @@
+"""The dataset tools on records of the real system, called as people call them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shioenv.cli.main import app
+from shioenv.dataset.generate import generate
+from shioenv.dataset.read import read_records
+from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.store import find_system
+
+COUNT = 60
+
+LIST = """\
+ls -la documents
+find Path -name Regex -type f
+find . -size +Size
+chown User:Group File
+
+# not an input
+ls  -la  documents
+touch made.txt && rm -f README.md
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sandbox() -> None:
+    try:
+        NamespaceSandbox(find_system()).close()
+    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tools") / "dataset"
+    generate(directory, count=COUNT, seed=3, budget=4)
+    return directory
+
+
+Shioenv = Callable[..., Result]
+
+
+@pytest.fixture
+def shioenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shioenv:
+    """Calls `shioenv dataset …` in an empty directory and expects a status."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object, status: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["dataset", *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
+
+
+def answer(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+def test_a_selection_is_verified_and_executed_again(dataset: Path, shioenv: Shioenv) -> None:
+    found = answer(
+        shioenv("filter", dataset, "high", "--min-irreducibility", 0.5, "--exclude-volatile",
+                "--json")
+    )  # fmt: skip
+    assert 0 < found["records"] < found["of"] == COUNT
+    assert found["selection"] == {"min_irreducibility": 0.5, "exclude_volatile": True}
+    assert "nothing is wrong" in shioenv("verify", "high", "--replay", 5).stdout
+    last = list(read_records("high"))[-1]
+    assert f"record {last.session_id}" in shioenv("show", "high", "--id", last.session_id).stdout
+    assert "exists already (SHIO-D07)" in shioenv("filter", dataset, "high", status=2).stderr
+
+
+def test_every_format_is_written(dataset: Path, shioenv: Shioenv) -> None:
+    for kind, name in (("parquet", "a.parquet"), ("hf", "hub"), ("jsonl", "a.jsonl.gz")):
+        done = answer(shioenv("export", dataset, name, "--format", kind, "--json"))
+        assert (done["records"], done["files"], done["format"]) == (COUNT, 1, kind)
+    assert "60 records" in shioenv("export", dataset, "b", "--license", "mit").stdout
+    assert Path("b/README.md").read_text().startswith("---\nlicense: mit\n")
+
+
+def test_a_list_with_generic_words_becomes_a_dataset(shioenv: Shioenv) -> None:
+    Path("list.txt").write_text(LIST)
+    call = ["import", "list.txt", "mine", "--placeholders", "bind", "--bindings", 2]
+    result = shioenv(*call, "--budget", 4, "--workers", 1)
+    assert "line 3 left out, a placeholder inside a word: find . -size +Size" in result.stderr
+    assert "6, 6 of them new" in result.stdout
+    records = list(read_records("mine"))
+    assert [one.input_args[0] for one in records] == [
+        "ls", "find", "find", "chown", "chown", "touch",
+    ]  # fmt: skip
+    assert records[3].exit_code == 0
+    assert '"/fs/made.txt"' in records[5].context_patch
+    assert '["r","/fs/README.md"]' in records[5].context_patch
+    assert "nothing is wrong" in shioenv("verify", "mine", "--replay", 6).stdout
+    again = answer(shioenv(*call, "--budget", 4, "--json"))
+    assert (again["new"], again["records"], again["lines"]) == (0, 6, 8)
+    assert sum(again["rejected"].values()) == 4
+    assert len(Path("mine/rejected.ndjson").read_text().splitlines()) == 4
+
+
+def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> None:
+    line = {
+        "input": "ls -a x",
+        "input_args": ["ls", "-a<ns>", "x"],
+        "output": "ls: cannot access 'x': No such file or directory",
+        "exit_code": 0,
+        "redundancy_score": 2 / 3,
+        "context_patch": "[]",
+    }
+    Path("0-data.ndjson").write_text(json.dumps(line) + "\r\n{}\r\n")
+    result = shioenv("import", "0-data.ndjson", "released", "--format", "released")
+    assert "1, 1 with a score" in result.stdout
+    assert "doubtful    1 with exit code 0" in result.stdout
+    assert "nothing is wrong" in shioenv("verify", "released").stdout
+    assert "not executed here" in shioenv("stats", "released").stdout
+    assert "0.500 (as published)" in shioenv("show", "released").stdout
+
+
+def test_a_lost_shard_is_named_and_made_again(dataset: Path, shioenv: Shioenv) -> None:
+    shutil.copytree(dataset, "broken")
+    shard = Path("broken/data/00000.ndjson")
+    content = shard.read_bytes()
+    lines = content.splitlines(keepends=True)
+    lines[6] = lines[6].replace(b'"timed_out":false', b'"timed_out":true')
+    shard.write_bytes(b"".join(lines))
+    damaged = answer(shioenv("verify", "broken", "--json", status=1))["damaged"]
+    assert damaged == ["data/00000.ndjson"]
+    result = shioenv("repair", "broken")
+    assert "was changed: the same bytes again" in result.stdout
+    assert "record 6 was otherwise in timed_out" in result.stdout
+    assert shard.read_bytes() == content
+    assert "nothing to repair" in shioenv("repair", "broken").stdout
+    shard.unlink()
+    (repaired,) = answer(shioenv("repair", "broken", "--json"))["repaired"]
+    volatile = [one.session_id for one in read_records(dataset) if one.volatile]
+    assert repaired["identical"] == (content == shard.read_bytes())
+    assert repaired["identical"] or volatile
+    for old, new in zip(read_records(dataset), read_records("broken"), strict=True):
+        assert old.input_args == new.input_args
+        assert old == new or old.volatile or new.volatile
+    assert "nothing is wrong" in shioenv("verify", "broken").stdout
+
+
+def test_leaks_end_with_a_status(dataset: Path, shioenv: Shioenv) -> None:
+    records = list(read_records(dataset))
+    Path("test.txt").write_text(records[4].input_args[0] + " nothing-like-it-anywhere\n")
+    assert answer(shioenv("leakage", dataset, "test.txt", "--json"))["ok"] is True
+    shioenv("export", dataset, "test.jsonl", "--format", "jsonl")
+    result = shioenv("leakage", dataset, "test.jsonl", status=1)
+    assert "exact" in result.stdout
+    found = answer(shioenv("leakage", dataset, "test.jsonl", "--json", status=1))
+    assert found["exact"] == COUNT
+    assert shioenv("leakage", dataset, "none", status=2).stderr.count("SHIO-D06") == 1
+
+
+def test_what_all_records_share_is_said_once(dataset: Path, shioenv: Shioenv) -> None:
+    shutil.copytree(dataset, "renamed")
+    path = Path("renamed/manifest.json")
+    path.write_text(path.read_text().replace('"name": "debian-12"', '"name": "other"'))
+    lines = shioenv("verify", "renamed", status=1).stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("(and 59 more like it, the last at data/00000.ndjson:60)")
