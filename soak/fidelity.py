@@ -614,11 +614,24 @@ class Sides:
         found = self._lines(a.splitlines(), b.splitlines())
         if found is None:
             found = self._reordered(a.splitlines(), b.splitlines())
+        if found is None and self._about_twins(a, b):
+            return {Cause.HARD_LINK}
         if found is None:
             for cause, pattern in _BY_INPUT:
                 if pattern.search(self.text):
                     return {cause}
         return found
+
+    def _about_twins(self, a: bytes, b: bytes) -> bool:
+        """Whether every line that one side alone has names a file of several names."""
+        mine, theirs = Counter(a.splitlines()), Counter(b.splitlines())
+        names = {
+            os.path.basename(path)  # noqa: PTH119 (a path of bytes)
+            for path, node in self.lower.items()
+            if node.links > 1 and not node.directory
+        }
+        lines = [*(mine - theirs), *(theirs - mine)]
+        return all(any(name in line for name in names) for line in lines)
 
     def tree_causes(self) -> set[Cause] | None:
         """The same for what the files are afterwards."""
