@@ -143,13 +143,19 @@ def test_a_user_without_a_name(tmp_path: Path) -> None:
     assert f"user {NOBODY} has no line in /etc/passwd" in found["detail"]
 
 
-def test_newuidmap_in_a_container_of_few_rights() -> None:
+@pytest.mark.parametrize(
+    ("cause", "lacking", "fix"),
+    [
+        ("_bounded", "sys_admin", "setcap cap_setuid=ep"),
+        ("_few_rights", "setuid", "--cap-add SETUID"),
+    ],
+)
+def test_a_container_of_few_rights(cause: str, lacking: str, fix: str) -> None:
     """Asked of the reason alone: the user namespace of an invented user has all rights."""
-    ask = "from shioenv.system import refusals; print(refusals._bounded())"
-    prefix = ("unshare", "-U", "-r", "setpriv", "--bounding-set=-sys_admin")
+    ask = f"from shioenv.system import refusals; print(refusals.{cause}())"
+    prefix = ("unshare", "-U", "-r", "setpriv", f"--bounding-set=-{lacking}")
     said = subprocess.run([*prefix, sys.executable, "-c", ask], capture_output=True, text=True)
-    assert "setcap cap_setuid=ep" in said.stdout
-    assert refusals._bounded() is None
+    assert fix in said.stdout
 
 
 def test_a_full_disk() -> None:

@@ -15,7 +15,7 @@ from shioenv import native
 from shioenv.errors import HostError
 
 CONTAINER_FIX = (
-    "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined "
+    "in a container: docker run --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined (podman: "
     "--security-opt unmask=ALL for the last); in a systemd unit: RestrictNamespaces=no and no "
     "SystemCallFilter="
@@ -145,7 +145,7 @@ def _changed_root() -> _Cause | None:
 
 
 def _few_rights() -> _Cause | None:
-    needed = {6: "SETGID", 7: "SETUID", _SYS_ADMIN: "SYS_ADMIN"}
+    needed = {6: "SETGID", 7: "SETUID"}
     held = int(_status("CapEff") or "0", 16)
     lacking = [name for bit, name in needed.items() if not held >> bit & 1]
     if os.geteuid() != 0 or not lacking:
