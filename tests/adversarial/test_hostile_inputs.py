@@ -109,6 +109,9 @@ class Attacker:
         self.at_first: dict[str, int] = {}
 
     def start(self) -> None:
+        """Does nothing where the worker is there."""
+        if self._process is not None and self._process.poll() is None:
+            return
         self._process = subprocess.Popen(
             self._command,
             env=self._environment,
@@ -131,8 +134,6 @@ class Attacker:
 
     def answer(self, case: Case) -> dict[str, Any]:
         """What the worker says of a case. One that says nothing is ended, and the case failed."""
-        if self._process is None or self._process.poll() is not None:
-            self.start()
         assert self._process is not None
         words = self._canaries.words() | {"WORKER": str(self._process.pid)}
         return self._ask(_request(case, words), seconds=60.0)
@@ -233,7 +234,7 @@ class Attackers:
             elif os.geteuid() == 0:
                 command, environment = self._as_ordinary_user(command)
             self._attackers[mode] = Attacker(command, environment, self.canaries)
-            self._attackers[mode].start()
+        self._attackers[mode].start()
         return self._attackers[mode]
 
     def _as_ordinary_user(self, command: list[str]) -> tuple[list[str], dict[str, str]]:
