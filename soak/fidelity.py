@@ -293,7 +293,7 @@ _BY_INPUT = tuple(
         (Cause.RENAME, r"\bmv\b|\brename\b"),
         (Cause.LINKS, r"\bfind\b.* -links "),
         (Cause.SIZE, r"\bfind\b.* -size "),
-        (Cause.TIME, r"\bfind\b.* -([acm](min|time|newer)|newer)"),
+        (Cause.TIME, r"\bfind\b.* -([acm](min|time|newer)|newer)|\bzip\b"),
         (Cause.ATTRIBUTES, r"lsattr|chattr|reflink|fallocate|[gs]etfattr|telldir|sparse"),
         (Cause.FULL, r"\d[MGT]\b|\bdd |truncate|shred"),
         (Cause.ORDER, r"\b(ls|dir|vdir) .*-\w*[fUR]|\b(find|tar|cpio)\b|grep -\w*[rR]"),
