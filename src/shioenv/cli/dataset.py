@@ -60,9 +60,7 @@ def verify(
             print(f"{len(again.replayed)} executed again, {again.volatile} of them volatile")
         if report.damaged:
             named = ", ".join(report.damaged[:SHOWN_GROUPS])
-            print(
-                f"damaged: {named}; shioenv dataset repair {directory} makes them again, or says what does"
-            )
+            print(f"damaged: {named}; next: shioenv dataset repair {directory}")
         verdict = "nothing is wrong" if ok else "not as it should be"
         print(f"{report.records} records in {report.shards} shards: {verdict}")
     if not ok:
