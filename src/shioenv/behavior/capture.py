@@ -58,7 +58,8 @@ class Recorder:
     cannot read shells, whose states then stay unknown), `users` and `groups` are the system's names
     by number, `instant` is its clock in seconds since 1970: a file time that falls into the run
     itself is recorded as that (D-4). `network` gives the untouched network, as `Execution.network`
-    describes it, and is called when a run changed that. Errors: ContextError for a baseline that is no dump.
+    describes it, and is called when a run changed that. Errors: ContextError for a baseline that
+    is no dump.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Recorder:
             stderr=execution.stderr,
             timed_out=execution.timed_out,
             output_truncated=execution.output_truncated,
+            limits_hit=execution.limits_hit,
             patch_truncated=digest is not None,
             patch_digest=digest,
             volatile=execution.timed_out,
@@ -146,7 +148,8 @@ class Recorder:
         """The file as a context lists it; times within `own` (seconds) are the system's instant."""
         seconds, rest = divmod(found.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
-        if own is not None and (own[0] if rest else floor(own[0])) <= seconds + rest / 1e9 <= own[1]:
+        first, last = own or (1, 0)
+        if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             seconds = self._instant
         year, month, day, clock = _date(seconds // 60)
         return Entry(

@@ -7,8 +7,12 @@ import re
 from typing import Any
 
 _COUNTER = re.compile(r"counter packets \d+ bytes \d+")
-_LINK = ("mtu", "operstate", "link_type", "address", "qdisc", "master")
-_ROUTE = ("type", "dst", "gateway", "dev", "protocol", "scope", "prefsrc", "metric")
+_LINK = (
+    "mtu", "operstate", "link_type", "address", "broadcast", "qdisc", "txqlen", "group", "master",
+    "ifalias", "altnames",
+)  # fmt: skip
+_ROUTE = ("type", "dst", "gateway", "dev", "table", "protocol", "scope", "prefsrc", "metric")
+_RULE = ("priority", "src", "srclen", "dst", "dstlen", "iif", "oif", "fwmark", "ipproto", "table")
 
 
 def network_fields(document: bytes | None) -> dict[str, Any]:
@@ -27,18 +31,25 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         )
         for link in _objects(found.get("addresses"))
     }
-    routes = sorted(
-        " ".join(f"{key} {route[key]}" for key in _ROUTE if route.get(key) is not None)
-        for route in _objects(found.get("routes"))
-    )
+    # the kernel keeps the table `local` itself: addresses say as much
+    routes = [route for route in _objects(found.get("routes")) if route.get("table") != "local"]
+    rules = [*_objects(found.get("rules")), *_objects(found.get("rules6"))]
     return {
         "network": {
             "links": links,
             "addresses": {name: found for name, found in addresses.items() if found},
-            "routes": routes,
+            "routes": _lines(routes, _ROUTE),
+            "rules": _lines(rules, _RULE),
         },
         "firewall": _rules(found.get("firewall")),
     }
+
+
+def _lines(items: list[dict[str, Any]], keys: tuple[str, ...]) -> list[str]:
+    return sorted(
+        " ".join(f"{key} {item[key]}" for key in keys if item.get(key) is not None)
+        for item in items
+    )
 
 
 def _rules(found: Any) -> list[str]:

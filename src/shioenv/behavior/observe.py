@@ -39,19 +39,23 @@ class Observer:
         *,
         cwd: str | None = None,
         separate: bool = False,
+        tty: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
         """The behavior of a fresh `bash --norc --noprofile -c` of this input in `cwd`.
 
         `cwd` is an absolute directory of the system (None: its first start directory); `separate`
         runs with two output channels, which fills `stdout` and `stderr` and loses the order between
-        them; `wall_seconds` stands for the limit's in this run. Errors: InputError,
-        StartDirectoryError, SandboxError (the run may be repeated).
+        them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see it (lines end
+        in CR LF, programs use columns and colours); `wall_seconds` stands for the limit's in this
+        run. Errors: InputError, StartDirectoryError, SandboxError (the run may be repeated).
         """
         start = cwd or self.system.declaration.start_directory
         recorder = self._recorders.get(start) or self._recorder(start)
         return recorder.behavior(
-            self._sandbox.run(shell_input, cwd=start, separate=separate, wall_seconds=wall_seconds)
+            self._sandbox.run(
+                shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
+            )
         )
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ _SET = re.compile(rb"set ([-+])o ([\w-]++)\n")
 _LIMIT = re.compile(rb"([^(\n]{1,80}+)\([^)\n]{1,40}+\) (\S++)\n")
 _UMASK = re.compile(rb"([0-7]{4})\n")
 _FUNCTION = re.compile(rb"^(?:function )?([^\s()]++) \(\) *+\n(?=[{(])", re.MULTILINE)
-_ATTRIBUTES = re.compile(rb"declare -f([a-z]{1,9}+) \S++")
+_ATTRIBUTES = re.compile(rb"declare -f([a-z]{0,9}+) \S++")
 _ANSI_ESCAPE = re.compile(
     rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
     re.DOTALL,

@@ -19,6 +19,9 @@ def run(
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
     timeout: shared.Timeout = None,
+    tty: Annotated[
+        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
+    ] = False,
     json: shared.Json = False,
 ) -> None:
     """Run one input on the pristine system: its output, exit code and context patch.
@@ -29,7 +32,7 @@ def run(
     from shioenv.behavior.observe import open_sandbox
 
     with open_sandbox(system, limits_of(timeout)) as sandbox:
-        behavior = sandbox.run(shell_input, cwd=cwd)
+        behavior = sandbox.run(shell_input, cwd=cwd, tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     if json:
@@ -64,6 +67,7 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
         "content_digests": dict(sorted(behavior.content_digests.items())),
         "timed_out": behavior.timed_out,
         "output_truncated": behavior.output_truncated,
+        "limits_hit": list(behavior.limits_hit),
         "patch_truncated": behavior.patch_truncated,
         "shell_state_known": behavior.shell_state_known,
         "died_by_signal": behavior.died_by_signal,
@@ -82,8 +86,9 @@ def _print_facts(behavior: Behavior) -> None:
         facts.append("timed out")
     if behavior.died_by_signal:
         facts.append(f"ended by signal {behavior.died_by_signal}")
-    if behavior.output_truncated:
-        facts.append("output truncated")
+    reached = [name for name in behavior.limits_hit if name != "wall_seconds"]
+    if reached:
+        facts.append(f"limits reached: {', '.join(reached)}")
     if behavior.patch_truncated:
         facts.append("patch truncated")
     if not behavior.shell_state_known:

@@ -32,6 +32,8 @@ class Behavior:
     """The wall time ran out."""
     output_truncated: bool = False
     """More was written than is kept."""
+    limits_hit: tuple[str, ...] = ()
+    """The limits of the run that it reached, by their names in `Limits`."""
     patch_truncated: bool = False
     """More changed than a patch may hold; `patch_digest` stands for the rest."""
     patch_digest: str | None = None

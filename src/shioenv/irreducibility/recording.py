@@ -6,8 +6,10 @@ What a dataset keeps and what an environment's last step tells are made by this 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from random import Random
 from typing import Protocol
 
@@ -86,8 +88,9 @@ def record_session(
     the session does not, the further ones get 20 times the session's own time. The session's own
     last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is volatile where
     `volatile` says that it is declared so, where any run of the whole did something else (D-2v), or
-    where the output shows the date of the run (`clock`, seconds since 1970): programs see real time
-    (D-4), so it will show another one tomorrow, which no run of today tells.
+    where its output or the files it wrote show the date of the run (`clock`, seconds since 1970):
+    programs see real time (D-4), so they will show another one tomorrow, which no run of today
+    tells. Files are looked at by one more run, of the session with a `cat` behind it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -126,6 +129,12 @@ def record_session(
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
     volatile = volatile or hangs or score.volatile or _disagree(first, channels)
     volatile = volatile or any(_shows(first.output, moment) for moment in (started, clock()))
+    if not volatile and first.content_digests:
+        names = " ".join(
+            shlex.quote(str(PurePosixPath(session.cwd, name))) for name in first.content_digests
+        )
+        shown = runner.run(f"{prefix}{full}\ncat -- {names}", cwd=session.cwd)
+        volatile = any(_shows(shown.output, moment) for moment in (started, clock()))
     if not volatile and any("|" in row.operators for row in session.rows):
         volatile = any(_disagree(first, once(), ordered=True) for _ in range(pipe_runs))
     fields = behavior_fields(first)

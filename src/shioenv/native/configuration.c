@@ -20,7 +20,7 @@ void read_configuration(void)
     for (;;) {
         if (!read_all(control, &record, sizeof record)) _exit(0);
         if (record.kind == CONFIG_END) return;
-        char *value = calloc(1, record.length + 1);
+        char *value = calloc(1, record.length + 1), *value_end;
         if (!value || !read_all(control, value, record.length)) _exit(0);
         switch (record.kind) {
         case CONFIG_ENVIRONMENT:
@@ -30,6 +30,10 @@ void read_configuration(void)
         case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
         case CONFIG_UPTIME: config.uptime = atoll(value); break;
         case CONFIG_PROCESSORS: config.processors = (uint32_t)atol(value); break;
+        case CONFIG_USAGE:
+            config.cpu_ms = strtoull(value, &value_end, 10);
+            config.processes = strtoull(value_end, NULL, 10);
+            break;
         case CONFIG_DISK: copy_text(config.disk, sizeof config.disk, value, record.length); break;
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
         case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;

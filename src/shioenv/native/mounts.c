@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -70,9 +71,11 @@ static void write_over(const char *path, int cover)
  * a file system of no size, or `df` would show the host's disk. */
 static void cover_proc(const char *from, const char *covers, const char *proc)
 {
-    DIR *list = opendir(from);
-    struct dirent *entry;
-    while (list && (entry = readdir(list))) {
+    struct dirent **list;
+    int n = scandir(from, &list, NULL, alphasort);  /* `mount` shows the order */
+    CHECK(n, "read %s", from);
+    for (int at = 0; at < n; free(list[at++])) {
+        const struct dirent *entry = list[at];
         if (entry->d_name[0] == '.') continue;
         char source[512], cover[512], target[512];
         snprintf(source, sizeof source, "%s/%s", from, entry->d_name);
@@ -91,7 +94,7 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
             if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
         do_mount(cover, target, NULL, MS_BIND, NULL);
     }
-    if (list) closedir(list);
+    free(list);
 }
 
 /* What /proc tells everybody of the host and `covers` does not stand over: such files and directories are
@@ -199,7 +202,7 @@ void make_outer_mounts(void)
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
-        "lower", "plain", "proc", "devices", "empty", "layer", "old", "queues", "covers",
+        "lower", "plain", "proc", "devices", "empty", "layer", "old", "queues", "terminals", "covers",
     };
     char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
@@ -219,10 +222,17 @@ void make_outer_mounts(void)
         close(nodes[i]);
     }
     do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    struct stat placeholder;
-    if (!stat("rootfs/dev/mqueue", &placeholder)) {
+    do_mount("devpts", STAGING "/terminals", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666");
+    /* made just now, and shown as old as their mount points */
+    static const char *const made[][2] = {
+        {"rootfs/dev/mqueue", STAGING "/queues"}, {"rootfs/dev/pts", STAGING "/terminals"},
+        {"rootfs/dev/pts", STAGING "/terminals/ptmx"},
+    };
+    for (unsigned i = 0; i < sizeof made / sizeof made[0]; i++) {
+        struct stat placeholder;
+        if (stat(made[i][0], &placeholder)) continue;
         struct timespec times[2] = {placeholder.st_atim, placeholder.st_mtim};
-        utimensat(AT_FDCWD, STAGING "/queues", times, 0);
+        utimensat(AT_FDCWD, made[i][1], times, 0);
     }
     mount_proc(STAGING "/proc");
     /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
@@ -278,7 +288,7 @@ static struct { const char *from, *to; int fd; } standing[] = {
     {"/proc", "proc", -1},
     {"/devices/null", "dev/null", -1}, {"/devices/zero", "dev/zero", -1}, {"/devices/full", "dev/full", -1},
     {"/devices/random", "dev/random", -1}, {"/devices/urandom", "dev/urandom", -1}, {"/devices/tty", "dev/tty", -1},
-    {"/queues", "dev/mqueue", -1},
+    {"/queues", "dev/mqueue", -1}, {"/terminals", "dev/pts", -1},
 };
 enum { N_STANDING = sizeof standing / sizeof standing[0] };
 

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,7 +156,11 @@ static void __attribute__((noreturn)) run_init(int from, int to)
 void ask_init(void)
 {
     char byte = 0;
-    if (write(init_to, &byte, 1) != 1 || read(init_from, &byte, 1) != 1) init_alive = false;
+    struct pollfd answer = {init_from, POLLIN, 0};
+    if (write(init_to, &byte, 1) != 1) init_alive = false;
+    /* Where the fork server died, the shell is this process's to reap, and init waits for that. */
+    while (init_alive && poll(&answer, 1, 20) <= 0) while (waitpid(-1, NULL, WNOHANG | __WALL) > 0) {}
+    if (!init_alive || read(init_from, &byte, 1) != 1) init_alive = false;
 }
 
 /* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
@@ -192,13 +197,9 @@ void make_inner_namespaces(void)
     char byte = 0;
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        /* The limit that a user namespace's maker has holds for all ids in it together. */
-        for (uint32_t i = 0; i < config.n_rlimits; i++)
-            if (config.rlimits[i].resource == RLIMIT_NPROC) {
-                rlim_t most = config.rlimits[i].hard + PROCESS_SLACK;
-                struct rlimit limit = {most, most};
-                setrlimit(RLIMIT_NPROC, &limit);
-            }
+        /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
+        struct rlimit processes = {config.processes + PROCESS_SLACK, config.processes + PROCESS_SLACK};
+        setrlimit(RLIMIT_NPROC, &processes);
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),

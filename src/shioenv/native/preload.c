@@ -85,13 +85,14 @@ static void dump_state(void)
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     fflush(stdout);
-    FILE *standard = stdout, *out = fmemopen(shared->state, STATE_MAX, "w");
+    FILE *standard = stdout, *errors = stderr, *out = fmemopen(shared->state, STATE_MAX, "w");
     if (out) {
-        stdout = out;
+        stdout = stderr = out;  /* a state too long is an error that bash reports: not to the input's output */
         dump_sections(out);
         fflush(out);
         long length = ftell(out);
         stdout = standard;
+        stderr = errors;
         shared->state_length = length < 0 ? 0 : (uint32_t)length;
         shared->dumped = 1;
         fclose(out);

@@ -41,7 +41,7 @@ enum {
 /* supervisor -> server. The descriptors come along in this order: the output pipe or pipes and, where the
  * mounts were copied before, that copy. */
 enum { SERVER_RUN = 1, SERVER_PIDS };
-enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2 };
+enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4 };
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
 /* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */
@@ -53,7 +53,7 @@ enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
     CONFIG_NETLINK, CONFIG_GATEWAY, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
     CONFIG_DEVICE, CONFIG_PROCESSORS, CONFIG_COVER,
-    CONFIG_WEB_DATE, CONFIG_PLAIN,
+    CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE,
 };
 
 struct request {
@@ -65,7 +65,7 @@ struct request {
     uint64_t memory_max;      /* bytes resident in all */
     uint32_t cwd_length, input_length;
 };
-enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4 };
+enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8 };
 
 struct reply {
     int32_t error;            /* 0, or an errno: the run did not happen */
@@ -79,7 +79,8 @@ struct reply {
 enum {
     REPLY_TIMED_OUT = 1, REPLY_OUTPUT_TRUNCATED = 2, REPLY_OUTPUT_KILLED = 4, REPLY_MEMORY = 8,
     REPLY_BACKGROUND = 16, REPLY_FILES = 32, REPLY_NETWORK = 64, REPLY_IPC = 128, REPLY_HOSTNAME = 256,
-    REPLY_CHANGES_TRUNCATED = 512, REPLY_INIT = 1024, REPLY_TRAFFIC = 2048,
+    REPLY_CHANGES_TRUNCATED = 512, REPLY_INIT = 1024, REPLY_TRAFFIC = 2048, REPLY_CPU = 4096,
+    REPLY_PROCESSES = 8192, REPLY_DISK = 16384, REPLY_INODES = 32768, REPLY_MOUNTS = 65536,
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -121,15 +122,17 @@ static void enter_namespaces(int copy)
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
  * login would leave them. */
-static void enter_sandbox(int output, int errors, int copy)
+static void enter_sandbox(int output, int errors, int copy, bool on_terminal)
 {
     /* Processes the input starts are numbered from the shell's own id on. */
     if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
     enter_namespaces(copy);
     if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
-    int null = open("/dev/null", O_RDONLY);
-    if (null < 0) fail(STAGE_NAMESPACES);
-    if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
+    int input = on_terminal ? output : open("/dev/null", O_RDONLY);
+    if (input < 0) fail(STAGE_NAMESPACES);
+    if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
+    setsid();
+    if (on_terminal && ioctl(0, TIOCSCTTY, 0)) fail(STAGE_NAMESPACES);
     take_processors(shared->processors);
     /* A fresh bash may still fail to start: exec closes the way to say so. */
     syscall(SYS_close_range, 3u, FD_CONTROL - 1u, 0u);
@@ -138,7 +141,6 @@ static void enter_sandbox(int output, int errors, int copy)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    setsid();
     prctl(PR_SET_DUMPABLE, 1);
     prctl(PR_SET_NAME, "bash");
 }
@@ -171,7 +173,7 @@ void serve(void)
             int copy = request.flags & RUN_IN_COPY ? fds[separate ? 2 : 1] : -1;
             pid_t child = fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(fds[0], fds[separate], copy);
+                enter_sandbox(fds[0], fds[separate], copy, request.flags & RUN_ON_TERMINAL);
                 return;
             }
             if (child < 0) reply.error = errno;

@@ -19,9 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -31,6 +33,7 @@
 #include "supervisor.h"
 
 #define SHELL_PID 1000
+#define LOOK_NS 50000000ll /* between two looks at what a run uses */
 
 static int server_socket = -1, children_fd = -1, siblings_fd = -1, shared_fd = -1;
 static int net_events = -1, filter_events = -1, policy_events = -1;
@@ -219,27 +222,40 @@ static int64_t now_ns(clockid_t clock)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* Bytes resident in all processes inside (those shared count once each). */
-static uint64_t resident_bytes(void)
+/* What the processes inside use at this moment; pages that several share count for each. */
+struct usage { uint64_t bytes, cpu_ms, threads; };
+
+static struct usage usage_now(void)
 {
+    struct usage now = {0};
+    long page = sysconf(_SC_PAGESIZE), ticks = sysconf(_SC_CLK_TCK);
     int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
-    uint64_t pages = 0;
     while (list && (entry = readdir(list))) {
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-        char path[300], text[128];
-        snprintf(path, sizeof path, "%s/statm", entry->d_name);
-        int statm = openat(fd, path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = statm < 0 ? -1 : read(statm, text, sizeof text - 1);
-        if (statm >= 0) close(statm);
+        char path[300], text[1024];
+        snprintf(path, sizeof path, "%s/stat", entry->d_name);
+        int stat = openat(fd, path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof text - 1);
+        if (stat >= 0) close(stat);
         if (n <= 0) continue;
         text[n] = 0;
-        char *space = strchr(text, ' ');
-        if (space) pages += strtoull(space, NULL, 10);
+        char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */
+        unsigned long long user, system, waited_user, waited_system, threads, resident;
+        /* utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */
+        if (!fields || sscanf(fields + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %llu"
+                              " %*d %*u %*u %llu", &user, &system, &waited_user, &waited_system, &threads, &resident) != 6)
+            continue;
+        now.bytes += resident * (uint64_t)page;
+        now.cpu_ms += (user + system + waited_user + waited_system) * 1000 / (uint64_t)ticks;
+        now.threads += threads;
     }
     if (list) closedir(list);
-    return pages * 4096;
+    struct shm_info shared_memory;
+    if (shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&shared_memory) >= 0)
+        now.bytes += shared_memory.shm_rss * (uint64_t)page;  /* attached or not */
+    return now;
 }
 
 /* The last resort against memory that belongs to no process (files in memory, sockets). */
@@ -272,10 +288,22 @@ static bool read_channel(struct channel *channel, uint32_t keep)
 }
 
 /* Watches one run to its end: output, time, memory, and what outlives the shell. What was noticed. */
+/* Looks at what a run uses while it lasts: the limit it went past, or 0. */
+static uint32_t look(const struct request *request, struct reply *reply)
+{
+    struct usage used = usage_now();
+    if (used.threads >= config.processes) reply->flags |= REPLY_PROCESSES;
+    if (used.cpu_ms > config.cpu_ms) return REPLY_CPU;
+    if (used.bytes > request->memory_max) return REPLY_MEMORY;
+    if (!host_is_short_of_memory()) return 0;
+    reply->error = ENOMEM;  /* who took it is not known: nothing to record */
+    return REPLY_MEMORY;
+}
+
 static unsigned watch(const struct request *request, struct channel *channels, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
-    int64_t next_memory = start + 50000000;
+    int64_t next_look = start + LOOK_NS;
     bool shell_ended = false, killed = false;
     unsigned noticed = 0;
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
@@ -284,7 +312,7 @@ static unsigned watch(const struct request *request, struct channel *channels, s
             {channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0},
             {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0}, {notices, POLLIN, 0},
         };
-        int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_memory ? deadline : next_memory;
+        int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_look ? deadline : next_look;
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
         int n = poll(watched, 5, killed ? 1000 : wait_ms);
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
@@ -325,13 +353,9 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         uint32_t why = 0;
         if (channels[0].seen + channels[1].seen > request->drain_max) why = REPLY_OUTPUT_KILLED;
         else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
-        else if (now >= next_memory) {
-            next_memory = now + 50000000;
-            if (resident_bytes() > request->memory_max) why = REPLY_MEMORY;
-            if (host_is_short_of_memory()) {
-                why = REPLY_MEMORY;
-                reply->error = ENOMEM;  /* who took it is not known: nothing to record */
-            }
+        else if (now >= next_look) {
+            next_look = now + LOOK_NS;
+            why = look(request, reply);
         }
         if (why) {
             reply->flags |= why;
@@ -340,6 +364,23 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         }
     }
     return noticed;
+}
+
+/* A pseudo-terminal of the sandbox: ends[0] is the supervisor's, ends[1] the shell's. What is read from it is
+ * at its end each time, as /dev/null is. */
+static int open_terminal(int ends[2])
+{
+    static const struct winsize size = {.ws_row = 24, .ws_col = 80};
+    static char ends_of_file[64];
+    int locked = 0;
+    memset(ends_of_file, 4 /* ^D */, sizeof ends_of_file);
+    ends[0] = open("/terminals/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[0] < 0 || ioctl(ends[0], TIOCSPTLCK, &locked) || ioctl(ends[0], TIOCSWINSZ, &size)) return -1;
+    ends[1] = ioctl(ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[1] < 0 || fchown(ends[1], 0, 5 /* tty */) || fchmod(ends[1], 0620)) return -1;
+    struct stat directory;  /* writing to a terminal changes the times of its node */
+    if (write(ends[0], ends_of_file, sizeof ends_of_file) < 0 || stat("/terminals", &directory)) return -1;
+    return utimensat(AT_FDCWD, "/terminals/ptmx", (struct timespec[]){directory.st_atim, directory.st_mtim}, 0);
 }
 
 static struct buffer changes;
@@ -371,14 +412,15 @@ static void run(const struct request *request, struct channel *channels)
     shared->state_length = 0;
     shared->processors = config.processors;
     int out[2], err[2] = {-1, -1};
-    bool separate = request->flags & REQUEST_SEPARATE;
-    if (pipe2(out, O_CLOEXEC) || (separate && pipe2(err, O_CLOEXEC))) _exit(125);
+    bool separate = request->flags & REQUEST_SEPARATE, terminal = request->flags & REQUEST_TERMINAL;
+    if (terminal ? open_terminal(out) : pipe2(out, O_CLOEXEC)) _exit(125);
+    if (separate && pipe2(err, O_CLOEXEC)) _exit(125);
     channels[0].fd = out[0];
     channels[1].fd = err[0];
     fcntl(out[0], F_SETFL, O_NONBLOCK);  /* an input can open its pipe and read it empty */
     if (separate) fcntl(err[0], F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 2; i++) channels[i].kept.length = 0, channels[i].seen = 0;
-    struct server_request start = {SERVER_RUN, SHELL_PID, 0};
+    struct server_request start = {SERVER_RUN, SHELL_PID, terminal ? RUN_ON_TERMINAL : 0};
     int fds[3] = {out[1]};
     unsigned n_fds = 1;
     if (separate) {
@@ -406,12 +448,15 @@ static void run(const struct request *request, struct channel *channels)
     struct disk_state disk = disk_state();
     if (memcmp(&disk, &pristine_disk, sizeof disk)) {
         reply.flags |= REPLY_FILES;
+        if (!disk.blocks) reply.flags |= REPLY_DISK;
+        if (!disk.files) reply.flags |= REPLY_INODES;
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
     struct queues_state messages = queues_state();
     if (memcmp(&messages, &pristine_queues, sizeof messages)) reply.flags |= REPLY_IPC;
     if (noticed & NOTICED_IPC) reply.flags |= REPLY_IPC;
     if (noticed & NOTICED_NAMES) reply.flags |= REPLY_HOSTNAME;
+    if (noticed & NOTICED_MOUNTS) reply.flags |= REPLY_MOUNTS;
     if (noticed & NOTICED_INIT || is_changed(&init_slack)) reply.flags |= REPLY_INIT;
     bool net = drained(net_events), filter = drained(filter_events), policy = drained(policy_events);
     if (net || filter || policy) reply.flags |= REPLY_NETWORK;
@@ -419,8 +464,10 @@ static void run(const struct request *request, struct channel *channels)
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
     if (request->flags & REQUEST_KEEP) return;
-    if (reply.flags & REPLY_FILES || noticed & NOTICED_MOUNTS) close_fd(&mounts_copy);
-    if (reply.flags & REPLY_FILES) renew_layer();
+    if (reply.flags & REPLY_FILES) {
+        close_fd(&mounts_copy);
+        renew_layer();
+    }
     /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
      * find those of this one taken. */
     if (reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);

@@ -51,7 +51,9 @@ extern struct configuration {
     struct { char *name; struct bytes content; } covers[8];  /* of /proc, made for this sandbox */
     int n_covers;
     /* Written to the shared memory anew before each run: the last one may have left anything there. */
-    uint32_t processors, n_rlimits;
+    uint32_t processors;
+    uint64_t cpu_ms, processes;  /* that a run may use */
+    uint32_t n_rlimits;
     struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
 } config;
 

@@ -8,9 +8,15 @@ from typing import Protocol, Self
 
 from shioenv.errors import LimitsError
 
-MEBIBYTE = 1024 * 1024
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
 GIBIBYTE = 1024 * MEBIBYTE
-LARGEST = {"wall_seconds": 86_400, "background_seconds": 86_400, "output_bytes": GIBIBYTE}
+LARGEST = {
+    "wall_seconds": 86_400,
+    "cpu_seconds": 86_400,
+    "background_seconds": 86_400,
+    "output_bytes": GIBIBYTE,
+}
 """The largest values of limits; of the others it is a pebibyte, or as many."""
 
 
@@ -18,17 +24,23 @@ LARGEST = {"wall_seconds": 86_400, "background_seconds": 86_400, "output_bytes":
 class Limits:
     """Every bound on one run. Reaching one is part of the behavior, never an exception."""
 
-    wall_seconds: float = 10.0
+    wall_seconds: float = 5.0
     """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
-    memory_bytes: int = 216 * MEBIBYTE
-    """Memory of all the run's processes together; past it the kernel ends one of them."""
-    processes: int = 800
-    """Processes and threads alive at once; past it `fork` fails."""
+    cpu_seconds: float = 5.0
+    """Seconds of processor time of the run's processes together, looked at every 50 ms; past it the
+    run is ended."""
+    memory_bytes: int = 256 * MEBIBYTE
+    """Memory of the run's processes together and of its System V segments, looked at every 50 ms;
+    past it the run is ended."""
+    processes: int = 256
+    """Processes and threads alive at once, of all users together; past it `fork` fails. What
+    `ulimit -u` shows is the system's."""
     disk_bytes: int = 256 * MEBIBYTE
-    """Bytes of new or changed file content; past it writing fails with ENOSPC."""
+    """Bytes of new or changed file content; past it writing fails with ENOSPC. `df` shows it, so
+    the default is the disk of the machine that systems declare."""
     disk_inodes: int = 32_768
     """New or changed files; past it creating fails with ENOSPC."""
-    output_bytes: int = 1 * MEBIBYTE
+    output_bytes: int = 64 * KIBIBYTE
     """Output kept; what comes after is read and dropped: `output_truncated`."""
     drain_bytes: int = 16 * MEBIBYTE
     """Output read in all, so that the true exit code is seen; past it the run is ended."""
@@ -113,6 +125,9 @@ class Execution:
     """The wall time ran out."""
     output_truncated: bool = False
     """More was written than `output` holds."""
+    limits_hit: tuple[str, ...] = ()
+    """The fields of `Limits` that the run reached, in their order. `processes` where a look (every
+    50 ms) found so many, `disk_bytes` and `disk_inodes` where the disk was full at the end."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
     hostname: bytes | None = None
@@ -134,13 +149,15 @@ class Sandbox(Protocol):
         *,
         cwd: str | None = None,
         separate: bool = False,
+        tty: bool = False,
         wall_seconds: float | None = None,
     ) -> Execution:
         """What a fresh `bash --norc --noprofile -c` of this input did in `cwd`.
 
         `cwd` is a start directory (None: the system's first), `separate` gives the two output
-        channels a pipe each, `wall_seconds` stands for the limit of that name in this run. Standard
-        input is empty and there is no terminal. A sandbox that fails
+        channels a pipe each, `tty` makes standard input and both channels a pseudo-terminal of 80
+        columns and 24 rows instead, `wall_seconds` stands for the limit of that name in this run.
+        Standard input is empty. A sandbox that fails
         raises SandboxError; its text never becomes output.
         """
         ...

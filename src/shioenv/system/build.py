@@ -126,6 +126,8 @@ def build(
     """
     for name in ("systems", "names", "bases"):
         (cache / name).mkdir(exist_ok=True)
+    for name in ("systems", "bases"):  # their setuid programs are no other user's to run
+        (cache / name).chmod(0o700)
     _sweep(cache)
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
     try:

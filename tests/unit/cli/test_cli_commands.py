@@ -32,7 +32,9 @@ class Observer:
             declaration=SimpleNamespace(start_directory="/home/ubuntu"),
         )
 
-    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self, text: str, *, cwd: str | None = None, separate: bool = False, tty: bool = False
+    ) -> Behavior:
         self.asked.append((text, cwd))
         return self._answer(text)
 

@@ -69,6 +69,44 @@ def test_other_dates_are_not(output: str) -> None:
     assert not is_volatile(output)
 
 
+class Writes(Says):
+    """Answers every text with a file written, and one that shows files with what it holds."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__("")
+        self.content = content.encode()
+
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        shown = shell_input.endswith("\ncat -- '/home/my list' /etc/b")
+        return Behavior(
+            exit_code=0,
+            output=self.content if shown else b"",
+            content_digests={"my list": "d1", "/etc/b": "d2"},
+        )
+
+
+@pytest.mark.parametrize(("content", "expected"), [("Mar  7 09:05 x\n", True), ("same\n", False)])
+def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool) -> None:
+    record, _ = record_session(
+        Session("/home", (Input.single("ls", []),)),
+        Writes(content),
+        session_id=0,
+        system="s",
+        sampler="gcs",
+        budget=4,
+        rng=random.Random(0),
+        clock=lambda: MOMENT,
+    )
+    assert record.volatile is expected
+
+
 class Hangs:
     """Runs out of time without its first argument, and keeps how long it was given."""
 

@@ -71,6 +71,7 @@ class _Config(IntEnum):  # CONFIG_* of protocol.h
     COVER = 15
     WEB_DATE = 16
     PLAIN = 17
+    USAGE = 18
 
 
 class _Flag(IntFlag):  # REPLY_*
@@ -86,11 +87,28 @@ class _Flag(IntFlag):  # REPLY_*
     CHANGES_TRUNCATED = 512
     INIT = 1024
     TRAFFIC = 2048
+    CPU = 4096
+    PROCESSES = 8192
+    DISK = 16384
+    INODES = 32768
+    MOUNTS = 65536
 
 
-_FRESH, _SEPARATE, _KEEP = 1, 2, 4  # REQUEST_*
+_FRESH, _SEPARATE, _KEEP, _TERMINAL = 1, 2, 4, 8  # REQUEST_*
+_LIMITS_HIT = (
+    (_Flag.TIMED_OUT, "wall_seconds"),
+    (_Flag.CPU, "cpu_seconds"),
+    (_Flag.MEMORY, "memory_bytes"),
+    (_Flag.PROCESSES, "processes"),
+    (_Flag.DISK, "disk_bytes"),
+    (_Flag.INODES, "disk_inodes"),
+    (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED, "output_bytes"),
+    (_Flag.OUTPUT_KILLED, "drain_bytes"),
+)
 _STAGE_DIRECTORY = 2
-_NEEDS_NEW_NAMESPACES = _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.TRAFFIC
+_NEEDS_NEW_NAMESPACES = (
+    _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.TRAFFIC | _Flag.MOUNTS
+)
 
 _REQUEST = struct.Struct("=4I2Q2I")
 _REPLY = struct.Struct("=iIiIqqQQ4I")
@@ -98,12 +116,14 @@ _RECORD = struct.Struct("=II")
 _STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
 _LONGEST_PATH = 4096  # CWD_MAX
-_GRACE_SECONDS = 30.0
+_GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
 _NETWORK_PROBE = (
     "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
-    'printf \',"routes":\'; ip -json route show; printf \',"firewall":"\'; '
+    "printf ',\"routes\":'; ip -json route show table all; "
+    "printf ',\"rules\":'; ip -json rule show; printf ',\"rules6\":'; ip -6 -json rule show; "
+    'printf \',"firewall":"\'; '
     "nft list ruleset 2>/dev/null | od -An -v -tx1 | tr -d ' \\n'; printf '\"}'"
 )
 """Prints the state of the network as JSON, the firewall as hexadecimal text within it."""
@@ -172,22 +192,28 @@ class NamespaceSandbox:
         *,
         cwd: str | None = None,
         separate: bool = False,
+        tty: bool = False,
         wall_seconds: float | None = None,
     ) -> Execution:
         """What a fresh `bash --norc --noprofile -c` of this input did; see `Sandbox.run`.
 
-        Raises InputError where no shell could be given this input (a NUL byte, too long),
-        StartDirectoryError where `cwd` cannot be entered, SandboxError where the sandbox broke
-        (the next run gets a new one; this one may be repeated).
+        Raises InputError where no shell could be given this input (a NUL byte, too long; two output
+        channels on one terminal), StartDirectoryError where `cwd` cannot be entered, SandboxError
+        where the sandbox broke (the next run gets a new one; this one may be repeated).
         """
-        return self._run(shell_input, cwd, _SEPARATE if separate else 0, wall_seconds)
+        if separate and tty:
+            raise InputError("a terminal has one output channel", hint="separate or tty, not both")
+        flags = (_SEPARATE if separate else 0) | (_TERMINAL if tty else 0)
+        return self._run(shell_input, cwd, flags, wall_seconds)
 
-    def run_fresh(self, shell_input: str | bytes, *, cwd: str | None = None) -> Execution:
+    def run_fresh(
+        self, shell_input: str | bytes, *, cwd: str | None = None, tty: bool = False
+    ) -> Execution:
         """The same from a newly executed bash: the oracle that `run` is compared with.
 
         Slower, and the shell's state stays unknown.
         """
-        return self._run(shell_input, cwd, _FRESH)
+        return self._run(shell_input, cwd, _FRESH | (_TERMINAL if tty else 0))
 
     def network(self) -> bytes:
         """The pristine network, in the form of `Execution.network`."""
@@ -227,10 +253,11 @@ class NamespaceSandbox:
         inside, gateway = network_messages(machine.interfaces)
         root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
         limits = b"".join(
-            struct.pack("=3Q", *triple) for triple in _resource_limits(session.limits, self.limits)
+            struct.pack("=3Q", *triple) for triple in _resource_limits(session.limits)
         )
         live = live_proc_files(declaration, now=time.time(), kernel_release=platform.release())
         size = min(self.limits.disk_bytes, machine.disk)
+        usage = f"{self.limits.cpu_seconds * 1000:.0f} {self.limits.processes}"
         disk = f"size={size},nr_inodes={self.limits.disk_inodes},mode=755"
         records: list[tuple[_Config, bytes]] = [
             *(
@@ -243,6 +270,7 @@ class NamespaceSandbox:
             (_Config.PROCESSORS, str(machine.cpu.count).encode()),
             (_Config.DISK, disk.encode()),
             (_Config.DEVICE, f"/dev/{root_disk}".encode()),
+            (_Config.USAGE, usage.encode()),
             (_Config.NETLINK, inside),
             (_Config.GATEWAY, gateway),
             (_Config.WEB_DATE, f"{declaration.instant:%a, %d %b %Y %H:%M:%S GMT}".encode()),
@@ -341,6 +369,7 @@ class NamespaceSandbox:
             ended=ended / 1e9,
             timed_out=timed_out,
             output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
+            limits_hit=tuple(name for flag, name in _LIMITS_HIT if reply & flag),
             signal=died_of,
             hostname=hostname,
             network=network,
@@ -415,15 +444,11 @@ _RESOURCES = (
 """Names of setrlimit(2)'s resources by their number on Linux."""
 
 
-def _resource_limits(
-    declared: Mapping[str, tuple[int, int]], limits: Limits
-) -> list[tuple[int, int, int]]:
+def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> list[tuple[int, int, int]]:
     """(resource, soft, hard) for setrlimit(2), never above what this process itself may have."""
     triples = []
     for name, (soft, hard) in declared.items():
         number = _RESOURCES.index(name)
-        if name == "nproc":
-            soft, hard = min(soft, limits.processes), min(hard, limits.processes)
         if name == "core" and soft == 0:
             # `ulimit -c` shows 0 as well, and a crash never starts the host's own core handler
             soft = 1

@@ -1,0 +1,45 @@
+"""Every limit that a run reaches is said, and the next run is as if nothing had happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.system.store import System
+
+BOMB = "for i in {1..400}; do sleep 5 & done; wait"
+CASES = (
+    (Limits(wall_seconds=0.3), "sleep 9", "wall_seconds"),
+    (Limits(cpu_seconds=0.2), "while :; do :; done", "cpu_seconds"),
+    (
+        Limits(memory_bytes=48 * MEBIBYTE),
+        "perl -e '$x = q(a) x 99e6; sleep 9'",
+        "memory_bytes",
+    ),
+    (
+        Limits(memory_bytes=48 * MEBIBYTE),
+        "perl -e '$i = shmget 1, 80 << 20, 0600 | 01000; shmwrite $i, q(a) x 1024, $_ * 1024, 1024 "
+        "for 0 .. 81919; sleep 9'",
+        "memory_bytes",
+    ),
+    (Limits(processes=40, wall_seconds=1.0), BOMB, "processes"),
+    (Limits(disk_bytes=4 * MEBIBYTE), "head -c 9M /dev/zero > full", "disk_bytes"),
+    (Limits(disk_inodes=64), "mkdir d; cd d; touch {1..99}", "disk_inodes"),
+    (Limits(output_bytes=100), "seq 99", "output_bytes"),
+    (Limits(drain_bytes=1 * MEBIBYTE), "yes", "drain_bytes"),
+)
+
+
+@pytest.mark.parametrize(("limits", "text", "name"), CASES)
+def test_a_limit_reached_is_said(system: System, limits: Limits, text: str, name: str) -> None:
+    with NamespaceSandbox(system, limits) as sandbox:
+        assert name in sandbox.run(text).limits_hit
+        after = sandbox.run("echo $((6 * 7)); ls; ps -e -o comm=")
+        assert after.limits_hit == () or limits.output_bytes == 100
+        assert after.output.startswith(b"42\n")
+
+
+def test_a_run_within_its_limits_reaches_none(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        assert sandbox.run("ls -la; touch x; seq 99 | sort | head -3").limits_hit == ()

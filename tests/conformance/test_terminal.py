@@ -1,0 +1,63 @@
+"""Inputs on a pseudo-terminal: what they see of it, and that the next input sees nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shioenv.errors import InputError
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.store import System
+
+INPUTS = (
+    "tty; stty size; stty -a",
+    "ls --color=auto; ls -C documents; ls",
+    "test -t 0 && test -t 1 && test -t 2 && echo all",
+    "echo $- $COLUMNS; true; /bin/true; echo $COLUMNS $LINES",
+    "cat; wc -c; read -p 'name? ' name; echo \"[$name] $?\"",
+    "ps -o pid,ppid,pgid,sid,tpgid,tty,stat,args",
+    "printf 'a\\tb\\n'; echo to the terminal > /dev/tty; echo error >&2",
+    "ls -la /dev/pts | sed 's/ [A-Z][a-z][a-z] .*:.. / /'; stat -c '%F %t %T' /dev/pts/0",
+    "stty -onlcr; echo a; stty raw; echo b; exit 3",
+    "sleep 60 & echo background",
+    "trap 'echo hung up' HUP; kill -HUP $$; grep -c . /etc/passwd | cat",
+)
+
+
+@pytest.fixture(scope="module")
+def sandbox(system: System) -> Iterator[NamespaceSandbox]:
+    with NamespaceSandbox(system) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("text", INPUTS)
+def test_a_terminal_shows_what_a_fresh_bash_shows_on_one(
+    sandbox: NamespaceSandbox, text: str
+) -> None:
+    served, fresh = sandbox.run(text, tty=True), sandbox.run_fresh(text, tty=True)
+    assert served.output == fresh.output
+    assert served.exit_code == fresh.exit_code
+    assert not served.timed_out
+
+
+def test_lines_end_as_on_a_terminal(sandbox: NamespaceSandbox) -> None:
+    assert sandbox.run("echo a; echo b >&2", tty=True).output == b"a\r\nb\r\n"
+
+
+def test_reading_finds_the_end_of_file_at_once(sandbox: NamespaceSandbox) -> None:
+    found = sandbox.run("cat; sort; head -1; echo done", tty=True)
+    assert (found.output, found.timed_out) == (b"done\r\n", False)
+
+
+def test_the_next_input_has_no_terminal(sandbox: NamespaceSandbox) -> None:
+    question = "tty; stty size; ls /dev/pts; ps -o tty= -p $$"
+    before = sandbox.run(question).output
+    sandbox.run("stty raw -echo; stty rows 3; sleep 60 &", tty=True)
+    assert sandbox.run(question).output == before
+    assert sandbox.run("stty size", tty=True).output == b"24 80\r\n"
+
+
+def test_one_terminal_has_no_two_channels(sandbox: NamespaceSandbox) -> None:
+    with pytest.raises(InputError, match="one output channel"):
+        sandbox.run("true", separate=True, tty=True)
