@@ -84,13 +84,14 @@ def record_session(
 
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
-    most 8 sub-inputs. Sub-inputs are never repeated; once one of them has run out of time though
-    the session does not, the further ones get 20 times the session's own time. The session's own
-    last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is volatile where
-    `volatile` says that it is declared so, where any run of the whole did something else (D-2v), or
-    where its output or the files it wrote show the date of the run (`clock`, seconds since 1970):
-    programs see real time (D-4), so they will show another one tomorrow, which no run of today
-    tells. Files are looked at by one more run, of the session with a `cat` behind it.
+    most 8 sub-inputs. A sub-input that times out though the session does not is repeated so, too;
+    where it still does, the further ones get 20 times the session's own time and no repetition. The
+    session's own last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is
+    volatile where `volatile` says that it is declared so, where any run of the whole did something
+    else (D-2v), or where its output or the files it wrote show the date of the run (`clock`,
+    seconds since 1970): programs see real time (D-4), so they will show another one tomorrow, which
+    no run of today tells. Files are looked at by one more run, of the session with a `cat` behind
+    it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -104,6 +105,8 @@ def record_session(
         if hurry is not None:
             return runner.run(prefix + text, cwd=session.cwd, wall_seconds=hurry)
         behavior = runner.run(prefix + text, cwd=session.cwd)
+        if behavior.timed_out and not hangs:
+            behavior = alone(lambda: runner.run(prefix + text, cwd=session.cwd))
         if behavior.timed_out and not hangs:
             hurry = max(HURRIED_SECONDS, 20 * took)
         return behavior

@@ -91,7 +91,7 @@ static void listen_for_web(void)
 void start_web(void)
 {
     if (web_listener < 0) return;
-    pid_t server = fork();
+    pid_t supervisor = getpid(), server = fork();
     CHECK(server, "fork the web server");
     if (server) {
         web_server = server;
@@ -102,6 +102,7 @@ void start_web(void)
     prctl(PR_SET_NAME, "gateway");
     if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
     prctl(PR_SET_DUMPABLE, 0);
     dup2(web_listener, 0);
     dup2(web_root, 1);

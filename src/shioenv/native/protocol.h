@@ -73,7 +73,6 @@ struct reply {
     int32_t status;           /* as wait(2) reports it */
     uint32_t flags;           /* REPLY_* */
     int64_t started_ns, ended_ns;  /* real time */
-    uint64_t unused[2];
     uint32_t output_length, errors_length, state_length, changes_length;
 };
 enum {

@@ -28,7 +28,7 @@ struct scan {
     size_t length;
     int depth;
     uint64_t read_before, read_holes;
-    bool truncated;
+    bool truncated, same_content;
     int upper;
     bool sizes_known;
     uint64_t sizes[SIZES / 64];
@@ -164,12 +164,10 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     bool wanted = S_ISREG(entry->st_mode);
     if (kind == 'B' && wanted) {
         uint64_t size = (uint64_t)entry->st_size;
-        bool alike = twin && twin->st_size == entry->st_size && twin->st_mtim.tv_sec == entry->st_mtim.tv_sec &&
-                     twin->st_mtim.tv_nsec == entry->st_mtim.tv_nsec;
-        wanted = twin ? alike || size <= BEFORE_MAX : size <= BEFORE_MAX && may_be_elsewhere(scan, entry->st_size);
+        wanted = size <= BEFORE_MAX && (twin || may_be_elsewhere(scan, entry->st_size));
         wanted = wanted && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
     }
-    if (wanted) has_digest = digest_entry(scan, directory, name, entry, digest);
+    if (wanted && !scan->same_content) has_digest = digest_entry(scan, directory, name, entry, digest);
     buffer_add(out, &has_digest, 1);
     if (has_digest) buffer_add(out, digest, sizeof digest);
 }
@@ -219,6 +217,21 @@ static bool is_opaque(int directory)
     return fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
 }
 
+/* Whether both are one regular file of which only attributes changed: programs may have set its times back. */
+static bool is_same_content(int lower, int merged, const char *name, const struct stat *before, const struct stat *after)
+{
+    if (!S_ISREG(before->st_mode) || !S_ISREG(after->st_mode) || before->st_size != after->st_size) return false;
+    static char ours[1 << 16], theirs[1 << 16];
+    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, a = openat(lower, name, flags), b = openat(merged, name, flags);
+    ssize_t n = -1, m = -1;
+    if (a >= 0 && b >= 0)
+        while ((n = read(a, ours, sizeof ours)) > 0)
+            if ((m = read(b, theirs, sizeof theirs)) != n || memcmp(ours, theirs, (size_t)n)) break;
+    if (a >= 0) close(a);
+    if (b >= 0) close(b);
+    return n == 0;
+}
+
 static void compare(struct scan *scan, int lower, int upper, int merged);
 
 static void compare_entry(struct scan *scan, int lower, int upper, int merged, const char *name)
@@ -230,8 +243,10 @@ static void compare_entry(struct scan *scan, int lower, int upper, int merged, c
     bool both_directories = was && is && S_ISDIR(before.st_mode) && S_ISDIR(after.st_mode);
     int inside = both_directories ? enter(upper, name) : -1;
     if (inside < 0 || is_opaque(inside)) {
+        scan->same_content = was && is && is_same_content(lower, merged, name, &before, &after);
         if (was) emit_tree(scan, 'B', lower, name, &before, is ? &after : NULL);
         if (is) emit_tree(scan, 'A', merged, name, &after, NULL);
+        scan->same_content = false;
         if (inside >= 0) close(inside);
         return;
     }

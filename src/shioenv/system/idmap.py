@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shioenv import native
-from shioenv.errors import HostError
+from shioenv.errors import HostError, SandboxError
 from shioenv.system import refusals
 
 COUNT = 65536
@@ -111,7 +111,7 @@ def spawn_mapped(
 
     `arguments` are the program's command and what follows its descriptor: `["run", uid, gid]`, or
     `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError
-    where the host forbids user namespaces.
+    where the host forbids user namespaces, SandboxError where somebody killed the program.
     """
     ours, theirs = socket.socketpair()
     command = [str(native.sandbox_program()), arguments[0], str(theirs.fileno()), *arguments[1:]]
@@ -119,6 +119,8 @@ def spawn_mapped(
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **options)
     try:
         line = _line(ours)
+        if not line and (killed_by := -process.wait()) > 0:
+            raise SandboxError(f"signal {killed_by} ended the supervisor while it started")
         if line != "U":
             raise refusals.no_user_namespace(line)
         idmap.write(process.pid)

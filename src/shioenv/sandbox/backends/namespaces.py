@@ -111,7 +111,7 @@ _NEEDS_NEW_NAMESPACES = (
 )
 
 _REQUEST = struct.Struct("=4I2Q2I")
-_REPLY = struct.Struct("=iIiIqqQQ4I")
+_REPLY = struct.Struct("=iIiIqq4I")
 _RECORD = struct.Struct("=II")
 _STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
@@ -315,7 +315,7 @@ class NamespaceSandbox:
         try:
             self._socket.sendall(request + where + text)
             head = self._receive(_REPLY.size)
-            error, stage, status, raw_flags, started, ended, _, _, *lengths = _REPLY.unpack(head)
+            error, stage, status, raw_flags, started, ended, *lengths = _REPLY.unpack(head)
             body = memoryview(self._receive(sum(lengths)))
         except OSError as failure:
             self._end()
