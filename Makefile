@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check docs grammars-report bench clean help
+.PHONY: setup demo test check docs grammars-report bench soak clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*.c src/shioenv/native/*.h)
@@ -44,8 +44,13 @@ grammars-report: setup ## measure the grammars on the default system and write d
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
 
-bench: setup ## how long a run takes compared with bare bash
-	@$(BIN)/python benchmarks/run_ratio.py
+bench: setup ## what a run costs: bare bash and other sandboxes beside it, in one table
+	@$(BIN)/python benchmarks/bench.py
+
+soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
+	@for check in determinism completeness fidelity fuzz leaks faults; do \
+		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
 	@rm -rf .venv demo-dataset build dist src/shioenv/native/bin

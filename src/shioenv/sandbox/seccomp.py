@@ -20,6 +20,7 @@ allowed whatever its arguments costs next to nothing, since the kernel keeps tha
 from __future__ import annotations
 
 import errno
+import fcntl
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ ALLOWED = (
         "reading and writing what is open (no terminal is within reach of `ioctl`)",
         """read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile
         splice tee vmsplice copy_file_range readahead fadvise64 fallocate ftruncate fsync fdatasync
-        syncfs sync_file_range fcntl flock ioctl close close_range dup dup2 dup3 pipe
+        syncfs sync_file_range flock ioctl close close_range dup dup2 dup3 pipe
         pipe2""",
     ),
     _group(
@@ -209,6 +210,23 @@ def _socket_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
     yield no_protocol, "socket", [netlink, Arg(2, GT, max(NETLINK))]
 
 
+LARGEST_PIPE = 65_536
+"""Bytes a pipe may be made to hold: what it holds to begin with. The kernel counts larger ones for
+each user of the host, whose other sandboxes would get small ones."""
+
+
+def _pipe_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
+    """(action, call, conditions) for `fcntl`, which sets the size of pipes."""
+    from pyseccomp import ALLOW, EQ, ERRNO, GT, LE, LT, Arg
+
+    # the kernel cuts the command to 32 bits: what is longer is none, and absent
+    sets_size = Arg(1, EQ, fcntl.F_SETPIPE_SZ)
+    yield ALLOW, "fcntl", [Arg(1, LT, fcntl.F_SETPIPE_SZ)]
+    yield ALLOW, "fcntl", [Arg(1, GT, fcntl.F_SETPIPE_SZ), Arg(1, LE, 0xFFFF_FFFF)]
+    yield ALLOW, "fcntl", [sets_size, Arg(2, LE, LARGEST_PIPE)]
+    yield ERRNO(errno.EPERM), "fcntl", [sets_size, Arg(2, GT, LARGEST_PIPE)]
+
+
 @cache
 def filter_program() -> bytes:
     """The filter as BPF instructions for prctl(2). Raises HostError where libseccomp is missing.
@@ -232,7 +250,7 @@ def filter_program() -> bytes:
     ):
         for name in (name for group in groups for name in group.names):
             rules.add_rule(action, _number(name))
-    for action, name, conditions in _socket_rules():
+    for action, name, conditions in (*_socket_rules(), *_pipe_rules()):
         rules.add_rule(action, _number(name), *conditions)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)

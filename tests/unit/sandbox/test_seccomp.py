@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import signal
 import socket
@@ -22,6 +23,7 @@ from shioenv.sandbox.seccomp import (
     FAMILIES,
     FORBIDDEN,
     HOLLOW,
+    LARGEST_PIPE,
     NETLINK,
     Group,
     filter_program,
@@ -81,7 +83,13 @@ def names(groups: tuple[Group, ...]) -> list[str]:
 
 def test_every_call_of_linux_5_17_is_in_exactly_one_group() -> None:
     grouped = Counter(
-        [*names(ALLOWED), *names(FORBIDDEN), *names(HOLLOW), *names(ABSENT), "socket", "socketpair"]
+        [
+            *names(ALLOWED),
+            *names(FORBIDDEN),
+            *names(HOLLOW),
+            *names(ABSENT),
+            *("socket", "socketpair", "fcntl"),
+        ]
     )
     assert [name for name, times in grouped.items() if times > 1] == []
     known = set()
@@ -134,9 +142,19 @@ def test_what_the_kernel_cuts_off_an_argument_hides_nothing() -> None:
     assert decide(number("socket"), (socket.AF_NETLINK, 3, 9 | high)) == NO_PROTOCOL
 
 
-def test_only_sockets_have_their_arguments_looked_at() -> None:
+def test_pipes_stay_as_large_as_they_are_made() -> None:
+    sets_size, call = fcntl.F_SETPIPE_SZ, number("fcntl")
+    assert decide(call, (3, sets_size, LARGEST_PIPE)) == ALLOW
+    assert decide(call, (3, sets_size, LARGEST_PIPE + 1)) == FORBIDDEN_ANSWER
+    assert decide(call, (3, sets_size, 1 << 32)) == FORBIDDEN_ANSWER
+    assert decide(call, (3, sets_size | 1 << 32, 1 << 20)) == ABSENT_ANSWER
+    for command in (0, fcntl.F_GETFL, sets_size - 1, sets_size + 1, fcntl.F_ADD_SEALS, 0xFFFF_FFFF):
+        assert decide(call, (3, command, 1 << 20)) == ALLOW
+
+
+def test_only_sockets_and_pipes_have_their_arguments_looked_at() -> None:
     """The kernel keeps the other answers in a bitmap: an allowed call does not run the filter."""
-    for name in ("socket", "socketpair"):
+    for name in ("socket", "socketpair", "fcntl"):
         with pytest.raises(ArgumentsMatter):
             decide(number(name))
 
