@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -84,6 +85,9 @@ class Record:
 NAMES = tuple(item.name for item in fields(Record))
 """Every field in the order it is written."""
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""The escape of half a character."""
+
 
 def behavior_fields(behavior: Behavior) -> dict[str, Any]:
     """The record fields that a behavior fills, by name: `Record(**behavior_fields(b), ...)`."""
@@ -117,11 +121,15 @@ def encode(record: Record) -> bytes:
     """
     document = {name: getattr(record, name) for name in NAMES}
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _utf8(f"{text}\n", record.session_id)
+
+
+def _utf8(text: str, session_id: int) -> bytes:
     try:
-        return f"{text}\n".encode()
+        return text.encode()
     except UnicodeEncodeError as error:
         raise RecordError(
-            f"record {record.session_id}: UTF-8 cannot hold {error.object[error.start]!r}"
+            f"record {session_id}: UTF-8 cannot hold {error.object[error.start]!r}"
         ) from None
 
 
@@ -129,11 +137,12 @@ def decode(line: bytes | str) -> Record:
     """The record that `encode` wrote.
 
     Errors: RecordError where the line is not a JSON object, lacks one of the paper's fields, has an
-    unknown one, holds a value of another type (path and both types named), or is of another schema
-    version.
+    unknown one, holds a value of another type (path and both types named) or text that UTF-8 cannot
+    hold, or is of another schema version.
     """
     try:
-        document = json.loads(line)
+        text = line if isinstance(line, str) else line.decode()
+        document = json.loads(text)
     except ValueError as error:
         raise RecordError(f"not a record: {error}") from None
     if not isinstance(document, dict):
@@ -150,6 +159,8 @@ def decode(line: bytes | str) -> Record:
             f"a record has no field {unknown[0]!r}", hint=did_you_mean(unknown[0], NAMES)
         )
     _check(document)
+    if isinstance(line, str) or _SURROGATE.search(text):
+        _utf8(json.dumps(document, ensure_ascii=False), document["session_id"])
     return Record(**document)
 
 

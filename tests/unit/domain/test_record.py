@@ -87,6 +87,22 @@ def test_a_lone_surrogate_is_refused() -> None:
         encode(replace(RECORD, input="\udcff"))
 
 
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\udc00\ud800"])
+@pytest.mark.parametrize("name", ["input", "output", "context_patch", "segments"])
+def test_a_line_with_a_lone_surrogate_is_refused(name: str, escape: str) -> None:
+    document = json.loads(encode(RECORD))
+    document[name] = [{"command": "TEXT"}] if name == "segments" else "TEXT"
+    line = json.dumps(document).replace("TEXT", escape)
+    for one in (line, line.encode()):
+        with pytest.raises(RecordError, match=r"UTF-8 cannot hold '\\ud"):
+            decode(one)
+
+
+def test_a_pair_of_surrogates_is_one_character() -> None:
+    line = json.dumps({**json.loads(encode(RECORD)), "output": "\U0001f600 \\ud800"})
+    assert decode(line).output == "\U0001f600 \\ud800"
+
+
 @pytest.mark.parametrize("name", [b"a", b"\xff", b"\\xff", b"\\", "é".encode(), b"a\nb", b"\\\xff"])
 def test_file_names_are_written_reversibly(name: bytes) -> None:
     assert name_bytes(name_text(name)) == name
