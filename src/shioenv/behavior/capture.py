@@ -208,11 +208,12 @@ class Recorder:
             else:
                 after = directories.settled(path, before, after)
                 name = self.name(path)
-                here = f"/fs/{escape(name)}"
-                old, new = self.entry(before).to_json(), self.entry(after, own=own).to_json()
-                if directories.entries_changed(path) and stat.S_ISDIR(after.mode):
-                    new.update({key: old[key] for key in _OF_CONTENT})
-                collect(old, new, here, operations)
+                its_entries = stat.S_ISDIR(after.mode) and directories.entries_changed(path)
+                if not _looks_same(before, after, but_content=its_entries):
+                    old, new = self.entry(before).to_json(), self.entry(after, own=own).to_json()
+                    if its_entries:
+                        new.update({key: old[key] for key in _OF_CONTENT})
+                    collect(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
         moved = _moved_trees(removed, added)
@@ -281,6 +282,16 @@ class _Directories:
             return after
         links = 2 + self._subdirectories.get(path, 0)
         return _replace(after, size=before.size, links=links)
+
+
+def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
+    """Whether both give the same entry, or the same but for what is `_OF_CONTENT`."""
+    if (before.mode, before.uid, before.gid) != (after.mode, after.uid, after.gid):
+        return False
+    return but_content or (
+        (before.size, before.links, before.mtime_ns, before.target)
+        == (after.size, after.links, after.mtime_ns, after.target)
+    )
 
 
 def _replace(found: FileStat, *, size: int, links: int) -> FileStat:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from shioenv.domain.names import value_text
@@ -46,6 +47,7 @@ _DECLARATION = re.compile(
     + rb"))?+\n",
     re.DOTALL,
 )
+_SHORT = 512  # bytes of a declaration worth remembering
 _QUOTED = rb"(?:'[^']*+'|\\')++"
 _ALIAS = re.compile(rb"alias (?:-- )?([^\s=]++)=(" + _QUOTED + rb")\n")
 _TRAP = re.compile(rb"trap -- (-|" + _QUOTED + rb") (\S++)\n")
@@ -176,21 +178,36 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     settings: dict[str, str] = {}
 
     def take(match: re.Match[bytes]) -> None:
-        flags, raw, value = match[1].decode(), match[2], match[3]
-        name = raw.decode()
-        if is_left_out(name):
-            return
-        if value is None or set(flags) - set("-xaA"):
-            text = value_text(match[0].rstrip(b"\n"))
-        elif value.startswith(b"("):
-            text = value_text(value if "x" not in flags else match[0].rstrip(b"\n"))
-        else:
-            text = value_text(_unquote(value))
-        plain = "x" in flags and value is not None and not value.startswith(b"(")
-        (env if plain else settings)[name] = text
+        line = match[0]
+        known = _short_declaration(line) if len(line) < _SHORT else _declaration(match)
+        if known is not None:
+            exported, name, text = known
+            (env if exported else settings)[name] = text
 
     _contiguous(_DECLARATION, content, take)
     return {"env": env, "settings": settings}
+
+
+def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
+    """Whether a variable is plainly exported, its name and its text; None for one left out."""
+    flags, raw, value = match[1].decode(), match[2], match[3]
+    name = raw.decode()
+    if is_left_out(name):
+        return None
+    if value is None or set(flags) - set("-xaA"):
+        text = value_text(match[0].rstrip(b"\n"))
+    elif value.startswith(b"("):
+        text = value_text(value if "x" not in flags else match[0].rstrip(b"\n"))
+    else:
+        text = value_text(_unquote(value))
+    return "x" in flags and value is not None and not value.startswith(b"("), name, text
+
+
+@lru_cache(maxsize=2048)
+def _short_declaration(line: bytes) -> tuple[bool, str, str] | None:
+    """The same, remembered: from run to run most variables are as they were."""
+    match = _DECLARATION.fullmatch(line)
+    return None if match is None else _declaration(match)
 
 
 def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
