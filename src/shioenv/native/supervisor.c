@@ -487,6 +487,18 @@ static void serve_requests(void)
     }
 }
 
+/* As the host's root: the priorities that inputs would inherit, and show, are those of the declared machine.
+ * (An ordinary user may not lower its own.) */
+static void run_as_any_other(void)
+{
+    static const struct sched_param normal;
+    sched_setscheduler(0, SCHED_OTHER, &normal);
+    setpriority(PRIO_PROCESS, 0, 0);
+    syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3) {
@@ -497,7 +509,10 @@ int main(int argc, char **argv)
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
     bool supervise = !strcmp(argv[1], "run");
-    if (supervise && argc == 5 && !geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
+    if (supervise && argc == 5 && !geteuid()) {
+        run_as_any_other();
+        make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
+    }
     enter_user_namespace();
     if (!supervise) {
         if (argc < 4) return 2;
