@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import IO, TypeAlias
 
 from shioenv import errors
@@ -54,7 +55,7 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self._wanted = workers
-        self._retry: list[Task] = []
+        self._waiting: list[Task] = []
         self._attempts: Counter[int] = Counter()
         self._dead_starts = 0
         self._newest = -1
@@ -70,29 +71,59 @@ class Pool:
     def records(self, tasks: Iterator[Task]) -> Iterator[Line]:
         """The records of the samples, in the order they are finished.
 
+        Errors: those of `take`.
+        """
+        while True:
+            for task in islice(tasks, self.room):
+                self.give(task)
+            if not self.busy:
+                return
+            yield from self.take()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a record is still to come."""
+        return bool(self._waiting) or any(one.tasks for one in self._workers)
+
+    @property
+    def room(self) -> int:
+        """How many samples the workers would take at once; at least 1 where none is in work."""
+        if not self.busy:
+            return max(1, self._free)
+        if any(one.wants_alone for one in self._workers):
+            return 0
+        oldest = min((one.tasks[0][0] for one in self._workers if one.tasks), default=self._newest)
+        return max(0, min(self._free - len(self._waiting), WINDOW - (self._newest - oldest)))
+
+    def give(self, task: Task) -> None:
+        """Has a record made, as soon as a worker is free."""
+        heapq.heappush(self._waiting, task)
+
+    def start(self) -> None:
+        """Opens a first sandbox. Errors: those of `take`."""
+        while not any(one.ready for one in self._workers):
+            self.take()
+
+    def take(self) -> list[Line]:
+        """Waits until workers say something; the records that are finished by it, perhaps none.
+
         Errors: GenerationError where a record or a worker fails every time; what kept a worker from
         opening its sandbox, as it was raised there.
         """
-        first = next(tasks, None)
-        if first is None:
-            return
-        self._retry.append(first)
-        exhausted = False
-        while True:
-            exhausted = self._hand_out(tasks, exhausted)
-            if exhausted and not self._retry and not any(one.tasks for one in self._workers):
-                return
-            self._start_missing()
-            self._give_way()
-            for key, _ in self._selector.select():
-                worker: _Worker = key.data
-                data = os.read(worker.results, 1 << 20)
-                for kind, body in worker.frames.feed(data):
-                    line = self._receive(worker, kind, body)
-                    if line is not None:
-                        yield line
-                if not data:
-                    self._bury(worker)
+        self._start_missing()
+        self._hand_out()
+        self._give_way()
+        lines = []
+        for key, _ in self._selector.select():
+            worker: _Worker = key.data
+            data = os.read(worker.results, 1 << 20)
+            for kind, body in worker.frames.feed(data):
+                line = self._receive(worker, kind, body)
+                if line is not None:
+                    lines.append(line)
+            if not data:
+                self._bury(worker)
+        return lines
 
     def close(self) -> None:
         """Ends all workers and waits for them."""
@@ -103,29 +134,19 @@ class Pool:
         self._workers.clear()
         self._selector.close()
 
-    def _hand_out(self, tasks: Iterator[Task], exhausted: bool) -> bool:
+    @property
+    def _free(self) -> int:
+        return sum(max(0, AHEAD - len(one.tasks)) for one in self._workers if one.ready)
+
+    def _hand_out(self) -> None:
         if any(one.wants_alone for one in self._workers):
-            return exhausted
+            return
         for depth in range(AHEAD):
             for worker in self._workers:
-                if not worker.ready or len(worker.tasks) > depth:
-                    continue
-                if self._retry:
-                    task = heapq.heappop(self._retry)
-                elif exhausted or self._too_far():
-                    return exhausted
-                else:
-                    found = next(tasks, None)
-                    if found is None:
-                        return True
-                    task = found
-                worker.give(task)
-                self._newest = max(self._newest, task[0])
-        return exhausted
-
-    def _too_far(self) -> bool:
-        oldest = min((one.tasks[0][0] for one in self._workers if one.tasks), default=None)
-        return oldest is not None and self._newest - oldest >= WINDOW
+                if self._waiting and worker.ready and len(worker.tasks) == depth:
+                    task = heapq.heappop(self._waiting)
+                    worker.give(task)
+                    self._newest = max(self._newest, task[0])
 
     def _start_missing(self) -> None:
         while len(self._workers) < self._wanted:
@@ -173,7 +194,7 @@ class Pool:
                 f"record {number} could not be made in {ATTEMPTS} attempts: {why}",
                 hint=f"its input: {sample.input.text}",
             )
-        heapq.heappush(self._retry, task)
+        heapq.heappush(self._waiting, task)
 
     def _bury(self, worker: _Worker) -> None:
         """A worker is gone: what it had goes to others."""
@@ -188,7 +209,7 @@ class Pool:
                 raise GenerationError(f"{STARTS} workers in a row did not start: {why}")
         tasks = list(worker.tasks)
         for task in tasks[1:]:  # not begun
-            heapq.heappush(self._retry, task)
+            heapq.heappush(self._waiting, task)
         if tasks:
             self._again(tasks[0], GenerationError(why))
 
