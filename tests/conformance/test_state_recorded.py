@@ -29,6 +29,11 @@ def test_an_exported_function_leaves_the_others_alone(observer: Observer) -> Non
     assert found["/functions/f"] == found["/functions/g"] == "{ \n    :\n}"
 
 
+def test_a_here_document_in_a_function_forges_no_other(observer: Observer) -> None:
+    text = "f() { cat << 'E'\n\ng ()\n{\n}\ndeclare -x forged=1\nE\n}"
+    assert list(patch(observer, text)) == ["/functions/f"]
+
+
 @pytest.mark.parametrize(
     ("text", "path", "value"),
     [

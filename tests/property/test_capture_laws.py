@@ -9,7 +9,7 @@ from shioenv.sandbox.base import Execution, FileChange, FileStat
 
 BASELINE = (
     b'\0declare -p\ndeclare -x HOME="/"\ndeclare -x PWD="/s"\ndeclare -- _="a"\n'
-    b"\0declare -f\nf () \n{ \n    ls\n}\n\0shopt -p\nshopt -u extglob\n"
+    b"\0function\nf () \n{ \n    ls\n}\n\0shopt -p\nshopt -u extglob\n"
     b"\0set +o\nset +o errexit\n\0ulimit -a\nopen files                          (-n) 1024\n"
     b"\0alias -p\nalias l='ls'\n\0umask\n0022\n\0trap -p\n\0groups\n0\n"
 )

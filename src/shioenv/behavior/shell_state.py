@@ -19,10 +19,11 @@ Sections: TypeAlias = dict[str, bytes]
 State: TypeAlias = dict[str, Any]
 """Context fields by name: `env`, `settings`, `shell_options`, ..."""
 
-DECLARE, FUNCTIONS, SHOPT, SET = "declare -p", "declare -f", "shopt -p", "set +o"
+DECLARE, FUNCTIONS, SHOPT, SET = "declare -p", "function", "shopt -p", "set +o"
 LIMITS, ALIASES, UMASK, TRAPS, GROUPS = "ulimit -a", "alias -p", "umask", "trap -p", "groups"
 SECTIONS = (DECLARE, FUNCTIONS, SHOPT, SET, LIMITS, ALIASES, UMASK, TRAPS, GROUPS)
-"""Every section of a dump, in any order."""
+"""Every section of a dump, in any order; there is one `function` for each, and perhaps none."""
+_MOST_SECTIONS = 10_000
 
 LEFT_OUT = frozenset(
     {
@@ -55,7 +56,7 @@ _SHOPT = re.compile(rb"shopt -([su]) (\w++)\n")
 _SET = re.compile(rb"set ([-+])o ([\w-]++)\n")
 _LIMIT = re.compile(rb"([^(\n]{1,80}+)\([^)\n]{1,40}+\) (\S++)\n")
 _UMASK = re.compile(rb"([0-7]{4})\n")
-_FUNCTION = re.compile(rb"^(?:function )?([^\s()]++) \(\) *+\n(?=[{(])", re.MULTILINE)
+_FUNCTION = re.compile(rb"(?:function )?([^\s()]++) \(\) *+\n(?=[{(])")
 _ATTRIBUTES = re.compile(rb"declare -f([a-z]{0,9}+) \S++")
 _ANSI_ESCAPE = re.compile(
     rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
@@ -74,17 +75,23 @@ class Malformed(Exception):  # noqa: N818 - it never leaves this package
 
 
 def sections(dump: bytes) -> Sections:
-    """The sections by name. Malformed for a missing, doubled or unknown one."""
-    before, *chunks = dump.split(b"\0", len(SECTIONS) + 1)
-    if before or len(chunks) != len(SECTIONS):
-        raise Malformed
+    """The sections by name, those of functions as one with a NUL byte before each. Malformed for a
+    missing, doubled or unknown one.
+    """
+    before, *chunks = dump.split(b"\0", _MOST_SECTIONS)
     found: Sections = {}
+    functions = []
     for chunk in chunks:
         name, newline, content = chunk.partition(b"\n")
-        found[name.decode("ascii", "replace")] = content
-        if not newline:
+        known = name.decode("ascii", "replace")
+        if known == FUNCTIONS:
+            functions.append(b"\0" + content)
+        elif known in found or not newline:
             raise Malformed
-    if found.keys() != set(SECTIONS):
+        else:
+            found[known] = content
+    found[FUNCTIONS] = b"".join(functions)
+    if before or found.keys() != set(SECTIONS):
         raise Malformed
     return found
 
@@ -211,24 +218,19 @@ def _short_declaration(line: bytes) -> tuple[bool, str, str] | None:
 
 
 def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
-    """Definitions by name, without their headers; exported ones stand in `env` as well.
-
-    A here-document that looks like a header splits its function in two: bash writes nothing that
-    would tell them apart.
-    """
+    """Definitions by name, without their headers; exported ones stand in `env` as well."""
     functions: dict[str, str] = {}
     env: dict[str, str] = {}
-    parts = _FUNCTION.split(content)
-    if parts[0]:
-        raise Malformed
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        body = body.rstrip(b"\n")
+    for definition in content.split(b"\0")[1:]:
+        header = _FUNCTION.match(definition)
+        if header is None:
+            raise Malformed
+        name, body = value_text(header[1]), definition[header.end() :].rstrip(b"\n")
         rest, _, last = body.rpartition(b"\n")
         attributes = _ATTRIBUTES.fullmatch(last)
-        text = value_text(rest if attributes else body)
-        functions[value_text(name)] = text
+        text = functions[name] = value_text(rest if attributes else body)
         if attributes and b"x" in attributes[1]:
-            env[f"BASH_FUNC_{value_text(name)}%%"] = f"() {text}"
+            env[f"BASH_FUNC_{name}%%"] = f"() {text}"
     return {"functions": functions, "env": env}
 
 

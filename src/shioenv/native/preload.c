@@ -49,13 +49,28 @@ typedef struct { char *name, *value; } shell_variable;
 /* ---- the state dump ---------------------------------------------------------------------------- */
 
 static const struct { const char *section, *symbol, *argument; } sections[] = {
-    {"declare -p", "declare_builtin", "-p"}, {"declare -f", "declare_builtin", "-f"},
-    {"shopt -p", "shopt_builtin", "-p"},     {"set +o", "set_builtin", "+o"},
+    {"declare -p", "declare_builtin", "-p"}, {"shopt -p", "shopt_builtin", "-p"},     {"set +o", "set_builtin", "+o"},
     {"ulimit -a", "ulimit_builtin", "-a"},   {"alias -p", "alias_builtin", "-p"},
     {"umask", "umask_builtin", NULL},        {"trap -p", "trap_builtin", "-p"},
 };
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static builtin builtins[N_SECTIONS];
+static shell_variable **(*visible_functions)(void);
+
+/* A section for each function: their texts in a row could not be told apart, since a here-document holds
+ * anything. */
+static void dump_functions(FILE *out)
+{
+    shell_variable **functions = visible_functions && builtins[0] ? visible_functions() : NULL;
+    for (int i = 0; functions && functions[i]; i++) {
+        word_desc option = {"-pf", 0}, name = {functions[i]->name, 0};
+        word_list last = {NULL, &name}, list = {&last, &option};
+        fputc(0, out);
+        fputs("function\n", out);
+        builtins[0](&list);
+    }
+    free(functions);
+}
 
 static void dump_sections(FILE *out)
 {
@@ -66,6 +81,7 @@ static void dump_sections(FILE *out)
         fprintf(out, "%s\n", sections[i].section);
         if (builtins[i]) builtins[i](sections[i].argument ? &list : NULL);
     }
+    dump_functions(out);
     static gid_t groups[STATE_GROUPS];
     int n = getgroups(STATE_GROUPS, groups);
     fputc(0, out);
@@ -282,6 +298,7 @@ static int preloaded_main(int argc, char **argv, char **environment)
     if (shared == MAP_FAILED) _exit(125);
     close(FD_SHARED);
     for (unsigned i = 0; i < N_SECTIONS; i++) builtins[i] = (builtin)symbol(sections[i].symbol);
+    visible_functions = (shell_variable **(*)(void))symbol("all_visible_functions");
     read_memory_map();
     prctl(PR_SET_DUMPABLE, 0);
     if (!late) {

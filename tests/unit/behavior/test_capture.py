@@ -24,7 +24,6 @@ BASELINE = (
     b'declare -i RANDOM="4"\n'
     b'declare -x SHLVL="1"\n'
     b'declare -- _=""\n'
-    b"\0declare -f\n"
     b"\0shopt -p\nshopt -u extglob\nshopt -s sourcepath\n"
     b"\0set +o\nset +o errexit\nset -o hashall\nset +o interactive-comments\n"
     b"\0ulimit -a\ncore file size              (blocks, -c) 0\n"
@@ -191,8 +190,9 @@ class TestShell:
     def test_functions_aliases_and_traps(self) -> None:
         found = shell(
             (
-                b"declare -f\n",
-                b"declare -f\nf () \n{ \n    ls\n}\ng-h () \n{ \n    :\n}\ndeclare -fx g-h\n",
+                b"groups\n0\n",
+                b"groups\n0\n\0function\nf () \n{ \n    ls\n}\n"
+                b"\0function\ng-h () \n{ \n    :\n}\ndeclare -fx g-h\n",
             ),
             (b"alias -p\n", b"alias -p\nalias l='ls -l'\nalias q=\\'\nalias r='it'\\''s\nb'\n"),
             (b"trap -p\n", b"trap -p\ntrap -- 'rm x' EXIT\n"),
@@ -234,7 +234,9 @@ class TestShell:
             BASELINE.replace(b"groups\n0", b"groups\n" + b"9" * 5000),
             appended("declare -p", b"rm -rf /\n"),
             appended("declare -p", b'declare -x A="\n'),
-            appended("declare -f", b"}\n"),
+            BASELINE + b"\0function\n}\n",
+            BASELINE + b"\0function\nf () \n",
+            BASELINE + b"\0function\nf () \n{ \n    ls\n}\n" * 9999,
             appended("shopt -p", b"shopt -s \xff\n"),
             appended("ulimit -a", b"a" * 5000 + b"(-c) 0\n"),
             appended("alias -p", b"alias a=b\n"),
