@@ -90,7 +90,13 @@ def test_package_files_hold_a_docstring_only() -> None:
 
 @pytest.mark.parametrize(
     ("library", "home"),
-    [("gymnasium", "env"), ("typer", "cli"), ("rich", "cli"), ("rapidfuzz", "behavior")],
+    [
+        ("gymnasium", "env"),
+        ("typer", "cli"),
+        ("rich", "cli"),
+        ("rapidfuzz", "behavior"),
+        ("ray", "dataset"),
+    ],
 )
 def test_heavy_libraries_live_in_one_place(library: str, home: str) -> None:
     for path in sorted(SOURCE.rglob("*.py")):

@@ -38,6 +38,21 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            help="Where they run: local (this machine), or ray (the nodes of a Ray cluster).",
+        ),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The Ray cluster's, HOST:PORT or auto (default: RAY_ADDRESS, else this machine).",
+            show_default=False,
+        ),
+    ] = None,
     noise_runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
     ] = 3,
@@ -77,6 +92,8 @@ def generate(
                 seed=seed,
                 budget=budget,
                 workers=workers,
+                engine=engine,
+                address=address,
                 runs=noise_runs,
                 commands=command or None,
                 horizon=horizon,

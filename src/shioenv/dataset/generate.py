@@ -11,10 +11,10 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.manifest import Manifest, Plan
@@ -23,7 +23,7 @@ from shioenv.dataset.recording import Observer
 from shioenv.dataset.store import Store
 from shioenv.dataset.worker import Setup, named
 from shioenv.domain.inputs import Session
-from shioenv.errors import UsageError
+from shioenv.errors import UsageError, did_you_mean
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.irreducibility.score import BUDGET, RUNS
@@ -34,10 +34,16 @@ from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 
+if TYPE_CHECKING:
+    from shioenv.dataset.ray_engine import RayPool
+
 LIMITS = Limits(wall_seconds=2.0)
 """Bounds of every execution of a dataset, where none are given. What the grammars write is done in
 milliseconds or waits for ever (`grep -R x` at a fifo), and a score may meet that dozens of times:
 hence a fifth of the usual wall time."""
+
+ENGINES = ("local", "ray")
+"""What executes the samples: processes of this machine, or of the nodes of a Ray cluster."""
 
 Opener = Callable[[str, Limits], Observer]
 """Called in each worker, by its importable name."""
@@ -120,6 +126,8 @@ def generate(
     composite_share: float = 0.25,
     max_segments: int = 3,
     limits: Limits | None = None,
+    engine: str = "local",
+    address: str | None = None,
     report: Callable[[Progress], None] = _silent,
     opener: Opener = open_sandbox,
 ) -> Summary:
@@ -130,7 +138,8 @@ def generate(
     A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
     `policy` a name or a file of counts as `policy_named` takes it, `commands` limits the draw,
     `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
-    time), `report` is told of progress.
+    time), `engine` is one of `ENGINES`, `address` where the Ray cluster is (None: `RAY_ADDRESS`,
+    else one of this machine alone), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -161,6 +170,8 @@ def generate(
         count=count,
         workers=workers,
         system=system or built.name,
+        engine=engine,
+        address=address,
         report=report,
         opener=opener,
     )
@@ -272,16 +283,22 @@ def run(
     count: int,
     workers: int | None = None,
     system: str,
+    engine: str = "local",
+    address: str | None = None,
     report: Callable[[Progress], None] = _silent,
     opener: Opener = open_sandbox,
 ) -> Summary:
     """What `generate` does once plan and samples are known: the first `count` of them recorded.
 
     `opener` is called in every worker with `system` and the plan's limits and must be importable
-    there; its system's digest must be the plan's.
+    there; its system's digest must be the plan's. Another node of a Ray cluster finds a system of a
+    file of one's own by its name.
     """
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    if count < 1 or workers < 1 or plan.budget < 1:
+    if engine not in ENGINES:
+        raise UsageError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
+    if count < 1 or plan.budget < 1 or (workers is not None and workers < 1):
         raise UsageError(
             f"cannot generate {count} records with {workers} workers and a budget of {plan.budget}",
             hint="each is at least 1",
@@ -298,10 +315,23 @@ def run(
     )
     started = time.monotonic()
     state = _State(count, report, started)
+    pool: Pool | RayPool
+    if engine == "ray":
+        from shioenv.dataset.ray_engine import RayPool
+
+        pool = RayPool(
+            setup if not system.endswith(".toml") else replace(setup, system=plan.system),
+            workers,
+            address=address,
+            report=state.note,
+            under=lambda kernel: store.made_under(kernel),
+        )
+    else:
+        pool = Pool(setup, workers or len(os.sched_getaffinity(0)))
     with Store(directory, plan, count, kernel=platform.release(), report=state.note) as store:
         state.kept = store.kept
         state.tell()
-        with Pool(setup, workers) as pool:
+        with pool:
             for line in pool.records(_missing(store, samples, count)):
                 store.append(line)
                 state.add(line.volatile, line.executions)

@@ -264,14 +264,21 @@ class _Worker:
         return f":\n{text}" if text else ""
 
 
+def raised_elsewhere(name: str, message: str, hint: str | None) -> ShioenvError:
+    """The exception that another process raised, of the class of this name."""
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, ShioenvError)):
+        kind = GenerationError
+    error = kind.__new__(kind)
+    ShioenvError.__init__(error, message, hint=hint)
+    return error
+
+
 def _failure(facts: dict[str, object], worker: _Worker) -> ShioenvError:
     """What went wrong in a worker, as an exception of this process."""
     message, hint = str(facts["message"]), facts["hint"]
-    kind = getattr(errors, str(facts["kind"]), None)
-    if facts["session_id"] is None and isinstance(kind, type) and issubclass(kind, ShioenvError):
-        error = kind.__new__(kind)
-        ShioenvError.__init__(error, message, hint=None if hint is None else str(hint))
-        return error
+    if facts["session_id"] is None and facts["kind"] is not None:
+        return raised_elsewhere(str(facts["kind"]), message, None if hint is None else str(hint))
     what = "a worker could not start"
     if facts["session_id"] is not None:
         sample = worker.tasks[0][1] if worker.tasks else None

@@ -148,6 +148,13 @@ class Store:
                 journal.append(line)
         self._seal_if_whole(number)
 
+    def made_under(self, kernel: str) -> None:
+        """Notes the release of another host's kernel that records are made under."""
+        if kernel not in self.manifest.kernels:
+            kernels = (*self.manifest.kernels, kernel)
+            with storage_errors(self.directory):
+                self._write_manifest(replace(self.manifest, kernels=kernels))
+
     def close(self) -> None:
         """Writes everything through to the disk and lets another process in."""
         try:

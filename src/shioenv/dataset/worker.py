@@ -140,8 +140,11 @@ class _Worker:
         self._observer = cast("Observer", find(setup.opener)(setup.system, setup.limits))
         if self._observer.system.digest != setup.digest:
             raise ShioenvError(
-                f"the system {setup.system} was built anew while records were made",
-                hint="generate into another directory",
+                f"the system {setup.system} was built anew while records were made, or is another "
+                f"one on this host: its digest is {self._observer.system.digest}, the dataset's "
+                f"{setup.digest}",
+                hint="generate into another directory, or copy the system here from where it was "
+                "built: docs/how-to/cluster.md",
             )
 
     def _record(self, number: int, sample: Sample) -> None:
