@@ -44,7 +44,8 @@ def line(number: int) -> Line:
         n_executions=4,
         segments=[
             {"command": "echo", "n_arguments": 1, "irreducibility": 1.0,
-             "irreducibility_strict": 1.0}
+             "irreducibility_strict": 1.0,
+             "arguments": [{"leave_one_out": True, "channel": "output", "contribution": 1.0}]}
         ],
         stdout="",
         stderr="",

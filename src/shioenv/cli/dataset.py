@@ -99,6 +99,8 @@ def _print_statistics(found: Statistics) -> None:
         "changed something": f"{found.changed} ({shared.percent(found.changed, total)})",
         "volatile": f"{found.volatile} ({shared.percent(found.volatile, total)})",
         "timed out": f"{found.timed_out} ({shared.percent(found.timed_out, total)})",
+        "limits reached": ", ".join(f"{name} {n}" for name, n in found.limits_hit.items())
+        or "none",
         "per record": f"{_mean(found.mean_executions, 1)} executions, "
         f"{_mean(found.mean_arguments, 1)} arguments, "
         f"{_mean(found.mean_output_bytes, 0)} bytes of output",
@@ -191,6 +193,8 @@ def _print(record: Record) -> None:
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
     if said:
         rows.append(("flags", ", ".join(said)))
+    if record.limits_hit:
+        rows.append(("limits", f"reached {', '.join(record.limits_hit)}"))
     for key, value in rows:
         console.print(Text(f"  {key:12}{shared.printable(value)}"), soft_wrap=True)
     lines = record.output.removesuffix("\n").split("\n") if record.output else []

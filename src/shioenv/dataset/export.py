@@ -46,8 +46,16 @@ SEGMENT_FIELDS: Mapping[str, str] = {
     "standard_error": "float64",
     "noise_threshold": "float64",
     "volatile": "bool",
+    "arguments": "list of struct",
 }
 """Arrow types of what a segment's score says."""
+
+ARGUMENT_FIELDS: Mapping[str, str] = {
+    "leave_one_out": "bool",
+    "channel": "string",
+    "contribution": "float64",
+}
+"""Arrow types of what is known of an argument's effect."""
 
 FIELDS: Mapping[str, tuple[str, str]] = {
     "session_id": ("int64", "identifies the sample in the dataset it was made in"),
@@ -75,13 +83,14 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "n_arguments": ("int64", "arguments that can be removed"),
     "n_executions": ("int64", "runs the score rests on"),
     "noise_threshold": ("float64", "similarity above which outputs count as the same"),
-    "segments": ("list of struct", "per command: its arguments and scores"),
+    "segments": ("list of struct", "per command: its scores, and the effect of each argument"),
     "stdout": ("string", "standard output of a run with two pipes"),
     "stderr": ("string", "standard error of a run with two pipes"),
     "output_b64": ("string", "the output's bytes in base64, where `output` cannot hold them"),
     "content_digests": ("list of struct", "`name` and `sha256` of each file added or modified"),
     "timed_out": ("bool", "the wall time ran out"),
     "output_truncated": ("bool", "more was written than is kept"),
+    "limits_hit": ("list of string", "the limits of the run that it reached"),
     "patch_truncated": ("bool", "more changed than a patch may hold"),
     "volatile": ("bool", "another run may do something else"),
     "cwd": ("string", "the start directory"),
@@ -189,10 +198,16 @@ def schema(arrow: Any) -> Any:
         "float64": arrow.float64(),
         "bool": arrow.bool_(),
     }
+    effects = arrow.list_(
+        arrow.struct([(name, simple[kind]) for name, kind in ARGUMENT_FIELDS.items()])
+    )
     lists = {
         "input_args": arrow.list_(arrow.string()),
+        "limits_hit": arrow.list_(arrow.string()),
         "segments": arrow.list_(
-            arrow.struct([(name, simple[kind]) for name, kind in SEGMENT_FIELDS.items()])
+            arrow.struct(
+                [(name, simple.get(kind, effects)) for name, kind in SEGMENT_FIELDS.items()]
+            )
         ),
         "content_digests": arrow.list_(
             arrow.struct([("name", simple["string"]), ("sha256", simple["string"])])

@@ -80,6 +80,8 @@ class Statistics:
     by_composition: dict[str, Group] = field(default_factory=dict)
     """By the operators in an input: `none`, or such as `| >`."""
     by_exit_code: dict[int, int] = field(default_factory=dict)
+    limits_hit: dict[str, int] = field(default_factory=dict)
+    """Records that reached a limit, by its name."""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers for programs."""
@@ -109,6 +111,7 @@ def statistics_of(
     compositions: dict[str, _Tally] = {}
     exits: Counter[int] = Counter()
     flags: Counter[str] = Counter()
+    limits: Counter[str] = Counter()
     executions = output_bytes = 0
     strict, errors = _Moments(), _Moments()
     bins = [0] * BINS
@@ -126,6 +129,7 @@ def statistics_of(
         ):
             tally.add(record)
         exits[record.exit_code] += 1
+        limits.update(record.limits_hit)
         for name in ("volatile", "timed_out", "output_truncated", "patch_truncated", "exact"):
             flags[name] += getattr(record, name) and (name != "exact" or record.n_arguments > 0)
         flags["changed"] += record.context_patch != "[]"
@@ -175,6 +179,7 @@ def statistics_of(
             for name in sorted(compositions, key=lambda one: (-compositions[one].records, one))
         },
         by_exit_code=dict(sorted(exits.items(), key=lambda item: (-item[1], item[0]))),
+        limits_hit=dict(sorted(limits.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 

@@ -12,10 +12,11 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import Opener
@@ -43,6 +44,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
+from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
@@ -57,6 +59,8 @@ _MADE_BY = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9
+_LIMITS = tuple(item.name for item in fields(Limits))
+_EFFECT = ("leave_one_out", "channel", "contribution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +301,7 @@ def _behavior_problems(found: Record) -> Iterator[str]:
         yield f"exit_code is {found.exit_code}, not 0 to 255"
     if found.timed_out and (found.exit_code != TIMEOUT_EXIT or not found.volatile):
         yield f"timed_out asks for exit_code {TIMEOUT_EXIT} and volatile"
+    yield from _limit_problems(found)
     try:
         patch = ContextPatch.from_json(found.context_patch)
         if patch.to_json() != found.context_patch:
@@ -316,6 +321,22 @@ def _behavior_problems(found: Record) -> Iterator[str]:
             yield f"content_digests: {name!r} has {digest!r}, which is no SHA-256"
 
 
+def _limit_problems(found: Record) -> Iterator[str]:
+    unknown = [name for name in found.limits_hit if name not in _LIMITS]
+    if unknown:
+        yield f"limits_hit has {unknown[0]!r}, which is no limit"
+    elif found.limits_hit != [name for name in _LIMITS if name in found.limits_hit]:
+        yield f"limits_hit is {found.limits_hit}: not each once, in the order of limits"
+    for flag, says, name in (
+        ("timed_out", found.timed_out, "wall_seconds"),
+        ("output_truncated", found.output_truncated, "output_bytes"),
+    ):
+        if says != (name in found.limits_hit):
+            yield f"{flag} is {says}, limits_hit is {found.limits_hit}"
+    if "drain_bytes" in found.limits_hit and "output_bytes" not in found.limits_hit:
+        yield "limits_hit has drain_bytes without output_bytes"
+
+
 def _score_problems(found: Record, budget: int | None) -> Iterator[str]:
     scores = (found.irreducibility, found.irreducibility_strict)
     if any((score is None) != (found.n_arguments == 0) for score in scores):
@@ -332,10 +353,30 @@ def _score_problems(found: Record, budget: int | None) -> Iterator[str]:
         yield f"exact with a standard error of {found.standard_error}"
     for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
         yield from _pooled_problem(name, score, found.segments)
+    for number, segment in enumerate(found.segments):
+        effects = segment.get("arguments")
+        if not isinstance(effects, list) or len(effects) != segment.get("n_arguments"):
+            yield f"segments[{number}] does not hold an effect of each argument"
+        elif not all(_is_effect(one) for one in effects):
+            yield f"segments[{number}] holds an effect that cannot be"
     if budget is not None and not found.timed_out and len(found.segments) == 1:
         exact = 2**found.n_arguments - 1 <= budget
         if exact != found.exact:
             yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
+
+
+def _is_effect(value: Any) -> bool:
+    """Whether it is what is known of an argument: a channel where leaving it out alone matters."""
+    if not isinstance(value, dict) or tuple(value) != _EFFECT:
+        return False
+    alone, channel, contribution = value.values()
+    if alone is not None and not isinstance(alone, bool):
+        return False
+    if channel not in ([*Channel] if alone else [None]):
+        return False
+    return contribution is None or (
+        isinstance(contribution, int | float) and -1 <= contribution <= 1
+    )
 
 
 def _pooled_problem(

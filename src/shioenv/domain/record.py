@@ -12,7 +12,7 @@ from typing import Any
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import RecordError, did_you_mean
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever a field is added, removed, or changes its meaning."""
 
 
@@ -48,7 +48,8 @@ class Record:
     noise_threshold: float | None = None
     """Similarity above which outputs count as the same; of the full input."""
     segments: list[dict[str, Any]] = field(default_factory=list)
-    """Per command: `command`, `n_arguments`, `irreducibility` and what else its score says."""
+    """Per command: `command`, `n_arguments`, `irreducibility`, what else its score says, and the
+    effect of each of its `arguments`."""
     stdout: str | None = None
     """Standard output of a run with two pipes, as text."""
     stderr: str | None = None
@@ -61,6 +62,8 @@ class Record:
     """The wall time ran out."""
     output_truncated: bool = False
     """More was written than is kept."""
+    limits_hit: list[str] = field(default_factory=list)
+    """The limits of the run that it reached, by their names in `Limits` and in its order."""
     patch_truncated: bool = False
     """More changed than `context_patch` may hold."""
     volatile: bool = False
@@ -102,6 +105,7 @@ def behavior_fields(behavior: Behavior) -> dict[str, Any]:
         "content_digests": dict(sorted(behavior.content_digests.items())),
         "timed_out": behavior.timed_out,
         "output_truncated": behavior.output_truncated,
+        "limits_hit": list(behavior.limits_hit),
         "patch_truncated": behavior.patch_truncated,
         "volatile": behavior.volatile,
     }
@@ -185,6 +189,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "content_digests": (dict,),
     "timed_out": (bool,),
     "output_truncated": (bool,),
+    "limits_hit": (list,),
     "patch_truncated": (bool,),
     "volatile": (bool,),
     "cwd": (str,),
@@ -204,6 +209,7 @@ def _check(document: Mapping[str, Any]) -> None:
             raise RecordError(f"expected {wanted}, got {type(value).__name__} - at $.{name}")
     _check_items("input_args", document["input_args"], str)
     _check_items("segments", document["segments"], dict)
+    _check_items("limits_hit", document["limits_hit"], str)
     _check_items("content_digests", list(document["content_digests"].values()), str)
 
 

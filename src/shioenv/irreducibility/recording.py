@@ -31,6 +31,9 @@ PIPE_RUNS = 4
 of its input may depend on the pieces it arrives in (ours; `cat */*.txt | grep x` finds binary data
 or not), and three noise runs miss half of what goes either way every fourth time."""
 
+FOUND_BY_LOOKING = frozenset({"cpu_seconds", "memory_bytes", "processes"})
+"""Limits that are looked at every 50 ms: how far a run came until it was ended depends on when."""
+
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
 """/proc in a long listing: its links are the processes of the host, its time is the mount's."""
 
@@ -88,10 +91,10 @@ def record_session(
     where it still does, the further ones get 20 times the session's own time and no repetition. The
     session's own last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is
     volatile where `volatile` says that it is declared so, where any run of the whole did something
-    else (D-2v), or where its output or the files it wrote show the date of the run (`clock`,
-    seconds since 1970): programs see real time (D-4), so they will show another one tomorrow, which
-    no run of today tells. Files are looked at by one more run, of the session with a `cat` behind
-    it.
+    else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote
+    show the date of the run (`clock`, seconds since 1970): programs see real time (D-4), so they
+    will show another one tomorrow, which no run of today tells. Files are looked at by one more
+    run, of the session with a `cat` behind it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -111,8 +114,12 @@ def record_session(
             hurry = max(HURRIED_SECONDS, 20 * took)
         return behavior
 
+    reached: set[str] = set()
+
     def once() -> Behavior:
-        return runner.run(prefix + full, cwd=session.cwd)
+        behavior = runner.run(prefix + full, cwd=session.cwd)
+        reached.update(behavior.limits_hit)
+        return behavior
 
     started, began = clock(), time.perf_counter()
     first = once()
@@ -130,7 +137,9 @@ def record_session(
         cache={} if cache is None else cache,
     )
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
+    reached.update(channels.limits_hit)
     volatile = volatile or hangs or score.volatile or _disagree(first, channels)
+    volatile = volatile or not reached.isdisjoint(FOUND_BY_LOOKING)
     volatile = volatile or any(_shows(first.output, moment) for moment in (started, clock()))
     if not volatile and first.content_digests:
         names = " ".join(
@@ -189,6 +198,7 @@ def _disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> boo
         or first.patch != other.patch
         or first.content_digests != other.content_digests
         or first.output_truncated != other.output_truncated
+        or first.limits_hit != other.limits_hit
         or (not first.output_truncated and len(first.output) != len(other.output))
         or (ordered and first.output != other.output)
     )

@@ -79,9 +79,11 @@ class ArgumentEffect:
 
     def to_json(self) -> dict[str, Any]:
         """The effect as `shioenv score --json` shows it."""
+        return {"index": self.index, "argument": self.text, **self.record_fields()}
+
+    def record_fields(self) -> dict[str, Any]:
+        """The effect as a record holds it, whose tokens say which argument it is of."""
         return {
-            "index": self.index,
-            "argument": self.text,
             "leave_one_out": self.leave_one_out,
             "channel": None if self.channel is None else str(self.channel),
             "contribution": self.contribution,
@@ -121,6 +123,7 @@ class SegmentScore:
             "standard_error": self.standard_error,
             "noise_threshold": self.noise_threshold,
             "volatile": self.volatile,
+            "arguments": [argument.record_fields() for argument in self.arguments],
         }
 
 

@@ -54,7 +54,9 @@ class FakeObserver:
         if "slow" in words:
             time.sleep(0.002)
         if "hangs" in words or ("hasty" in words and self._once("hasty")):
-            return Behavior(124, b"partial\n", timed_out=True, volatile=True)
+            return Behavior(
+                124, b"partial\n", timed_out=True, limits_hit=("wall_seconds",), volatile=True
+            )
         kept = [word for word in words[3:] if not word.startswith("useless")]
         digest = hashlib.sha256(" ".join(kept).encode()).hexdigest()
         output = f"{digest}\n".encode() + (b"\xff\xfe" if "bytes" in words else b"")

@@ -61,6 +61,14 @@ def test_a_sound_dataset_has_no_problem(tmp_path: Path, records: list[Record]) -
     assert report.to_json()["ok"] is True
 
 
+def effect(**changes: Any) -> dict[str, Any]:
+    return {"leave_one_out": True, "channel": "output", "contribution": 1.0, **changes}
+
+
+def with_effects(effects: Any) -> dict[str, Any]:
+    return {"segments": [{**made(0, STREAM[0]).segments[0], "arguments": effects}]}
+
+
 CHANGES: list[tuple[int, dict[str, Any], str]] = [
     (0, {"session_id": 4}, "session_id is 4, expected 0"),
     (
@@ -70,6 +78,14 @@ CHANGES: list[tuple[int, dict[str, Any], str]] = [
     ),
     (0, {"exit_code": 256}, "exit_code is 256"),
     (0, {"timed_out": True}, "timed_out asks for exit_code 124 and volatile"),
+    (0, {"timed_out": True}, "timed_out is True, limits_hit is []"),
+    (0, {"limits_hit": ["wall_seconds"]}, "timed_out is False, limits_hit is ['wall_seconds']"),
+    (0, {"limits_hit": ["output_bytes"]}, "output_truncated is False, limits_hit is"),
+    (0, {"output_truncated": True}, "output_truncated is True, limits_hit is []"),
+    (0, {"limits_hit": ["patience"]}, "limits_hit has 'patience', which is no limit"),
+    (0, {"limits_hit": ["disk_bytes", "cpu_seconds"]}, "not each once, in the order of limits"),
+    (0, {"limits_hit": ["disk_bytes", "disk_bytes"]}, "not each once, in the order of limits"),
+    (0, {"limits_hit": ["drain_bytes"]}, "drain_bytes without output_bytes"),
     (0, {"context_patch": "[[]]"}, "context_patch:"),
     (0, {"context_patch": "[ ]"}, "context_patch is not in canonical order or form"),
     (0, {"output_b64": "?"}, "output_b64 is not base64"),
@@ -85,6 +101,14 @@ CHANGES: list[tuple[int, dict[str, Any], str]] = [
     (0, {"n_arguments": 2}, "n_arguments is 2, input_args has 1 removable"),
     (0, {"segments": []}, "segments are [], input_args gives [('echo', 1)]"),
     (0, {"segments": [{"command": "echo", "n_arguments": 1}]}, "segments do not hold"),
+    (0, with_effects([]), "segments[0] does not hold an effect of each argument"),
+    (0, with_effects(None), "segments[0] does not hold an effect of each argument"),
+    (0, with_effects([{}]), "segments[0] holds an effect that cannot be"),
+    (0, with_effects([effect(channel=None)]), "segments[0] holds an effect that cannot be"),
+    (0, with_effects([effect(channel="smell")]), "segments[0] holds an effect that cannot be"),
+    (0, with_effects([effect(leave_one_out=False)]), "segments[0] holds an effect that cannot be"),
+    (0, with_effects([effect(leave_one_out=1)]), "segments[0] holds an effect that cannot be"),
+    (0, with_effects([effect(contribution=1.5)]), "segments[0] holds an effect that cannot be"),
     (0, {"exact": False}, "exact is False with 1 arguments and budget 8"),
     (0, {"standard_error": 0.5}, "exact with a standard error of 0.5"),
     (0, {"sampler": "ucs"}, "is of ucs on fake, the manifest says gcs on fake"),
@@ -125,6 +149,23 @@ def test_what_many_records_share_is_one_problem(tmp_path: Path, records: list[Re
     problems = {one.message: one.count for one in verify(tmp_path).problems}
     assert problems["session_id is 1, expected 0"] == 5
     assert verify(tmp_path).to_json()["problems"][0]["count"] == 5
+
+
+def test_a_record_that_reached_limits_is_sound(records: list[Record]) -> None:
+    for names in (["cpu_seconds"], ["memory_bytes", "processes", "disk_bytes"], ["disk_inodes"]):
+        assert list(record_problems(replace(records[0], limits_hit=names))) == []
+    names = ["output_bytes", "drain_bytes"]
+    flooded = replace(records[0], output_truncated=True, limits_hit=names)
+    assert list(record_problems(flooded)) == []
+
+
+def test_a_record_tells_the_effect_of_each_argument(records: list[Record]) -> None:
+    effects = [segment["arguments"] for segment in records[4].segments]
+    alone = [[one["leave_one_out"] for one in segment] for segment in effects]
+    assert alone == [[True, True], [False, True]]
+    assert effects[1][0]["channel"] is None
+    assert effects[1][1]["channel"] in {"exit_code", "output"}
+    assert effects[1][0]["contribution"] < effects[1][1]["contribution"]
 
 
 def test_record_problems_needs_no_dataset(records: list[Record]) -> None:
@@ -228,6 +269,15 @@ def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -
     assert found.mean_executions == pytest.approx(sum(one.n_executions for one in records) / 6)
     assert found.mean_executions == read_manifest(tmp_path).mean_executions
     json.dumps(found.to_json())
+
+
+def test_statistics_count_the_limits_reached(records: list[Record]) -> None:
+    reached = [
+        replace(one, limits_hit=["cpu_seconds", "processes"][number % 2 :])
+        for number, one in enumerate(records)
+    ]
+    found = statistics_of(reached, sampler="gcs", seed=0, budget=1, system="x")
+    assert list(found.limits_hit.items()) == [("processes", 6), ("cpu_seconds", 3)]
 
 
 def test_statistics_of_nothing_are_empty() -> None:

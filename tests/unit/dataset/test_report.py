@@ -414,7 +414,21 @@ def test_an_input_that_its_arguments_do_not_give_is_shown_as_it_is() -> None:
                     {"leave_one_out": None, "contribution": None},
                 ],
             },
-            "msiiu",
+            "msiuu",
+        ),
+        *(
+            (
+                {
+                    "n_arguments": 3,
+                    "irreducibility": score,
+                    "arguments": [
+                        {"leave_one_out": None, "channel": None, "contribution": contribution}
+                        for contribution in (None, 0.0, -0.1)
+                    ],
+                },
+                levels,
+            )
+            for score, levels in ((0.0, "iii"), (1.0, "mmm"), (0.5, "uuu"))
         ),
         ({"n_arguments": 1, "irreducibility": 0.0, "arguments": "none"}, "i"),
         ({"n_arguments": 1, "irreducibility": 0.5, "arguments": [7]}, "u"),

@@ -66,7 +66,8 @@ def test_output_that_really_holds_the_replacement_character_needs_no_bytes() -> 
         ({"exit_code": "0"}, r"at \$.exit_code"),
         ({"exit_code": True}, r"at \$.exit_code"),
         ({"input_args": ["ls", 3]}, r"at \$.input_args\[1\]"),
-        ({"schema_version": 2}, "schema version"),
+        ({"schema_version": 1}, "schema version"),
+        ({"limits_hit": [5]}, r"at \$.limits_hit\[0\]"),
         ({"exit_cod": 0}, "did you mean exit_code"),
     ],
 )
@@ -76,7 +77,7 @@ def test_a_wrong_value_is_named_with_its_place(change: dict[str, object], messag
         decode(json.dumps(document))
 
 
-@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":1}', b"\xff"])
+@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":2}', b"\xff"])
 def test_what_is_no_record_is_refused(line: str | bytes) -> None:
     with pytest.raises(RecordError):
         decode(line)

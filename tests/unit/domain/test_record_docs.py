@@ -8,7 +8,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 def test_every_field_of_a_record_is_documented_in_order() -> None:
-    text = (REFERENCE / "record.md").read_text()
+    text = (REFERENCE / "record.md").read_text().partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)`", text, re.MULTILINE) == list(NAMES)
 
 

@@ -69,6 +69,63 @@ def test_other_dates_are_not(output: str) -> None:
     assert not is_volatile(output)
 
 
+class Reaches(Says):
+    """Reaches a limit in some of its runs of the whole, and always without its argument."""
+
+    def __init__(self, name: str, runs: set[int]) -> None:
+        super().__init__("")
+        self.name, self.reaching, self.whole = name, runs, 0
+
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        if shell_input.endswith(" -l"):
+            self.whole += 1
+            if self.whole not in self.reaching:
+                return Behavior(exit_code=0, output=b"")
+        return Behavior(exit_code=0, output=b"", limits_hit=(self.name,))
+
+
+ALWAYS = {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "expected"),
+    [
+        ("cpu_seconds", ALWAYS, True),
+        ("memory_bytes", ALWAYS, True),
+        ("processes", ALWAYS, True),
+        ("processes", {2}, True),
+        ("processes", {4}, True),
+        ("disk_bytes", ALWAYS, False),
+        ("disk_inodes", ALWAYS, False),
+        ("disk_bytes", {4}, True),
+        ("cpu_seconds", set(), False),
+    ],
+)
+def test_a_limit_that_is_found_by_looking_makes_a_record_volatile(
+    name: str, runs: set[int], expected: bool
+) -> None:
+    runner = Reaches(name, runs)
+    record, _ = record_session(
+        Session("/home", (Input.from_marked(["ls", "-l"]),)),
+        runner,
+        session_id=0,
+        system="s",
+        sampler="gcs",
+        budget=4,
+        rng=random.Random(0),
+    )
+    assert runner.whole == 4
+    assert record.limits_hit == ([name] if 1 in runs else [])
+    assert record.volatile is expected
+
+
 class Writes(Says):
     """Answers every text with a file written, and one that shows files with what it holds."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from shioenv.dataset.manifest import Manifest
 from shioenv.dataset.report import charts
 from shioenv.dataset.report.aggregate import Aggregates, collect
-from shioenv.dataset.report.samples import Samples, visible
+from shioenv.dataset.report.samples import SAID_BY_FLAGS, Samples, visible
 from shioenv.dataset.store import atomic_write, storage_errors
 from shioenv.errors import HostError
 
@@ -95,6 +95,9 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
         plan=manifest.plan,
         found=found,
         stats=found.statistics,
+        reached={
+            name: n for name, n in found.statistics.limits_hit.items() if name not in SAID_BY_FLAGS
+        },
         facts=facts(manifest),
         limits=limits(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),

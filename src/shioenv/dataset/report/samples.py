@@ -31,6 +31,8 @@ OPERATIONS = 40
 DETAIL_CHARACTERS = 200
 
 FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
+SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
+"""Limits that have a flag of their own where they are reached."""
 
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
 """What removing an argument does: always something, something in some sub-inputs, nothing; not
@@ -129,7 +131,7 @@ def sample(record: Record) -> dict[str, Any]:
         "d": record.standard_error,
         "a": record.n_arguments,
         "r": record.n_executions,
-        "f": [name.replace("_", " ") for name in FLAGS if getattr(record, name)],
+        "f": _flags(record),
         "i": _pieces(record),
         "o": visible(output),
         "b": len(record.output_bytes),
@@ -137,6 +139,12 @@ def sample(record: Record) -> dict[str, Any]:
         "p": changes(operations[:OPERATIONS]),
         "q": max(0, len(operations) - OPERATIONS),
     }
+
+
+def _flags(record: Record) -> list[str]:
+    flags = [name for name in FLAGS if getattr(record, name)]
+    reached = [f"{name} reached" for name in record.limits_hit if name not in SAID_BY_FLAGS]
+    return [one.replace("_", " ") for one in flags + reached]
 
 
 def _pieces(record: Record) -> list[list[str]]:
@@ -192,28 +200,29 @@ def argument_levels(segment: dict[str, Any]) -> list[str]:
     """What removing each argument of a segment does, as far as the record tells.
 
     From the effects of single arguments (`arguments`: `leave_one_out`, `contribution`) where the
-    segment has them; else a score of 0 means that no argument matters, a score of 1 that each does,
-    and anything between does not say which.
+    segment has them. What they do not tell, the score may: 0 means that no argument matters, 1 that
+    each does, and anything between does not say which.
     """
     count = segment.get("n_arguments")
     if not isinstance(count, int) or not 0 <= count <= INPUT_CHARACTERS:
         return []
+    score = segment.get("irreducibility")
+    told = UNKNOWN if score is None else {0: IDLE, 1: MATTERS}.get(score, UNKNOWN)
     effects = segment.get("arguments")
     if isinstance(effects, list) and len(effects) == count:
-        return [_level(effect) for effect in effects]
-    score = segment.get("irreducibility")
-    return [{0: IDLE, 1: MATTERS}.get(score, UNKNOWN) if score is not None else UNKNOWN] * count
+        return [_level(effect, told) for effect in effects]
+    return [told] * count
 
 
-def _level(effect: Any) -> str:
+def _level(effect: Any, told: str) -> str:
     if not isinstance(effect, dict):
-        return UNKNOWN
+        return told
     alone, contribution = effect.get("leave_one_out"), effect.get("contribution")
     if alone is True:
         return MATTERS
     if isinstance(contribution, int | float) and contribution > 0:
         return SOMETIMES
-    return UNKNOWN if alone is None and contribution is None else IDLE
+    return told if alone is None else IDLE
 
 
 def changes(operations: Sequence[Operation]) -> list[list[str]]:
