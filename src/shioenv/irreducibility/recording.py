@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from random import Random
 from typing import Protocol
@@ -62,6 +63,34 @@ def _at_once(run: Callable[[], Behavior]) -> Behavior:
     return run()
 
 
+class _Executions(MutableMapping[str, Behavior]):
+    """Behaviors by text: this session's own, and behind them those that others left."""
+
+    def __init__(self, others: Cache | None) -> None:
+        self.own: dict[str, Behavior] = {}
+        self.others = others
+
+    def __getitem__(self, text: str) -> Behavior:
+        found = self.own.get(text)
+        if found is None:
+            if self.others is None:
+                raise KeyError(text)
+            found = self.others[text]
+        return found
+
+    def __setitem__(self, text: str, behavior: Behavior) -> None:
+        self.own[text] = behavior
+
+    def __delitem__(self, text: str) -> None:
+        del self.own[text]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.own)
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+
 def record_session(
     session: Session,
     runner: Runner,
@@ -82,8 +111,10 @@ def record_session(
 
     Every execution, sub-inputs included, is of the session's text (`cd DIR; INPUT`, SPEC E16) in
     the start directory. `budget` and `runs` are `estimate_irreducibility`'s, `rng` draws the
-    sub-inputs. Executions are shared by rendered text within the record; `cache` shares them with
-    others of the same system, start directory and limits.
+    sub-inputs. Executions are shared by rendered text within the record; `cache` shares those of
+    sub-inputs with others of the same system, start directory and limits. The runs of the whole
+    are always executed. What a volatile record ran never enters `cache`, nor what may do something
+    else another time (`_shareable`), and nothing of it is used once a sub-input ran out of time.
 
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
@@ -99,6 +130,7 @@ def record_session(
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
     """
+    executions = _Executions(cache)
     prefix = Session(session.cwd, ()).text
     full = ROW_END.join(row.text for row in session.rows)
     hurry: float | None = None
@@ -112,6 +144,7 @@ def record_session(
             behavior = alone(lambda: runner.run(prefix + text, cwd=session.cwd))
         if behavior.timed_out and not hangs:
             hurry = max(HURRIED_SECONDS, 20 * took)
+            executions.others = None  # others had more time
         return behavior
 
     reached: set[str] = set()
@@ -134,7 +167,7 @@ def record_session(
         budget=min(budget, TIMED_OUT_BUDGET) if hangs else budget,
         rng=rng,
         runs=runs,
-        cache={} if cache is None else cache,
+        cache=executions,
     )
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
     reached.update(channels.limits_hit)
@@ -149,6 +182,15 @@ def record_session(
         volatile = any(_shows(shown.output, moment) for moment in (started, clock()))
     if not volatile and any("|" in row.operators for row in session.rows):
         volatile = any(_disagree(first, once(), ordered=True) for _ in range(pipe_runs))
+    if cache is not None and not volatile:
+        moments = (started, clock())
+        cache.update(
+            {
+                text: behavior
+                for text, behavior in executions.own.items()
+                if _shareable(text, behavior, moments)
+            }
+        )
     fields = behavior_fields(first)
     separate = behavior_fields(channels)
     fields.update(stdout=separate["stdout"], stderr=separate["stderr"], volatile=volatile)
@@ -171,6 +213,19 @@ def _input_args(session: Session) -> list[str]:
     return rows[0] + [token for row in rows[1:] for token in (ROW_END, *row)]
 
 
+def _shareable(text: str, behavior: Behavior, moments: tuple[float, float]) -> bool:
+    """Whether one execution of a sub-input may stand for others.
+
+    Not where it reached a limit or shows the date, and not with a pipe (see `PIPE_RUNS`).
+    """
+    return not (
+        behavior.volatile
+        or behavior.limits_hit
+        or "|" in text
+        or any(_shows(behavior.output, moment) for moment in moments)
+    )
+
+
 def _shows(output: bytes, moment: float) -> bool:
     """Whether the output holds the moment's date in one of the forms that programs print, or the
     first seven digits of its seconds since 1970.
@@ -180,10 +235,15 @@ def _shows(output: bytes, moment: float) -> bool:
     """
     if _PROC.search(output):
         return True
+    return any(date in output for date in _dates(int(moment)))
+
+
+@lru_cache(maxsize=4)
+def _dates(moment: int) -> tuple[bytes, ...]:
     day = time.gmtime(moment)
     forms = ("%Y-%m-%d", "%b %e %H:", "%d %b %Y", "%e %b %Y", "%d/%b/%Y", "%x", "%Y%m%d")
     dates = {time.strftime(form, day).strip() for form in forms}
-    return any(date.encode() in output for date in (*dates, str(int(moment))[:7]))
+    return tuple(date.encode() for date in (*dates, str(moment)[:7]))
 
 
 def _disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:

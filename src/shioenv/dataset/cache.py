@@ -1,0 +1,318 @@
+"""Executions shared between records, workers and runs: behaviors by what decides them.
+
+One SQLite file in the user's cache directory. It may be wrong about nothing: whatever is odd about
+it is a warning and an execution more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import random
+import resource
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import shioenv
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import ShioenvError
+from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.system.build import cache_directory
+
+CACHE_BYTES = 512 * MEBIBYTE
+"""How large the file grows where nothing else is said: about a million executions (ours)."""
+
+MAX_AGE = 86_400.0
+"""Seconds that a stored behavior stands for its input. Programs see real time (D-4), and what
+depends on it (`find -mtime`, the year in `ls -l`) need not show it (ours)."""
+
+CHECKED_SHARE = 0.02
+"""Of the behaviors found, those that are executed all the same and compared (ours)."""
+
+LARGEST_VALUE = MEBIBYTE
+"""Bytes of the largest behavior that is kept."""
+
+_FILE = "1.sqlite"
+_BUSY_SECONDS = 5.0
+_PAGE = 4096
+_CHECKSUM = 16
+_SOURCES = ("behavior", "domain", "native", "sandbox")
+"""Packages that turn an input into a behavior."""
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS executions
+(key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL)
+"""
+_STRUCK = b""
+"""Stands for an input that was seen to do different things."""
+
+
+@dataclass(slots=True)
+class CacheUse:
+    """What a cache was asked and what it answered."""
+
+    asked: int = 0
+    """Executions that might have been shared."""
+    found: int = 0
+    """Those that were not run because their behavior was known."""
+    checked: int = 0
+    """Those that were known and run all the same."""
+    differing: int = 0
+    """Those of the checked ones that did something else; they are shared no more."""
+
+    def add(self, other: CacheUse) -> None:
+        """Counts another's in."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class ExecutionCache:
+    """Behaviors of one system under one set of limits on this host, for any start directory.
+
+    Used by one process and thread at a time; any number of processes share the file. Nothing that
+    goes wrong with the file is raised: `trouble` says it, and everything after is a miss.
+    """
+
+    def __init__(
+        self,
+        system_digest: str,
+        limits: Limits,
+        *,
+        directory: Path | None = None,
+        max_bytes: int = CACHE_BYTES,
+        clock: Callable[[], float] = time.time,
+        dice: random.Random | None = None,
+    ) -> None:
+        self.use = CacheUse()
+        self.trouble: str | None = None
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._dice = dice or random.Random()
+        about = [system_digest, asdict(limits), executor_digest(), host()]
+        self._salt = hashlib.sha256(json.dumps(about).encode()).digest()
+        self._file = (directory or cache_directory() / "executions") / _FILE
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._connection = sqlite3.connect(
+                self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            for pragma in ("journal_mode=WAL", "synchronous=OFF", "cache_size=-2048"):
+                self._connection.execute(f"PRAGMA {pragma}")
+            self._connection.execute(_TABLE)
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
+
+    def of(self, cwd: str) -> MutableMapping[str, Behavior]:
+        """The behaviors of inputs in one start directory, by their text."""
+        return _View(self, cwd)
+
+    def close(self) -> None:
+        """Closes the file; whatever is asked afterwards is a miss."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error as error:
+                self._give_up(error)
+
+    def get(self, cwd: str, text: str) -> Behavior | None:
+        """What the input did, if that is known and need not be checked."""
+        if self._connection is None:
+            return None
+        self.use.asked += 1
+        found = self._read(self._key(cwd, text))
+        if found is None or found[1] is None or self._clock() - found[0] > MAX_AGE:
+            return None
+        if self._dice.random() < CHECKED_SHARE:
+            return None
+        self.use.found += 1
+        return found[1]
+
+    def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
+        """Keeps what was executed. An input that did something else before is struck off."""
+        rows = []
+        now = self._clock()
+        for text, behavior in behaviors.items():
+            key, value = self._key(cwd, text), encode(behavior)
+            if value is None or self._connection is None:
+                continue
+            before = self._read(key)
+            if before is not None:
+                self.use.checked += 1
+                if before[1] is None:
+                    continue
+                if before[1] != behavior:
+                    self.use.differing += 1
+                    value = _STRUCK
+            rows.append((key, now, _sealed(key, value)))
+        self._write(rows)
+
+    def _key(self, cwd: str, text: str) -> bytes:
+        content = f"{cwd}\0{text}".encode("utf-8", "surrogateescape")
+        return hashlib.blake2b(content, digest_size=16, key=self._salt).digest()
+
+    def _read(self, key: bytes) -> tuple[float, Behavior | None] | None:
+        """When it was run and what it did (None: different things); None where it is unknown."""
+        if self._connection is None:
+            return None
+        try:
+            row = self._connection.execute(
+                "SELECT at, value FROM executions WHERE key = ?", (key,)
+            ).fetchone()
+        except sqlite3.Error as error:
+            self._give_up(error)
+            return None
+        if row is None:
+            return None
+        at, sealed = row
+        value = _opened(key, sealed)
+        behavior = decode(value) if value else None
+        if not isinstance(at, float) or value is None or (value and behavior is None):
+            self._give_up(ValueError("an entry is damaged"))
+            return None
+        return at, behavior
+
+    def _write(self, rows: list[tuple[bytes, float, bytes]]) -> None:
+        if not rows or self._connection is None:
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("REPLACE INTO executions VALUES (?, ?, ?)", rows)
+            self._connection.execute("COMMIT")
+            self._bound()
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+    def _bound(self) -> None:
+        """Removes the eighth that was written first where the file has reached its bound."""
+        assert self._connection is not None
+        pages, free = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count")
+        )
+        if (pages - free) * _PAGE > self._max_bytes:
+            self._connection.execute(
+                "DELETE FROM executions WHERE rowid IN (SELECT rowid FROM executions "
+                "ORDER BY rowid LIMIT 1 + (SELECT count(*) FROM executions) / 8)"
+            )
+
+    def _give_up(self, error: Exception) -> None:
+        if self.trouble is None:
+            self.trouble = (
+                f"executions are not shared: {self._file} cannot be used ({error}); "
+                "where it is damaged, remove it"
+            )
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                return
+
+
+class _View(MutableMapping[str, Behavior]):
+    """One start directory's part of a cache. It is never listed."""
+
+    def __init__(self, of: ExecutionCache, cwd: str) -> None:
+        self._of, self._cwd = of, cwd
+
+    def __getitem__(self, text: str) -> Behavior:
+        found = self._of.get(self._cwd, text)
+        if found is None:
+            raise KeyError(text)
+        return found
+
+    def __setitem__(self, text: str, behavior: Behavior) -> None:
+        self._of.update(self._cwd, {text: behavior})
+
+    def update(self, behaviors: Any = (), /, **others: Behavior) -> None:
+        self._of.update(self._cwd, dict(behaviors, **others))
+
+    def __delitem__(self, text: str) -> None:
+        raise KeyError(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@cache
+def executor_digest() -> str:
+    """Of everything of this package that decides what a behavior looks like.
+
+    The sources themselves rather than a version that somebody has to count up.
+    """
+    digest = hashlib.sha256()
+    root = Path(shioenv.__file__).parent
+    for package in _SOURCES:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(root)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def host() -> list[Any]:
+    """What of this host shows through in behaviors: its kernel, and its bounds on this process."""
+    names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+    bounds = [resource.getrlimit(getattr(resource, name))[1] for name in names]
+    return [platform.release(), platform.version(), platform.machine(), bounds]
+
+
+_PLAIN = tuple(
+    field.name
+    for field in fields(Behavior)
+    if field.name not in ("output", "stdout", "stderr", "patch", "limits_hit")
+)
+
+
+def encode(behavior: Behavior) -> bytes | None:
+    """A behavior as it is kept; None where it is too large or would come back as another."""
+    document = {name: getattr(behavior, name) for name in _PLAIN}
+    document["content_digests"] = dict(behavior.content_digests)
+    document["limits_hit"] = list(behavior.limits_hit)
+    document["patch"] = behavior.patch.operations
+    for name in ("output", "stdout", "stderr"):
+        content: bytes | None = getattr(behavior, name)
+        document[name] = None if content is None else content.decode("latin-1")
+    value = zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
+    if len(value) > LARGEST_VALUE or decode(value) != behavior:
+        return None
+    return value
+
+
+def decode(value: bytes) -> Behavior | None:
+    """What `encode` kept; None for anything else."""
+    try:
+        document = json.loads(zlib.decompress(value))
+        patch = ContextPatch.from_json(document.pop("patch"))
+        document["limits_hit"] = tuple(document["limits_hit"])
+        for name in ("output", "stdout", "stderr"):
+            if document[name] is not None:
+                document[name] = document[name].encode("latin-1")
+        return Behavior(patch=patch, **document)
+    except (zlib.error, ValueError, TypeError, KeyError, AttributeError, ShioenvError):
+        return None
+
+
+def _sealed(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=_CHECKSUM, key=key).digest() + value
+
+
+def _opened(key: bytes, sealed: object) -> bytes | None:
+    """The value of an entry; None where it is not what was written under this key."""
+    if not isinstance(sealed, bytes):
+        return None
+    value = sealed[_CHECKSUM:]
+    return value if _sealed(key, value) == sealed else None
