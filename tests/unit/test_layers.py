@@ -96,6 +96,9 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("rich", "cli"),
         ("rapidfuzz", "behavior"),
         ("ray", "dataset"),
+        ("pyarrow", "dataset"),
+        ("jinja2", "dataset"),
+        ("vl_convert", "dataset"),
     ],
 )
 def test_heavy_libraries_live_in_one_place(library: str, home: str) -> None:
