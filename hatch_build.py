@@ -22,6 +22,7 @@ PROGRAMS = {
             "namespaces.c",
             "mounts.c",
             "notices.c",
+            "terminal.c",
             "server.c",
             "scan.c",
             "gateway.c",

@@ -61,3 +61,38 @@ def test_the_next_input_has_no_terminal(sandbox: NamespaceSandbox) -> None:
 def test_one_terminal_has_no_two_channels(sandbox: NamespaceSandbox) -> None:
     with pytest.raises(InputError, match="one output channel"):
         sandbox.run("true", separate=True, tty=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exec < /dev/null > /dev/null 2>&1; sleep 0.2; exit 6",
+        "for i in {1..70}; do read x; done; exit 6",
+        "perl -e 'syscall 16, 0, 0x540b, 2'; cat; exit 6",
+    ],
+)
+def test_a_terminal_stays_while_the_shell_does(sandbox: NamespaceSandbox, text: str) -> None:
+    assert sandbox.run(text, tty=True).exit_code == 6
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_what_was_done_to_the_terminals_directory_is_gone(
+    sandbox: NamespaceSandbox, tty: bool
+) -> None:
+    question = "stat -c '%n %a %u %g %y %x' /dev/pts /dev/pts/ptmx"
+    before = sandbox.run(question).output
+    sandbox.run("chmod 777 /dev/pts; chmod 600 /dev/pts/ptmx; chown 5:6 /dev/pts/ptmx", tty=tty)
+    assert sandbox.run(question).output == before
+    sandbox.run("exec 3<> /dev/pts/ptmx; echo x >&3; ls /dev/pts", tty=tty)
+    assert sandbox.run(question).output == before
+
+
+def test_no_lock_is_kept_by_descriptors_in_flight(sandbox: NamespaceSandbox) -> None:
+    fly = r"""perl -MSocket -e 'socketpair A, B, 1, 2, 0; open F, "/etc/passwd"; flock F, 2;
+        for $h (fileno A, fileno B, fileno F) {
+            $c = pack("Q l l l x4", 20, 1, 1, $h); $i = pack "P Q", ($b = "x"), 1;
+            $m = pack "Q L x4 P Q P Q l x4", 0, 0, $i, 1, $c, 24, 0; syscall 46, fileno A, $m, 0
+        }'"""
+    for _ in range(3):
+        assert sandbox.run(fly).exit_code == 0
+        assert sandbox.run("flock -n /etc/passwd echo free").output == b"free\n"

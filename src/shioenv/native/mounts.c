@@ -19,7 +19,6 @@
 #include "supervisor.h"
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
-int queues = -1;
 struct disk_state pristine_disk;
 static int ns_outer_mounts = -1;
 
@@ -221,8 +220,9 @@ void make_outer_mounts(void)
         make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
         close(nodes[i]);
     }
-    do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    do_mount("devpts", STAGING "/terminals", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666");
+    do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
+    do_mount("devpts", STAGING "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME,
+             "newinstance,ptmxmode=0666,max=64");
     /* made just now, and shown as old as their mount points */
     static const char *const made[][2] = {
         {"rootfs/dev/mqueue", STAGING "/queues"}, {"rootfs/dev/pts", STAGING "/terminals"},
@@ -250,7 +250,6 @@ void make_outer_mounts(void)
     CHECK(ns_outer_mounts, "open own mount namespace");
     ask_init();
     if (!init_alive) { errno = ECHILD; die("move init"); }
-    queues = open("/queues", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 struct disk_state disk_state(void)
@@ -261,6 +260,7 @@ struct disk_state disk_state(void)
     if (!fstatfs(upper_root, &space)) state.files = space.f_ffree, state.blocks = space.f_bfree;
     if (!fstat(upper_root, &root)) {
         state.mode = root.st_mode;
+        state.owner = (uint64_t)root.st_uid << 32 | root.st_gid;
         state.changed = root.st_ctim;
         state.modified = root.st_mtim;
     }

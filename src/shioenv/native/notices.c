@@ -20,6 +20,7 @@ void filter_calls(void)
 
 /* What no check after a run would find, or only a slow one. `argument` says which of the call's arguments
  * must have `value`; -1: none must. */
+enum { WAIT_KILLABLE = 1 << 5 };  /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: no signal interrupts a noticed call */
 enum { ANY = -1, SYS_OPEN_TREE_ATTR = 467 };
 static const struct { unsigned call; int argument; unsigned value; unsigned what; } noticed[] = {
     {SYS_mount, ANY, 0, NOTICED_MOUNTS},
@@ -72,7 +73,7 @@ int notice_calls(void)
     while (n < LONGEST - 1) program[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     program[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
     struct sock_fprog filter = {(unsigned short)n, program};
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE, &filter);
 }
 
 unsigned attend_notice(int listener)

@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,21 +133,42 @@ static void start_server(int library_layer, int layer, const int pair[2])
 
 /* ---- what else a run may leave behind ----------------------------------------------------------- */
 
-/* POSIX message queues can be made through their file system too, without a call that is noticed. */
-struct queues_state { off_t size; mode_t mode; struct timespec changed; };
-static struct queues_state pristine_queues;
+/* What no layer renews: the directory of POSIX message queues, which can be made without a call that is
+ * noticed, and that of terminals with its multiplexer. */
+enum { QUEUES, TERMINALS, MULTIPLEXER, N_STANDING };
+static int standing_fd[N_STANDING];
+static struct standing { off_t size; mode_t mode; uid_t uid; gid_t gid; struct timespec modified, changed; } standing[N_STANDING];
 
-static struct queues_state queues_state(void)
+static struct standing standing_now(int i)
 {
-    struct queues_state now;
+    struct standing now;
     memset(&now, 0, sizeof now);
-    struct stat directory;
-    if (!fstat(queues, &directory)) {
-        now.size = directory.st_size;  /* grows by each queue */
-        now.mode = directory.st_mode;
-        now.changed = directory.st_ctim;
+    struct stat status;
+    if (!fstat(standing_fd[i], &status)) {
+        now.size = status.st_size;  /* of a directory of queues: grows by each */
+        now.mode = status.st_mode;
+        now.uid = status.st_uid;
+        now.gid = status.st_gid;
+        now.modified = status.st_mtim;
+        now.changed = status.st_ctim;
     }
     return now;
+}
+
+/* Whether a run changed any of them. One on a terminal moves the multiplexer's times as a matter of course. */
+static bool standing_changed(bool had_terminal)
+{
+    for (int i = 0; i < N_STANDING; i++) {
+        struct standing now = standing_now(i);
+        if (i == MULTIPLEXER && had_terminal) now.modified = standing[i].modified, now.changed = standing[i].changed;
+        if (memcmp(&now, &standing[i], sizeof now)) return true;
+    }
+    return false;
+}
+
+static void remember_standing(void)
+{
+    for (int i = 0; i < N_STANDING; i++) standing[i] = standing_now(i);
 }
 
 /* Files of the host's /proc that tell what no netlink message and no noticed call does. */
@@ -158,7 +180,10 @@ static struct watched_file {
 } init_slack,  /* of process 1, which anybody may write */
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
-  traffic[] = {{.path = "self/net/snmp"}, {.path = "self/net/dev", .line = "lo:"}};
+  traffic[] = {{.path = "self/net/snmp"}, {.path = "self/net/dev", .line = "lo:"}},
+  /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
+   * of them, until the kernel collects such. */
+  sockets = {.path = "self/net/sockstat", .line = "sockets:"};
 
 static const char *read_watched(const struct watched_file *file)
 {
@@ -178,6 +203,22 @@ static void start_watching(struct watched_file *file)
 }
 
 static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
+
+/* Waits up to 50 ms for the sockets of a run to be gone. */
+static bool has_sockets_left(void)
+{
+    static int fewest = INT_MAX;  /* some of opening the sandbox may have gone since */
+    static const size_t number = sizeof "sockets: used " - 1;
+    if (fewest == INT_MAX && strlen(sockets.pristine) > number) fewest = atoi(sockets.pristine + number);
+    for (int tries = 0; tries < 50; tries++) {
+        const char *now = read_watched(&sockets);
+        int used = strlen(now) > number ? atoi(now + number) : 0;
+        if (used < fewest) fewest = used;
+        if (used == fewest) return false;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return true;
+}
 
 static int listen_to(int protocol, uint32_t groups)
 {
@@ -202,7 +243,10 @@ static void listen_for_changes(void)
     for (unsigned i = 0; i < sizeof traffic / sizeof *traffic; i++) start_watching(&traffic[i]);
     snprintf(init_slack.path, sizeof init_slack.path, "%d/timerslack_ns", (int)init_pid);
     start_watching(&init_slack);
-    pristine_queues = queues_state();
+    start_watching(&sockets);
+    static const char *const paths[N_STANDING] = {"/queues", "/terminals", "/terminals/ptmx"};
+    for (int i = 0; i < N_STANDING; i++) standing_fd[i] = open(paths[i], O_PATH | O_CLOEXEC);
+    remember_standing();
 }
 
 static bool drained(int fd)
@@ -300,7 +344,7 @@ static uint32_t look(const struct request *request, struct reply *reply)
     return REPLY_MEMORY;
 }
 
-static unsigned watch(const struct request *request, struct channel *channels, struct reply *reply)
+static unsigned watch(const struct request *request, struct channel *channels, int *slave, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
     int64_t next_look = start + LOOK_NS;
@@ -337,6 +381,7 @@ static unsigned watch(const struct request *request, struct channel *channels, s
                 continue;
             }
             shell_ended = true;
+            close_fd(slave);
             if (ended.error) reply->error = ended.error;
             reply->status = ended.status;
             if (ended.error) return noticed;
@@ -356,6 +401,7 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         else if (now >= next_look) {
             next_look = now + LOOK_NS;
             why = look(request, reply);
+            if (*slave >= 0) offer_ends_of_file(channels[0].fd, 1);
         }
         if (why) {
             reply->flags |= why;
@@ -364,23 +410,6 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         }
     }
     return noticed;
-}
-
-/* A pseudo-terminal of the sandbox: ends[0] is the supervisor's, ends[1] the shell's. What is read from it is
- * at its end each time, as /dev/null is. */
-static int open_terminal(int ends[2])
-{
-    static const struct winsize size = {.ws_row = 24, .ws_col = 80};
-    static char ends_of_file[64];
-    int locked = 0;
-    memset(ends_of_file, 4 /* ^D */, sizeof ends_of_file);
-    ends[0] = open("/terminals/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (ends[0] < 0 || ioctl(ends[0], TIOCSPTLCK, &locked) || ioctl(ends[0], TIOCSWINSZ, &size)) return -1;
-    ends[1] = ioctl(ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (ends[1] < 0 || fchown(ends[1], 0, 5 /* tty */) || fchmod(ends[1], 0620)) return -1;
-    struct stat directory;  /* writing to a terminal changes the times of its node */
-    if (write(ends[0], ends_of_file, sizeof ends_of_file) < 0 || stat("/terminals", &directory)) return -1;
-    return utimensat(AT_FDCWD, "/terminals/ptmx", (struct timespec[]){directory.st_atim, directory.st_mtim}, 0);
 }
 
 static struct buffer changes;
@@ -413,7 +442,7 @@ static void run(const struct request *request, struct channel *channels)
     shared->processors = config.processors;
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE, terminal = request->flags & REQUEST_TERMINAL;
-    if (terminal ? open_terminal(out) : pipe2(out, O_CLOEXEC)) _exit(125);
+    if (terminal ? !open_terminal(out) : pipe2(out, O_CLOEXEC)) _exit(125);
     if (separate && pipe2(err, O_CLOEXEC)) _exit(125);
     channels[0].fd = out[0];
     channels[1].fd = err[0];
@@ -433,9 +462,12 @@ static void run(const struct request *request, struct channel *channels)
     }
     reply.started_ns = now_ns(CLOCK_REALTIME);
     send_with(server_socket, &start, sizeof start, fds, n_fds);
-    close(out[1]);
+    /* of a terminal it is held until the shell has ended: letting go of it would be hanging up */
+    int slave = terminal ? out[1] : -1;
+    if (!terminal) close(out[1]);
     if (separate) close(err[1]);
-    unsigned noticed = watch(request, channels, &reply);
+    unsigned noticed = watch(request, channels, &slave, &reply);
+    close_fd(&slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
     if (has_survivors()) {
@@ -452,8 +484,11 @@ static void run(const struct request *request, struct channel *channels)
         if (!disk.files) reply.flags |= REPLY_INODES;
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
-    struct queues_state messages = queues_state();
-    if (memcmp(&messages, &pristine_queues, sizeof messages)) reply.flags |= REPLY_IPC;
+    if (standing_changed(terminal)) reply.flags |= REPLY_IPC;
+    else if (terminal) {
+        settle_terminals();
+        remember_standing();
+    }
     if (noticed & NOTICED_IPC) reply.flags |= REPLY_IPC;
     if (noticed & NOTICED_NAMES) reply.flags |= REPLY_HOSTNAME;
     if (noticed & NOTICED_MOUNTS) reply.flags |= REPLY_MOUNTS;
@@ -461,6 +496,7 @@ static void run(const struct request *request, struct channel *channels)
     bool net = drained(net_events), filter = drained(filter_events), policy = drained(policy_events);
     if (net || filter || policy) reply.flags |= REPLY_NETWORK;
     if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) reply.flags |= REPLY_TRAFFIC;
+    if (has_sockets_left()) reply.flags |= REPLY_TRAFFIC;
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
     if (request->flags & REQUEST_KEEP) return;

@@ -86,12 +86,21 @@ int notice_calls(void);
 unsigned attend_notice(int listener);
 enum { NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16 };
 
+/* ---- terminal.c ---------------------------------------------------------------------------------- */
+
+/* A pseudo-terminal of the sandbox, of 80 columns and 24 rows: ends[0] is the supervisor's, ends[1] the
+ * shell's. Who reads from it finds the end of the file, as in /dev/null. */
+bool open_terminal(int ends[2]);
+void offer_ends_of_file(int master, size_t n);
+
+/* Sets back the times that using terminals moves. */
+void settle_terminals(void);
+
 /* ---- mounts.c ------------------------------------------------------------------------------------ */
 
 extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
-extern int queues;                               /* the directory of POSIX message queues */
 
-struct disk_state { uint64_t files, blocks, mode; struct timespec changed, modified; };
+struct disk_state { uint64_t files, blocks, mode, owner; struct timespec changed, modified; };
 extern struct disk_state pristine_disk;
 struct disk_state disk_state(void);
 

@@ -46,7 +46,7 @@ def _group(reason: str, names: str) -> Group:
 
 ALLOWED = (
     _group(
-        "reading and writing what is open (no terminal is within reach of `ioctl`)",
+        "reading and writing what is open (the only terminals in reach are the sandbox's own)",
         """read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek sendfile
         splice tee vmsplice copy_file_range readahead fadvise64 fallocate ftruncate fsync fdatasync
         syncfs sync_file_range flock ioctl close close_range dup dup2 dup3 pipe
