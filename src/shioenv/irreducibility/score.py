@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from shioenv.behavior.compare import Channel, Difference, differs
@@ -18,7 +18,9 @@ from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
-from shioenv.irreducibility.subsets import Drawer, Kept, Weighted, exhaustive, paper, water_fill
+from shioenv.irreducibility.estimators import Estimator, Part, estimator_named
+from shioenv.irreducibility.spread import pooled, spread, together
+from shioenv.irreducibility.subsets import Kept, exhaustive, water_fill
 
 Behave: TypeAlias = Callable[[str], Behavior]
 """The behavior of a rendered input on the pristine system. Every call is a run of its own."""
@@ -28,6 +30,11 @@ Cache: TypeAlias = MutableMapping[str, Behavior]
 
 BUDGET = 64
 RUNS = 3
+ESTIMATOR = "paper"
+
+FIRST_BATCH = 16
+"""Sub-inputs looked at before a target error is asked about; then as many again, and so on (ours).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class Contrast:
     """The sub-input as it was run."""
     weight: float
     """What the contrast counts in the mean, all its draws together; 0 where it was run for the
-    explanation only."""
+    explanation only, or to decide what to draw."""
     difference: Difference | None
     """What differed under the noise threshold; None where the behaviors are the same."""
     strict: Difference | None
@@ -139,9 +146,10 @@ class Score:
     """Every proper sub-input that weighs anything was run (also where there is none)."""
     standard_error: float | None
     """Of `irreducibility` as an estimate: 0 where exact, None where undefined or from one draw. It
-    is 0 as well where every draw says the same: `interval` is the honest one there."""
+    is 0 as well where every draw says the same: `interval` is the honest one there. Of `stratified`
+    and `balanced` samples it is an upper estimate."""
     interval: tuple[float, float] | None
-    """95% confidence interval (Wilson's, with the weights' effective sample size)."""
+    """95% confidence interval (Wilson's, with the draws' effective number)."""
     n_arguments: int
     """How many arguments can be removed, over all segments."""
     n_executions: int
@@ -203,16 +211,24 @@ def estimate_irreducibility(
     rng: random.Random,
     runs: int = RUNS,
     explain: bool = False,
-    draw: Drawer = paper,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     cache: Cache | None = None,
 ) -> Score:
     """The score of an input, or of a session's rows (earlier ones held constant).
 
-    Exact where 2^n - 1 <= budget, else estimated by `draw` from `budget` sub-inputs. An input of
-    several segments scores each on the prefix that ends with it, with noise runs and a threshold of
-    its own; the scores are averaged by number of arguments, and the budget is spread over the
-    segments (D-2, I13). One argument: Delta against the command alone. None: no score, but the full
-    input is run all the same.
+    Exact where 2^n - 1 <= budget, else estimated from at most `budget` sub-inputs, chosen as the
+    `estimator` of this name does it. With a `target_error` they are looked at in batches, 16 at
+    first and then as many as there have been, until the standard error is at most that, for each
+    segment, and the interval no wider than it says; whatever the budget covers, the score is exact
+    only where all were looked at. Batches are samples of their own, so where nothing is spared the
+    estimate is a little less sure than without a target; and to stop where draws agree is not quite
+    unbiased.
+
+    An input of several segments scores each on the prefix that ends with it, with noise runs and a
+    threshold of its own; the scores are averaged by number of arguments, and the budget is spread
+    over the segments (D-2, I13). One argument: Delta against the command alone. None: no score, but
+    the full input is run all the same.
 
     `runs` executions of each scored prefix, never cached, give the noise threshold; the first is
     what sub-inputs are held against. Sub-inputs with the same rendered text share one execution.
@@ -220,8 +236,9 @@ def estimate_irreducibility(
     also runs each argument's leave-one-out where the budget left it out; they do not enter the
     estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
     through, so no score rests on a failed execution. Errors: UsageError for a budget or runs below
-    1, or a session without rows.
+    1, a session without rows, no such estimator, a target that is not above 0 and at most 1.
     """
+    how = How.of(estimator, target_error)
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if budget < 1 or runs < 1 or not rows:
         raise UsageError(
@@ -243,7 +260,7 @@ def estimate_irreducibility(
             trial = _Trial(behave, target.text(), runs, cache)
             n_executions += runs
             volatile = volatile or trial.noise.volatile
-        scores.append(_score(target, trial, share, rng, draw, explain=explain))
+        scores.append(_score(target, trial, share, rng, how, explain=explain))
         n_executions += len(trial.seen)
     pooled = _pool(scores)
     return Score(
@@ -340,93 +357,109 @@ def _unscored(target: _Target, trial: _Trial | None) -> SegmentScore:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How sub-inputs are chosen, and when they are enough."""
+
+    estimate: Estimator
+    target_error: float | None
+
+    @classmethod
+    def of(cls, estimator: str, target_error: float | None) -> How:
+        """By the estimator's name. Errors: UsageError."""
+        if target_error is not None and not 0 < target_error <= 1:
+            raise UsageError(
+                f"the standard error cannot be {target_error}", hint="above 0, at most 1"
+            )
+        return cls(estimator_named(estimator), target_error)
+
+    def batches(self, n: int, budget: int) -> Iterator[int | None]:
+        """The sizes of the samples taken one after the other; None for every sub-input."""
+        every, done = (1 << n) - 1, 0
+        while done < min(budget, every):
+            size = budget if self.target_error is None else max(FIRST_BATCH, done)
+            size = min(size, budget - done)
+            done += size
+            yield None if every <= done else size
+
+
+class _Looked:
+    """Sub-inputs looked at, as contrasts that count nothing yet."""
+
+    def __init__(self, target: _Target, trial: _Trial) -> None:
+        self.contrasts: dict[Kept, Contrast] = {}
+        self._target, self._trial = target, trial
+
+    def __call__(self, kept: Kept) -> bool:
+        return self.contrast(kept).difference is not None
+
+    def known(self, kept: Kept) -> bool:
+        return self._target.text(kept) in self._trial.seen
+
+    def contrast(self, kept: Kept) -> Contrast:
+        found = self.contrasts.get(kept)
+        if found is None:
+            text = self._target.text(kept)
+            difference, strict = self._trial.contrast(text)
+            found = self.contrasts[kept] = Contrast(kept, text, 0.0, difference, strict, 0)
+        return found
+
+
 def _score(
     target: _Target,
     trial: _Trial,
     share: int,
     rng: random.Random,
-    draw: Drawer,
+    how: How,
     *,
     explain: bool,
 ) -> SegmentScore:
-    exact = (1 << target.n) - 1 <= share
-    drawn = exhaustive(target.n) if exact else draw(target.n, share, rng)
-    draws = len(drawn)
-    contrasts = {}
-    for kept, (weight, times) in _together(drawn).items():
-        contrasts[kept] = _contrast(target, trial, kept, weight, times)
+    look = _Looked(target, trial)
+    samples: list[tuple[int, Sequence[Part]]] = []
+    for size in how.batches(target.n, share):
+        exact = size is None
+        if size is None:
+            samples = [(1, [Part(exhaustive(target.n), whole=True)])]
+        else:
+            samples.append((size, how.estimate(target.n, size, rng, look)))
+        parts = pooled(samples)
+        found = spread(parts, look)
+        if how.target_error is not None and found.doubt <= how.target_error:
+            break
+    contrasts = {
+        kept: replace(look.contrast(kept), weight=weight, draws=draws)
+        for kept, (weight, draws) in together(item for part in parts for item in part.drawn).items()
+    }
     if explain:
         for index in range(target.n):
-            kept = tuple(other for other in range(target.n) if other != index)
-            if kept not in contrasts:
-                contrasts[kept] = _contrast(target, trial, kept, 0.0, 0)
-    found = tuple(contrasts.values())
-    total = math.fsum(contrast.weight for contrast in found)
-    score = _mean(found, total, lambda contrast: contrast.difference is not None)
+            look.contrast(tuple(other for other in range(target.n) if other != index))
+    for kept, contrast in look.contrasts.items():
+        contrasts.setdefault(kept, contrast)
+    shown = tuple(contrasts.values())
+    total = math.fsum(contrast.weight for contrast in shown)
+    score = _mean(shown, total, lambda contrast: contrast.difference is not None)
     return SegmentScore(
         command=target.command,
         n_arguments=target.n,
         irreducibility=score,
-        irreducibility_strict=_mean(found, total, lambda contrast: contrast.strict is not None),
+        irreducibility_strict=_mean(shown, total, lambda contrast: contrast.strict is not None),
         exact=exact,
-        standard_error=0.0 if exact else _standard_error(found, total, score, draws),
-        interval=(score, score) if exact else _wilson(found, total, score),
+        standard_error=found.standard_error,
+        interval=(score, score) if exact else found.interval,
         noise_threshold=trial.noise.threshold,
         volatile=trial.noise.volatile,
         arguments=tuple(
             _effect(index, text, target.n, contrasts, exact=exact)
             for index, text in enumerate(target.arguments)
         ),
-        contrasts=found,
+        contrasts=shown,
     )
-
-
-def _together(drawn: Sequence[Weighted]) -> dict[Kept, tuple[float, int]]:
-    """The weight and number of each set's draws, sets in the order they were first drawn.
-
-    A set that weighs nothing is left out: it need not be run.
-    """
-    found: dict[Kept, tuple[float, int]] = {}
-    for item in drawn:
-        if not item.weight:
-            continue
-        weight, draws = found.get(item.kept, (0.0, 0))
-        found[item.kept] = (weight + item.weight, draws + 1)
-    return found
-
-
-def _contrast(target: _Target, trial: _Trial, kept: Kept, weight: float, draws: int) -> Contrast:
-    text = target.text(kept)
-    difference, strict = trial.contrast(text)
-    return Contrast(kept, text, weight, difference, strict, draws)
 
 
 def _mean(contrasts: Sequence[Contrast], total: float, counts: Callable[[Contrast], bool]) -> float:
-    return math.fsum(contrast.weight for contrast in contrasts if counts(contrast)) / total
-
-
-def _standard_error(
-    contrasts: Sequence[Contrast], total: float, score: float, draws: int
-) -> float | None:
-    """Of a ratio of means over independent draws, by linearisation; None for a single draw."""
-    if draws < 2:
-        return None
-    squares = math.fsum(
-        (contrast.weight * ((contrast.difference is not None) - score)) ** 2 / contrast.draws
-        for contrast in contrasts
-        if contrast.draws
+    return min(
+        math.fsum(contrast.weight for contrast in contrasts if counts(contrast)) / total, 1.0
     )
-    return math.sqrt(squares * draws / (draws - 1)) / total
-
-
-def _wilson(contrasts: Sequence[Contrast], total: float, score: float) -> tuple[float, float]:
-    """Wilson's 95% interval for a weighted share, with the draws' effective number."""
-    z = 1.959963984540054
-    squares = math.fsum(c.weight**2 / c.draws for c in contrasts if c.draws)
-    n = total**2 / squares
-    middle = (score + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z / (1 + z * z / n) * math.sqrt(score * (1 - score) / n + z * z / (4 * n * n))
-    return max(0.0, min(score, middle - reach)), min(1.0, max(score, middle + reach))
 
 
 def _effect(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,15 +21,10 @@ class Weighted:
     weight: float
 
 
-Drawer: TypeAlias = Callable[[int, int, random.Random], Sequence[Weighted]]
-"""An estimator: given n, the budget and a generator, the sets whose weighted mean of Delta it is.
-At least one weight is above 0."""
-
-
 def proper_subsets(n: int) -> Iterator[Kept]:
     """Every proper subset of n indices, the empty one first: 2^n - 1 of them, by size."""
     masks = sorted(range((1 << n) - 1), key=int.bit_count) if n else []
-    return (_kept(mask) for mask in masks)
+    return (kept_of(mask) for mask in masks)
 
 
 def total_weight(n: int) -> int:
@@ -49,7 +44,7 @@ def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
     while True:
         masks = [rng.randrange((1 << n) - 1) for _ in range(budget)]
         if any(masks):
-            return [Weighted(_kept(mask), float(mask.bit_count())) for mask in masks]
+            return [Weighted(kept_of(mask), float(mask.bit_count())) for mask in masks]
 
 
 def exhaustive(n: int) -> list[Weighted]:
@@ -79,5 +74,6 @@ def water_fill(caps: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
-def _kept(mask: int) -> Kept:
+def kept_of(mask: int) -> Kept:
+    """The indices of the bits that are set."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

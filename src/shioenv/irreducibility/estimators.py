@@ -1,0 +1,259 @@
+"""Estimators of irreducibility: which sub-inputs are looked at, and how much each counts.
+
+All but the paper's are unbiased for every budget; `docs/design/estimators.md` compares them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from shioenv.errors import UsageError, did_you_mean
+from shioenv.irreducibility.subsets import Kept, Weighted, kept_of, paper, total_weight
+
+OUTSIDE = 3
+"""Draws at least of `balanced` where leave-one-out says that the behavior differs (ours: with most
+commands it does)."""
+
+LEFT_FOR_BALANCE = 8 + OUTSIDE
+"""Draws that `balanced` wants beyond leave-one-out, or it does without: an array of 8 besides."""
+
+
+class Look(Protocol):
+    """Runs sub-inputs."""
+
+    def __call__(self, kept: Kept) -> bool:
+        """Whether the sub-input behaves otherwise."""
+        ...
+
+    def known(self, kept: Kept) -> bool:
+        """Whether it was run already, so that looking costs nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Sub-inputs drawn in one way, for a population of their own."""
+
+    drawn: Sequence[Weighted]
+    """One for each draw; the weights' sum is what the population counts in the mean."""
+    whole: bool = False
+    """The population itself was taken, nothing was drawn."""
+    balanced: tuple[int, ...] = ()
+    """Arguments that half of the draws keep, any two of them a quarter: what one of them does
+    takes no part in the error."""
+
+
+Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[Part]]
+"""Given n, a budget below 2^n - 1, a generator and a way to look at sub-inputs beforehand: the
+parts whose weighted mean of Delta is the estimate. No more sub-inputs than the budget are new."""
+
+
+def estimator_named(name: str) -> Estimator:
+    """The estimator of this name. Errors: UsageError."""
+    found = ESTIMATORS.get(name)
+    if found is None:
+        raise UsageError(
+            f"no estimator is called {name!r}",
+            hint=did_you_mean(name, ESTIMATORS) or f"there are {', '.join(ESTIMATORS)}",
+        )
+    return found
+
+
+def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+    return [Part(paper(n, budget, rng))]
+
+
+def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+    """Independent draws, each with a probability proportional to the number kept: a plain mean."""
+    return [Part([Weighted(_proportional(n, rng), 1.0) for _ in range(budget)])]
+
+
+def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+    """Every leave-one-out, then sub-inputs of each size without replacement (D-13).
+
+    Each size gets one draw at least and more in proportion to its weight. Below 2 n the budget does
+    not reach, and it is `pps`.
+    """
+    alone = [_without(n, index) for index in range(n)]
+    left = budget - sum(not look.known(kept) for kept in alone)
+    sizes = range(1, n - 1)
+    if budget < 2 * n or left < len(sizes):
+        return pps(n, budget, rng, look)
+    parts = [Part([Weighted(kept, float(n - 1)) for kept in alone], whole=True)]
+    counts = [math.comb(n, size) for size in sizes]
+    weights = [size * count for size, count in zip(sizes, counts, strict=True)]
+    drawn: list[Weighted] = []
+    for size, count, weight, draws in zip(
+        sizes, counts, weights, _allotted(weights, counts, left), strict=True
+    ):
+        found: set[Kept] = set()
+        while len(found) < draws:
+            found.add(tuple(sorted(rng.sample(range(n), size))))
+        each = weight / draws
+        if draws == count:
+            parts.append(Part([Weighted(kept, each) for kept in sorted(found)], whole=True))
+        else:
+            drawn.extend(Weighted(kept, each) for kept in sorted(found))
+    return [*parts, Part(drawn)] if drawn else parts
+
+
+def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list[int]:
+    """The draws handed out one by one, each where it lowers the variance most."""
+    given = [1] * len(caps)
+    for _ in range(draws - len(caps)):
+        gain, index = max(
+            (weight**2 / (has * (has + 1)) if has < cap else 0.0, index)
+            for index, (weight, has, cap) in enumerate(zip(weights, given, caps, strict=True))
+        )
+        if not gain:
+            break
+        given[index] += 1
+    return given
+
+
+def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+    """Every leave-one-out, then balanced samples of what they leave open (ours).
+
+    An argument that matters when it alone is left out mostly matters whatever else is left out
+    too. So there are two populations. Those that keep all such arguments are taken whole where they
+    are few, else by an orthogonal array, in which the effects of single arguments and, from 16 rows
+    on, mostly those of pairs and triples cancel. The others get what is left, drawn as by `pps`. A
+    budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
+    """
+    alone = [_without(n, index) for index in range(n)]
+    left = budget - sum(not look.known(kept) for kept in alone)
+    if left < LEFT_FOR_BALANCE:
+        return _arrays(n, tuple(range(n)), (), budget, rng, float(total_weight(n)))
+    needed = tuple(index for index, kept in enumerate(alone) if look(kept))
+    free = tuple(index for index in range(n) if index not in needed)
+    k, f = len(needed), len(free)
+    inside = (k << f) + (f << f >> 1) - n
+    outside = total_weight(n) - inside - k * (n - 1)
+    parts = [Part([Weighted(alone[index], float(n - 1)) for index in needed], whole=True)]
+    reserve = OUTSIDE if outside else 0
+    few = list(_supersets(needed, free)) if 1 << f <= left + n else None
+    new = None if few is None else sum(not look.known(kept) for kept in few)
+    if few is not None and new is not None and new <= left - reserve:
+        parts.append(Part([Weighted(kept, float(len(kept))) for kept in few], whole=True))
+        left -= new
+    else:
+        rows = 1 << ((left - OUTSIDE).bit_length() - 1) if outside else left
+        arrays = _arrays(n, free, needed, rows, rng, float(inside))
+        parts.extend(arrays)
+        looked = {item.kept for part in arrays for item in part.drawn if item.weight}
+        left -= sum(not look.known(kept) for kept in looked)
+    if outside:
+        drawn: list[Weighted] = []
+        while len(drawn) < left:
+            kept = _proportional(n, rng)
+            if len(kept) < n - 1 and not set(needed) <= set(kept):
+                drawn.append(Weighted(kept, outside / left))
+        parts.append(Part(drawn))
+    return [part for part in parts if part.drawn]
+
+
+def _arrays(
+    n: int,
+    free: Sequence[int],
+    needed: Sequence[int],
+    budget: int,
+    rng: random.Random,
+    weight: float,
+) -> list[Part]:
+    """The budget as arrays of 2^m rows, the largest first, none below a quarter of it.
+
+    They count by the square of their rows: smaller ones balance less.
+    """
+    rows = [1 << bit for bit in range(len(free)) if budget >> bit & 1 and budget < 8 << bit]
+    rows.sort(reverse=True)
+    shares = [weight * size**2 / sum(other**2 for other in rows) for size in rows]
+    return [
+        _array(n, free, needed, size.bit_length() - 1, rng, share)
+        for size, share in zip(rows, shares, strict=True)
+    ]
+
+
+def _array(
+    n: int,
+    free: Sequence[int],
+    needed: Sequence[int],
+    bits: int,
+    rng: random.Random,
+    weight: float,
+) -> Part:
+    """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
+
+    The rows are a coset of a random linear code, drawn with a probability proportional to the
+    arguments that it keeps, the full input's row left out; so the mean over its rows, each weighing
+    what it keeps, is unbiased, and never outside 0 to 1. A column for each free argument; none is
+    zero, so a single argument is kept in half of the rows; where there are enough columns they
+    differ, so two are kept in a quarter; and if they all are odd, three in an eighth.
+    """
+    base = sum(1 << index for index in needed)
+    most = (len(needed) + len(free) / (2 if bits else 1)) * (1 << bits)
+    full = (1 << n) - 1
+    while True:
+        columns = _columns(len(free), bits, rng)
+        rows = [base | sum(1 << index for index in free if rng.getrandbits(1))]
+        for bit in range(bits):
+            flip = sum(
+                1 << index for index, column in zip(free, columns, strict=True) if column >> bit & 1
+            )
+            rows += [row ^ flip for row in rows]
+        kept = [kept_of(row) for row in rows if row != full]
+        total = sum(map(len, kept))
+        if rng.random() * most < total:
+            break
+    drawn = [Weighted(one, weight * len(one) / total) for one in kept]
+    distinct = bits > 1 and len(free) < 1 << bits
+    return Part(drawn, balanced=tuple(free) if distinct else ())
+
+
+def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
+    """Columns of `bits` bits for n arguments, none zero: odd and different if possible."""
+    if not bits:
+        return [0] * n
+    odd, every = range(1, 1 << bits, 2), range(1, 1 << bits)
+    if n <= len(odd):
+        return rng.sample(odd, n)
+    columns: list[int] = []
+    while len(columns) < n:
+        columns += rng.sample(every, min(n - len(columns), len(every)))
+    return columns
+
+
+def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
+    """The proper subsets that hold all `needed` indices, the empty one left out."""
+    for mask in range((1 << len(free)) - 1):
+        more = (index for place, index in enumerate(free) if mask >> place & 1)
+        kept = tuple(sorted((*needed, *more)))
+        if kept:
+            yield kept
+
+
+def _proportional(n: int, rng: random.Random) -> Kept:
+    """A proper subset drawn with a probability proportional to its size.
+
+    One argument that is kept, then any of the others: each set can come from each of its members.
+    """
+    while True:
+        mask = rng.getrandbits(n) | 1 << rng.randrange(n)
+        if mask != (1 << n) - 1:
+            return kept_of(mask)
+
+
+def _without(n: int, index: int) -> Kept:
+    return tuple(other for other in range(n) if other != index)
+
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "paper": _paper,
+    "pps": pps,
+    "stratified": stratified,
+    "balanced": balanced,
+}
+"""By name; the first is the default."""

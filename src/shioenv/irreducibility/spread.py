@@ -1,0 +1,146 @@
+"""How sure an estimate is: its standard error and interval, from the sample it was made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from shioenv.irreducibility.estimators import Part
+from shioenv.irreducibility.subsets import Kept, Weighted
+
+Z = 1.959963984540054
+"""Half the width of a 95% interval, in standard errors."""
+
+Counted: TypeAlias = Mapping[Kept, tuple[float, int]]
+"""The weight and number of each set's draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What an estimate may be wrong by."""
+
+    standard_error: float | None
+    """None for a single draw. 0 where all draws of each part say the same."""
+    interval: tuple[float, float]
+    """95%; Wilson's, so it is no point where all draws say the same."""
+
+    @property
+    def doubt(self) -> float:
+        """The standard error, or that of the interval where it is larger; 1 where neither is."""
+        if self.standard_error is None:
+            return 1.0
+        low, high = self.interval
+        return max(self.standard_error, (high - low) / (2 * Z))
+
+
+def pooled(samples: Sequence[tuple[int, Sequence[Part]]]) -> list[Part]:
+    """Independent samples as one, each counting as much as its size says."""
+    if len(samples) == 1:
+        return list(samples[0][1])
+    sizes = sum(size for size, _ in samples)
+    parts = []
+    for size, sample in samples:
+        scale = size / sizes / math.fsum(item.weight for part in sample for item in part.drawn)
+        for part in sample:
+            drawn = [replace(item, weight=item.weight * scale) for item in part.drawn]
+            parts.append(replace(part, drawn=drawn))
+    return parts
+
+
+def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
+    """The weight and number of each set's draws, sets in the order they were first drawn.
+
+    A set that weighs nothing is left out: it need not be run.
+    """
+    found: dict[Kept, tuple[float, int]] = {}
+    for item in drawn:
+        if not item.weight:
+            continue
+        weight, draws = found.get(item.kept, (0.0, 0))
+        found[item.kept] = (weight + item.weight, draws + 1)
+    return found
+
+
+def spread(parts: Sequence[Part], differs: Callable[[Kept], bool]) -> Spread:
+    """Of the weighted mean over all parts, each sampled independently of the others."""
+    pieces = [_piece(part, differs) for part in parts]
+    total = math.fsum(piece.weight for piece in pieces)
+    errors = [piece.variance for piece in pieces]
+    known = [error for error in errors if error is not None]
+    standard_error = math.sqrt(math.fsum(known)) / total if len(known) == len(errors) else None
+    if len(pieces) == 1:
+        return Spread(standard_error, pieces[0].interval)
+    value = math.fsum(piece.weight * piece.value for piece in pieces) / total
+    low, high = (
+        math.hypot(*(piece.weight * (piece.interval[side] - piece.value) for piece in pieces))
+        for side in (0, 1)
+    )
+    return Spread(standard_error, (max(0.0, value - low / total), min(1.0, value + high / total)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part with its own estimate."""
+
+    weight: float
+    value: float
+    variance: float | None
+    """Of the value times the weight."""
+    interval: tuple[float, float]
+
+
+def _piece(part: Part, differs: Callable[[Kept], bool]) -> _Piece:
+    counted = together(part.drawn)
+    weight = math.fsum(weight for weight, _ in counted.values())
+    value = math.fsum(weight for kept, (weight, _) in counted.items() if differs(kept)) / weight
+    if part.whole:
+        return _Piece(weight, value, 0.0, (value, value))
+    draws = len(part.drawn)
+    squares = math.fsum(
+        (weight * (differs(kept) - value)) ** 2 / times for kept, (weight, times) in counted.items()
+    )
+    plain = squares * draws / (draws - 1) if draws > 1 else None
+    variance, gain = plain, 1.0
+    if part.balanced and plain:
+        variance = min(plain, _unexplained(part, counted, differs, value, squares))
+        gain = plain / variance if variance > 0 else 1.0
+    size = gain * weight**2 / math.fsum(w**2 / times for w, times in counted.values())
+    return _Piece(weight, value, variance, _wilson(size, value))
+
+
+def _unexplained(
+    part: Part,
+    counted: Counted,
+    differs: Callable[[Kept], bool],
+    value: float,
+    squares: float,
+) -> float:
+    """The variance with what single arguments do left out, as in a regression on them.
+
+    More than the truth, which lacks most of what pairs and triples do as well.
+    """
+    draws = len(part.drawn)
+    freedom = draws - 1 - len(part.balanced)
+    if freedom < 1:
+        return math.inf
+    explained = math.fsum(
+        math.fsum(
+            (1 if index in kept else -1) * weight * (differs(kept) - value)
+            for kept, (weight, _) in counted.items()
+        )
+        ** 2
+        / draws
+        for index in part.balanced
+    )
+    return max(squares - explained, 0.0) * draws / freedom
+
+
+def _wilson(size: float, value: float) -> tuple[float, float]:
+    """Wilson's 95% interval for a share, `size` being the effective number of draws."""
+    shrunk = 1 + Z * Z / size
+    middle = (value + Z * Z / (2 * size)) / shrunk
+    variance = value * (1 - value) / size + Z * Z / (4 * size * size)
+    reach = Z / shrunk * math.sqrt(variance)
+    return max(0.0, min(value, middle - reach)), min(1.0, max(value, middle + reach))
