@@ -15,12 +15,13 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import shioenv
+from shioenv.dataset.effort import Effort
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import ShioenvError
@@ -55,30 +56,12 @@ _STRUCK = b""
 """Stands for an input that was seen to do different things."""
 
 
-@dataclass(slots=True)
-class CacheUse:
-    """What a cache was asked and what it answered."""
-
-    asked: int = 0
-    """Executions that might have been shared."""
-    found: int = 0
-    """Those that were not run because their behavior was known."""
-    checked: int = 0
-    """Those that were known and run all the same."""
-    differing: int = 0
-    """Those of the checked ones that did something else; they are shared no more."""
-
-    def add(self, other: CacheUse) -> None:
-        """Counts another's in."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
 class ExecutionCache:
     """Behaviors of one system under one set of limits on this host, for any start directory.
 
-    Used by one process and thread at a time; any number of processes share the file. Nothing that
-    goes wrong with the file is raised: `trouble` says it, and everything after is a miss.
+    Used by one thread at a time; any number of them, each with one of its own, share the file.
+    Nothing that goes wrong with the file is raised: `trouble` says it, and everything after is a
+    miss. `use` counts what was asked.
     """
 
     def __init__(
@@ -91,7 +74,7 @@ class ExecutionCache:
         clock: Callable[[], float] = time.time,
         dice: random.Random | None = None,
     ) -> None:
-        self.use = CacheUse()
+        self.use = Effort()
         self.trouble: str | None = None
         self._max_bytes = max_bytes
         self._clock = clock

@@ -14,20 +14,14 @@ SETUP = 1
 """To a worker: everything about the run, pickled."""
 TASK = 2
 """To a worker: a number and a sample, pickled."""
-GO = 3
-"""To a worker: nothing else runs now."""
-READY = 4
+READY = 3
 """From a worker: its sandbox is open."""
-RECORD = 5
+RECORD = 4
 """From a worker: a line of JSON about the record, then the record."""
-BROKEN = 6
+BROKEN = 5
 """From a worker: the sandbox broke; JSON with the number and the message."""
-FAILED = 7
+FAILED = 6
 """From a worker: it cannot go on; JSON with the number, the error and where it comes from."""
-ALONE = 8
-"""From a worker: it waits until nothing else runs."""
-DONE = 9
-"""From a worker: others may run again."""
 
 
 def send(file: int, kind: int, body: bytes = b"") -> None:

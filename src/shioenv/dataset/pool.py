@@ -10,7 +10,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -18,6 +18,8 @@ from typing import IO, TypeAlias
 
 from shioenv import errors
 from shioenv.dataset import framing
+from shioenv.dataset.effort import Effort
+from shioenv.dataset.lanes import LANES
 from shioenv.dataset.store import Line
 from shioenv.dataset.worker import Setup
 from shioenv.errors import GenerationError, SandboxError, ShioenvError
@@ -31,7 +33,7 @@ ATTEMPTS = 5
 STARTS = 3
 """Workers in a row that may die before their sandbox is open."""
 
-AHEAD = 2
+AHEAD = LANES + 1
 """Samples a worker is given before it has finished them, so that it never waits for the next."""
 
 WINDOW = 512
@@ -59,6 +61,7 @@ class Pool:
         self._attempts: Counter[int] = Counter()
         self._dead_starts = 0
         self._newest = -1
+        self._door, self._room = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         self.retried = 0
         self.restarts = 0
 
@@ -90,9 +93,7 @@ class Pool:
         """How many samples the workers would take at once; at least 1 where none is in work."""
         if not self.busy:
             return max(1, self._free)
-        if any(one.wants_alone for one in self._workers):
-            return 0
-        oldest = min((one.tasks[0][0] for one in self._workers if one.tasks), default=self._newest)
+        oldest = min((min(one.tasks) for one in self._workers if one.tasks), default=self._newest)
         return max(0, min(self._free - len(self._waiting), WINDOW - (self._newest - oldest)))
 
     def give(self, task: Task) -> None:
@@ -112,7 +113,6 @@ class Pool:
         """
         self._start_missing()
         self._hand_out()
-        self._give_way()
         lines = []
         for key, _ in self._selector.select():
             worker: _Worker = key.data
@@ -133,36 +133,36 @@ class Pool:
             worker.end(_CLOSING_SECONDS)
         self._workers.clear()
         self._selector.close()
+        self._door.close()
+        self._room.close()
 
     @property
     def _free(self) -> int:
-        return sum(max(0, AHEAD - len(one.tasks)) for one in self._workers if one.ready)
+        return sum(max(0, AHEAD - len(one.tasks)) for one in self._workers if self._open(one))
+
+    def _open(self, worker: _Worker) -> bool:
+        """Whether a worker takes more: one that has a sample a second time does that alone, so that
+        a sample that kills its worker takes no others with it every time.
+        """
+        return worker.ready and not any(number in self._attempts for number in worker.tasks)
 
     def _hand_out(self) -> None:
-        if any(one.wants_alone for one in self._workers):
-            return
         for depth in range(AHEAD):
             for worker in self._workers:
-                if self._waiting and worker.ready and len(worker.tasks) == depth:
-                    task = heapq.heappop(self._waiting)
-                    worker.give(task)
-                    self._newest = max(self._newest, task[0])
+                if not self._waiting or not self._open(worker) or len(worker.tasks) != depth:
+                    continue
+                if depth and self._waiting[0][0] in self._attempts:
+                    continue
+                number, sample = heapq.heappop(self._waiting)
+                worker.give(number, sample)
+                self._newest = max(self._newest, number)
 
     def _start_missing(self) -> None:
         while len(self._workers) < self._wanted:
-            worker = _Worker()
+            worker = _Worker(self._door.fileno(), self._room.fileno())
             self._workers.append(worker)
             self._selector.register(worker.results, selectors.EVENT_READ, worker)
             worker.send(framing.SETUP, self._setup)
-
-    def _give_way(self) -> None:
-        """Lets a worker run alone once all others have come to rest."""
-        if any(one.alone for one in self._workers):
-            return
-        asking = [one for one in self._workers if one.wants_alone]
-        if asking and all(one.wants_alone or not one.tasks for one in self._workers):
-            asking[0].alone = True
-            asking[0].send(framing.GO)
 
     def _receive(self, worker: _Worker, kind: int, body: bytes) -> Line | None:
         if kind == framing.READY:
@@ -170,19 +170,18 @@ class Pool:
             self._dead_starts = 0
         elif kind == framing.RECORD:
             facts, content = framing.split_json(body)
-            number = worker.tasks.popleft()[0]
+            number = facts["session_id"]
+            del worker.tasks[number]
             self._attempts.pop(number, None)
-            return Line(number, content, facts["volatile"], facts["executions"])
+            effort = Effort(**facts["effort"])
+            return Line(number, content, facts["volatile"], facts["executions"], effort)
         elif kind == framing.BROKEN:
             facts, _ = framing.split_json(body)
-            self._again(worker.tasks.popleft(), SandboxError(facts["message"]))
+            number = facts["session_id"]
+            self._again((number, worker.tasks.pop(number)), SandboxError(facts["message"]))
         elif kind == framing.FAILED:
             facts, _ = framing.split_json(body)
             raise _failure(facts, worker)
-        elif kind == framing.ALONE:
-            worker.wants_alone = True
-        elif kind == framing.DONE:
-            worker.wants_alone = worker.alone = False
         return None
 
     def _again(self, task: Task, why: Exception) -> None:
@@ -207,20 +206,21 @@ class Pool:
             self._dead_starts += 1
             if self._dead_starts >= STARTS:
                 raise GenerationError(f"{STARTS} workers in a row did not start: {why}")
-        tasks = list(worker.tasks)
-        for task in tasks[1:]:  # not begun
+        tasks = list(worker.tasks.items())
+        for task in tasks[LANES:]:  # not begun
             heapq.heappush(self._waiting, task)
-        if tasks:
-            self._again(tasks[0], GenerationError(why))
+        for task in tasks[:LANES]:
+            self._again(task, GenerationError(why))
 
 
 class _Worker:
     """One process with its pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *gate: int) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
+        files = (f"/proc/{os.getpid()}/fd/{file}" for file in gate)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
+            [sys.executable, "-c", _BOOT, json.dumps(sys.path), *files],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -233,12 +233,12 @@ class _Worker:
         self._output = self.process.stdout
         self.results = self._output.fileno()
         self.frames = framing.Frames()
-        self.tasks: deque[Task] = deque()
-        self.ready = self.wants_alone = self.alone = False
+        self.tasks: dict[int, Sample] = {}
+        self.ready = False
 
-    def give(self, task: Task) -> None:
-        self.tasks.append(task)
-        self.send(framing.TASK, pickle.dumps(task))
+    def give(self, number: int, sample: Sample) -> None:
+        self.tasks[number] = sample
+        self.send(framing.TASK, pickle.dumps((number, sample)))
 
     def send(self, kind: int, body: bytes = b"") -> None:
         with suppress(BrokenPipeError):  # it is dead: the end of its other pipe says so
@@ -281,7 +281,7 @@ def _failure(facts: dict[str, object], worker: _Worker) -> ShioenvError:
         return raised_elsewhere(str(facts["kind"]), message, None if hint is None else str(hint))
     what = "a worker could not start"
     if facts["session_id"] is not None:
-        sample = worker.tasks[0][1] if worker.tasks else None
+        sample = worker.tasks.get(int(str(facts["session_id"])))
         what = f"record {facts['session_id']} failed"
         what += f" ({sample.input.text})" if sample else ""
     return GenerationError(f"{what}: {facts['traceback'] or message}".rstrip())

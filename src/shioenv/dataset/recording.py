@@ -10,7 +10,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import Record
 from shioenv.irreducibility.recording import Runner, record_session
-from shioenv.irreducibility.score import RUNS, Cache
+from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache
 from shioenv.synthesis.sample import Sample
 
 
@@ -28,12 +28,21 @@ class Built(Protocol):
         ...
 
 
-class Observer(Runner, Protocol):
-    """A runner that says of which system, and can be closed."""
+class Scene(Runner, Protocol):
+    """A runner that says of which system."""
 
     @property
     def system(self) -> Built:
         """Where inputs run."""
+        ...
+
+
+class Observer(Scene, Protocol):
+    """One that counts its time, and can be closed."""
+
+    @property
+    def seconds(self) -> float:
+        """How long everything executed so far took by itself."""
         ...
 
     def close(self) -> None:
@@ -49,12 +58,14 @@ def session_text(cwd: str, shell_input: Input) -> str:
 def record(
     sample: Sample,
     session_id: int,
-    observer: Observer,
+    observer: Scene,
     budget: int,
     rng: Random,
     *,
     sampler: str,
     runs: int = RUNS,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     alone: Callable[[Callable[[], Behavior]], Behavior] = lambda run: run(),
     cache: Cache | None = None,
 ) -> Record:
@@ -68,6 +79,8 @@ def record(
         budget=budget,
         rng=rng,
         runs=runs,
+        estimator=estimator,
+        target_error=target_error,
         volatile=sample.volatile,
         alone=alone,
         cache=cache,

@@ -16,10 +16,11 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shioenv.dataset.effort import Effort
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -56,6 +57,8 @@ class Line:
     """What `domain.record.encode` gave."""
     volatile: bool
     executions: int
+    effort: Effort = field(default_factory=Effort)
+    """What it took to make, which is not kept."""
 
 
 def inputs_line(session_id: int, text: str, input_args: list[str]) -> bytes:

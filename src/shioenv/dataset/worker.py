@@ -9,16 +9,22 @@ import importlib
 import os
 import pickle
 import queue
+import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from shioenv.dataset import framing
-from shioenv.dataset.recording import Observer, record
+from shioenv.dataset.cache import ExecutionCache
+from shioenv.dataset.effort import Effort
+from shioenv.dataset.lanes import LANES, Gate, Turns
+from shioenv.dataset.recording import Built, Observer, record
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.record import encode
+from shioenv.domain.record import Record, encode
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
@@ -43,6 +49,10 @@ class Setup:
     seed: int
     budget: int
     runs: int
+    estimator: str
+    target_error: float | None
+    cache_bytes: int = 0
+    """How large the file of shared executions grows; 0 for none."""
 
 
 def named(function: Callable[..., Any]) -> str:
@@ -68,122 +78,189 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    worker = _Worker(tasks, results)
+    worker = _Worker(tasks, results, sys.argv[2], sys.argv[3])
     threading.Thread(target=worker.listen, daemon=True).start()
-    try:
-        worker.work()
-    except BrokenPipeError:
-        pass
-    finally:
-        worker.close()
+    worker.work()
 
 
 class _Worker:
-    def __init__(self, tasks: int, results: int) -> None:
+    """The process: what arrives is handed to lanes, what they make is sent."""
+
+    def __init__(self, tasks: int, results: int, door: str, room: str) -> None:
         self._tasks, self._results = tasks, results
+        self._gate = door, room
         self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._go = threading.Event()
-        self._observer: Observer | None = None
+        self._turns = Turns()
+        self._sending = threading.Lock()
         self._given = self._finished = 0
-        self._setup: Setup
 
     def listen(self) -> None:
         """Sorts what arrives; at the end of the pipe ends this process.
 
-        At rest it closes its sandbox first. In the middle of a record it just ends: nobody waits
+        At rest it closes its sandboxes first. In the middle of a record it just ends: nobody waits
         for the record, and a sandbox whose owner is gone ends itself.
         """
         frames = framing.Frames()
         while data := os.read(self._tasks, 1 << 16):
-            for kind, body in frames.feed(data):
-                if kind == framing.GO:
-                    self._go.set()
-                else:
-                    self._given += 1
-                    self._waiting.put(body)
+            for _, body in frames.feed(data):
+                self._given += 1
+                self._waiting.put(body)
         if self._given != self._finished:
             os._exit(1)
-        self._waiting.put(None)
+        for _ in range(LANES):
+            self._waiting.put(None)
         last = threading.Timer(_LAST_WORDS_SECONDS, os._exit, [1])
         last.daemon = True
         last.start()
 
-    def close(self) -> None:
-        """Ends the sandbox."""
-        observer, self._observer = self._observer, None
-        if observer is not None:
-            observer.close()
-
     def work(self) -> None:
-        """Opens the sandbox, then makes one record after the other."""
+        """Opens the first sandbox, then starts the lanes and waits for their end."""
         body = self._waiting.get()
         if body is None:
             return
-        self._setup = pickle.loads(body)
-        number: int | None = None
-        try:
-            self._open()
-            framing.send(self._results, framing.READY)
+        setup = pickle.loads(body)
+        lanes = [_Lane(setup, Gate(*self._gate), self._turns) for _ in range(LANES)]
+        self._guarded(None, lanes[0].open)
+        self.send(framing.READY, {})
+        threads = [threading.Thread(target=self._in_lane, args=[lane]) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def send(self, kind: int, facts: dict[str, Any], rest: bytes = b"") -> None:
+        """Tells the generator, and counts it as an answer."""
+        with self._sending:
+            framing.send_json(self._results, kind, facts, rest)
             self._finished += 1
-            while (body := self._waiting.get()) is not None:
-                number, sample = pickle.loads(body)
-                self._record(number, sample)
-                self._finished += 1
-        except (BrokenPipeError, SandboxError):
-            raise  # another worker takes over
-        except Exception as error:
-            framing.send_json(self._results, framing.FAILED, _described(number, error))
-            raise
 
-    def _open(self) -> None:
-        setup = self._setup
-        self._observer = cast("Observer", find(setup.opener)(setup.system, setup.limits))
-        if self._observer.system.digest != setup.digest:
-            raise ShioenvError(
-                f"the system {setup.system} was built anew while records were made, or is another "
-                f"one on this host: its digest is {self._observer.system.digest}, the dataset's "
-                f"{setup.digest}",
-                hint="generate into another directory, or copy the system here from where it was "
-                "built: docs/how-to/cluster.md",
-            )
+    def _in_lane(self, lane: _Lane) -> None:
+        while (body := self._waiting.get()) is not None:
+            number, sample = pickle.loads(body)
+            self._guarded(number, lambda: self._record(lane, number, sample))  # noqa: B023
+        self._guarded(None, lane.close)
 
-    def _record(self, number: int, sample: Sample) -> None:
-        assert self._observer is not None
-        setup = self._setup
+    def _record(self, lane: _Lane, number: int, sample: Sample) -> None:
         try:
-            made = record(
-                sample,
-                number,
-                self._observer,
-                setup.budget,
-                generator(setup.seed, "score", number),
-                sampler=setup.sampler,
-                runs=setup.runs,
-                alone=self._alone,
-            )
+            made, effort = lane.record(number, sample)
         except SandboxError as error:
-            framing.send_json(
-                self._results, framing.BROKEN, {"session_id": number, "message": str(error)}
-            )
-            observer, self._observer = self._observer, None
-            observer.close()
-            self._open()
+            lane.close()
+            self.send(framing.BROKEN, {"session_id": number, "message": str(error)})
             return
         facts = {
             "session_id": number,
             "volatile": made.volatile,
             "executions": made.n_executions,
+            "effort": asdict(effort),
         }
-        framing.send_json(self._results, framing.RECORD, facts, encode(made))
+        self.send(framing.RECORD, facts, encode(made))
 
-    def _alone(self, run: Callable[[], Behavior]) -> Behavior:
-        self._go.clear()
-        framing.send(self._results, framing.ALONE)
-        self._go.wait()
+    def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
+        """Ends the whole process where the action fails, whatever thread it is in."""
         try:
-            return run()
+            action()
+        except BrokenPipeError:
+            os._exit(1)
+        except SandboxError:  # another worker takes over
+            traceback.print_exc()
+            os._exit(1)
+        except Exception as error:
+            traceback.print_exc()
+            with suppress(BrokenPipeError):
+                self.send(framing.FAILED, _described(number, error))
+            os._exit(1)
+
+
+class _Lane:
+    """A sandbox of a worker, used by one thread: it opens itself when it is needed."""
+
+    def __init__(self, setup: Setup, gate: Gate, turns: Turns) -> None:
+        self._setup, self._gate, self._turns = setup, gate, turns
+        self._observer: Observer | None = None
+        self._alone = False
+        self._effort = Effort()
+        self._cache = (
+            ExecutionCache(setup.digest, setup.limits, max_bytes=setup.cache_bytes)
+            if setup.cache_bytes
+            else None
+        )
+
+    @property
+    def system(self) -> Built:
+        """Where inputs run."""
+        return self.open().system
+
+    def open(self) -> Observer:
+        """The sandbox. ShioenvError where its system is not the one that is recorded."""
+        if self._observer is None:
+            setup = self._setup
+            observer = cast("Observer", find(setup.opener)(setup.system, setup.limits))
+            self._observer = observer
+            if observer.system.digest != setup.digest:
+                raise ShioenvError(
+                    f"the system {setup.system} was built anew while records were made, or is "
+                    f"another one on this host: its digest is {observer.system.digest}, the "
+                    f"dataset's {setup.digest}",
+                    hint="generate into another directory, or copy the system here from where it "
+                    "was built: docs/how-to/cluster.md",
+                )
+        return self._observer
+
+    def close(self) -> None:
+        """Ends the sandbox; the next run opens another one."""
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.close()
+
+    def run(self, shell_input: str, **how: Any) -> Behavior:
+        """What the input does, when it is this lane's turn."""
+        if self._alone:
+            return self._run(shell_input, **how)
+        asked = time.perf_counter()
+        with self._turns.turn(), self._gate.among_others():
+            self._effort.lane_seconds -= time.perf_counter() - asked
+            return self._run(shell_input, **how)
+
+    def record(self, number: int, sample: Sample) -> tuple[Record, Effort]:
+        """The sample executed and scored, and what that took."""
+        setup, cache = self._setup, self._cache
+        self._effort = effort = Effort()
+        if cache is not None:
+            cache.use = effort
+        began = time.perf_counter()
+        made = record(
+            sample,
+            number,
+            self,
+            setup.budget,
+            generator(setup.seed, "score", number),
+            sampler=setup.sampler,
+            runs=setup.runs,
+            estimator=setup.estimator,
+            target_error=setup.target_error,
+            alone=self._run_alone,
+            cache=None if cache is None else cache.of(sample.cwd),
+        )
+        effort.lane_seconds += time.perf_counter() - began
+        effort.trouble = None if cache is None else cache.trouble
+        return made, effort
+
+    def _run(self, shell_input: str, **how: Any) -> Behavior:
+        observer = self.open()
+        before = observer.seconds
+        try:
+            return observer.run(shell_input, **how)
         finally:
-            framing.send(self._results, framing.DONE)
+            self._effort.ran += 1
+            self._effort.own_seconds += observer.seconds - before
+
+    def _run_alone(self, run: Callable[[], Behavior]) -> Behavior:
+        with self._gate.alone():
+            self._alone = True
+            try:
+                return run()
+            finally:
+                self._alone = False
 
 
 def _described(number: int | None, error: Exception) -> dict[str, Any]:

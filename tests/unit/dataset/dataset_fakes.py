@@ -36,6 +36,7 @@ class FakeSystem:
 
 class FakeObserver:
     system = FakeSystem()
+    seconds = 0.0
 
     def __init__(self, scratch: str) -> None:
         self._scratch = Path(scratch)

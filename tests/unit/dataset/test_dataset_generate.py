@@ -23,6 +23,7 @@ from dataset_fakes import (
 )
 
 from shioenv.dataset.generate import Opener, Progress, Summary, run
+from shioenv.dataset.lanes import LANES
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import (
@@ -92,10 +93,11 @@ def test_progress_counts_what_is_kept(tmp_path: Path) -> None:
 def test_a_broken_sandbox_or_a_dead_worker_costs_an_attempt_only(tmp_path: Path, word: str) -> None:
     stream = [sample("echo", word), *(sample("echo", f"n{number}") for number in range(20))]
     faulty = make(tmp_path / "faulty", 21, workers=2, stream=stream)
-    assert faulty.retried == 1
+    begun = LANES if word == "deadly" else 1
+    assert 1 <= faulty.retried <= begun
     assert faulty.restarts == (word == "deadly")
     smooth = make(tmp_path / "smooth", 21, stream=stream, workers=1)
-    assert smooth.retried == 1
+    assert 1 <= smooth.retried <= begun
     assert contents(tmp_path / "faulty") == contents(tmp_path / "smooth")
     assert [one.session_id for one in read_records(tmp_path / "faulty")] == list(range(21))
 

@@ -1,0 +1,91 @@
+"""Who may execute now: lanes of one worker take turns, and one of all workers may be alone.
+
+Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
+sandboxes for that, its lanes, and goes on in another one meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LANES = 4
+"""Sandboxes of a worker (ours; the inputs that wait take about half of a worker's time)."""
+
+PATIENCE = 0.03
+"""Seconds after which an execution that is not done is taken to wait, so that the next one may
+begin beside it (ours; most are done after 3 ms)."""
+
+
+class Turns:
+    """Lets one lane at a time execute, and the next one as well where that takes long."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holder: object = None
+        self._since = 0.0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Waits for its turn."""
+        me = object()
+        with self._changed:
+            while self._holder is not None:
+                left = self._since + PATIENCE - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            self._holder, self._since = me, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                if self._holder is me:
+                    self._holder = None
+                    self._changed.notify()
+
+
+class Gate:
+    """Lets any number execute, in any number of processes, or one that is alone.
+
+    Each lane has one of its own over the same two files, whose locks end with their owner. `door`
+    is closed by who wants to be alone, so that nobody else comes in while it waits for `room`.
+    """
+
+    def __init__(self, door: str, room: str) -> None:
+        self._door = os.open(door, os.O_RDWR | os.O_CLOEXEC)
+        self._room = os.open(room, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Gives its files back."""
+        os.close(self._door)
+        os.close(self._room)
+
+    @contextmanager
+    def among_others(self) -> Iterator[None]:
+        """Waits while somebody is alone, or about to be."""
+        with _locked(self._door, fcntl.LOCK_SH):
+            fcntl.flock(self._room, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until nobody executes, and keeps everybody from it."""
+        with _locked(self._door, fcntl.LOCK_EX), _locked(self._room, fcntl.LOCK_EX):
+            yield
+
+
+@contextmanager
+def _locked(file: int, how: int) -> Iterator[None]:
+    fcntl.flock(file, how)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
