@@ -8,20 +8,24 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import (
     BuildToolError,
     HostError,
     RootfsTarError,
+    SandboxError,
     StartDirectoryError,
     SystemCorruptError,
     SystemNotBuiltError,
     SystemStorageError,
     UnknownSystemError,
+    UsageError,
 )
 from shioenv.system import image
 from shioenv.system.build import cache_directory
@@ -228,6 +232,45 @@ def test_damage_is_seen_and_building_repairs_it(tar: Path, system: System) -> No
     with pytest.raises(SystemNotBuiltError):
         find_system()
     assert build_system(rootfs_tar=tar).facts["entries"] == len(find_system().index)
+
+
+@pytest.mark.parametrize("wrong", [5, b"debian-12", Path("debian-12")])
+def test_what_is_no_name_of_a_system_is_refused(wrong: object) -> None:
+    for ask in (find_system, open_sandbox):
+        with pytest.raises(UsageError, match="a system is asked for by name"):
+            ask(wrong)  # type: ignore[operator]
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def shorten(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def replace_by_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize("damage", [remove, shorten, replace_by_directory])
+def test_a_damaged_root_file_system_is_said_and_repaired(
+    tar: Path, system: System, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*arguments: object, **options: object) -> None:
+        raise SandboxError("start the fork server: Broken pipe")
+
+    monkeypatch.setattr("shioenv.behavior.observe.NamespaceSandbox", breaks)
+    with pytest.raises(SandboxError, match="fork server"):
+        open_sandbox()
+    bash = system.path / "rootfs/usr/bin/bash"
+    damage(bash)
+    with pytest.raises(SystemCorruptError, match=r"damaged: /usr/bin/bash (is gone|was changed)"):
+        open_sandbox()
+    repaired = build_system(rootfs_tar=tar)
+    repaired.check()
+    assert bash.read_bytes() == b"#!/bin/true\n"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Self
 
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
+from shioenv.errors import SandboxError
 from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.probe import shell_mode
@@ -92,8 +93,13 @@ class Observer:
 def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> Observer:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    Errors: UnknownSystemError and SystemNotBuiltError with what to do, HostError (exit status 3,
-    with the fix) where this host forbids what isolation needs.
+    Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
+    UsageError for what names no system, HostError (exit status 3, with the fix) where this host
+    forbids what isolation needs.
     """
     found = system if isinstance(system, System) else find_system(system)
-    return Observer(found, limits)
+    try:
+        return Observer(found, limits)
+    except SandboxError:
+        found.check()
+        raise

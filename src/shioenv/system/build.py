@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -245,13 +246,36 @@ def _digest(
 
 def is_whole(path: Path) -> bool:
     """Whether a directory of the cache holds a complete system."""
+    return damage(path) is None
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a built system in a directory of the cache; None where nothing is.
+
+    Each file of the root filesystem is looked at, not read: whether it is there, its kind and size.
+    What this user may not look at counts as sound.
+    """
     try:
         read_json(path / "system.json")
         with gzip.open(path / "index.json.gz") as index:
-            json.loads(index.read())
-    except (OSError, ValueError, EOFError):
-        return False
-    return (path / "rootfs").is_dir() and (path / "proc").is_dir()
+            rows = json.loads(index.read())
+    except (OSError, ValueError, EOFError) as error:
+        return str(error)
+    for name in ("rootfs", "proc"):
+        if not (path / name).is_dir():
+            return f"{name} is gone"
+    rootfs = os.fsencode(path / "rootfs")
+    for name, mode, _, _, size, *_ in rows:
+        try:
+            found = os.lstat(rootfs + os.fsencode(name))
+        except PermissionError:
+            continue
+        except OSError:
+            return f"{name} is gone"
+        regular = stat.S_ISREG(mode)
+        if stat.S_IFMT(found.st_mode) != stat.S_IFMT(mode) or (regular and found.st_size != size):
+            return f"{name} was changed"
+    return None
 
 
 def write_json(path: Path, value: object) -> None:

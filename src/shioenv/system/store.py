@@ -20,6 +20,7 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
     UnknownSystemError,
+    UsageError,
     did_you_mean,
 )
 from shioenv.system import build as building
@@ -122,6 +123,12 @@ class System:
     def groups(self) -> Mapping[str, int]:
         """Numbers of all groups by name."""
         return MappingProxyType(dict(self.facts["groups"]))
+
+    def check(self) -> None:
+        """Looks at every file. Errors: SystemCorruptError where one is missing or was changed."""
+        damage = building.damage(self.path)
+        if damage is not None:
+            raise _corrupt(self.name, self.path, damage)
 
     @cached_property
     def index(self) -> Mapping[str, IndexEntry]:
@@ -242,10 +249,10 @@ def _megabytes(size: int) -> str:
     return f"{size >> 20}M"
 
 
-def _corrupt(name: str, path: Path, error: Exception) -> SystemCorruptError:
+def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptError:
     return SystemCorruptError(
         f"the built system {name} in {path} is damaged: {error}",
-        hint=f"shioenv system build {name}",
+        hint=f"build it again: shioenv system build {name}",
     )
 
 
@@ -258,9 +265,14 @@ def find_system(name: str | None = None) -> System:
 
     `name` may be a shipped name, the name of a system built from a TOML file of one's own, or the
     path of such a file. Raises UnknownSystemError with the nearest name, SystemNotBuiltError where
-    it is declared but not built or was built from another version of its declaration, and
-    SystemCorruptError where its files are damaged.
+    it is declared but not built or was built from another version of its declaration,
+    SystemCorruptError where its files are damaged, and UsageError for what is no name.
     """
+    if not isinstance(name, str | None):
+        raise UsageError(
+            f"a system is asked for by name, not by {name!r}",
+            hint=f"such as {DEFAULT_SYSTEM!r}; `shioenv system list` shows all",
+        )
     name = name or DEFAULT_SYSTEM
     cache = building.cache_directory()
     if name.endswith(".toml"):
@@ -279,7 +291,7 @@ def _open(
     name: str, cache: Path, *, current: tuple[SystemDeclaration, str] | None, asked: str
 ) -> System:
     """`current` is the declaration as it is now, with its text; None takes the one built from."""
-    hint = f"shioenv system build {asked}"
+    hint = f"build it first, once: shioenv system build {asked}"
     try:
         named = building.read_json(cache / "names" / f"{name}.json")
         digest, built_from = str(named["digest"]), str(named["fingerprint"])

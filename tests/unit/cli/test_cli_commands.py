@@ -253,7 +253,7 @@ def test_a_system_that_is_not_built_is_exit_3_with_the_fix(
     for words in (["run", "ls"], ["system", "show"], ["sample"], ["generate", str(tmp_path / "d")]):
         result = call(*words)
         assert result.exit_code == 3, words
-        assert "shioenv system build debian-12" in result.stderr
+        assert "build it first, once: shioenv system build debian-12" in result.stderr
 
 
 @pytest.mark.parametrize("subcommand", ["verify", "stats", "show"])
