@@ -24,6 +24,8 @@ class Observer:
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
         self.system = system
+        self.seconds = 0.0
+        """How long the inputs run so far took by themselves, their last processes included."""
         self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
@@ -53,11 +55,11 @@ class Observer:
         """
         start = cwd or self.system.declaration.start_directory
         recorder = self._recorders.get(start) or self._recorder(start)
-        return recorder.behavior(
-            self._sandbox.run(
-                shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
-            )
+        execution = self._sandbox.run(
+            shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
         )
+        self.seconds += execution.ended - execution.started
+        return recorder.behavior(execution)
 
     def close(self) -> None:
         """Ends the sandbox; closing twice does nothing."""
