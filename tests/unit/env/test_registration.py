@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,17 @@ def test_registering_twice_warns_of_nothing() -> None:
         "register()",
         MAKE,
     )
+
+
+@pytest.mark.parametrize("name", ["ShIOEnv-v0", "ShIOEnv-Grammar-v0"])
+def test_an_option_that_does_not_exist_is_a_type_error_that_names_it(name: str) -> None:
+    printed = python(
+        "import gymnasium, shioenv",
+        "try:",
+        f"    gymnasium.make('{name}', nonsense=1)",
+        "except TypeError as error:",
+        "    print(error)",
+    )
+    assert "unexpected keyword argument 'nonsense'" in printed
+    said = (Path(__file__).parents[3] / "docs" / "errors.md").read_text()
+    assert "One of `gymnasium.make` that does not exist is Python's own `TypeError`" in said
