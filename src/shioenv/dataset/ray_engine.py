@@ -12,10 +12,11 @@ import logging
 import os
 import platform
 import shutil
+import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,7 +27,7 @@ from shioenv.dataset.generate import package_version
 from shioenv.dataset.pool import ATTEMPTS, STARTS, WINDOW, Pool, Task, raised_elsewhere
 from shioenv.dataset.store import Line
 from shioenv.dataset.worker import Setup
-from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError
+from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
 from shioenv.synthesis.sample import Sample
 
 IN_FLIGHT = 3
@@ -35,6 +36,9 @@ stands by while the generator is asked for more."""
 
 LOOK_SECONDS = 2.0
 """Between two looks at which nodes the cluster has."""
+
+CONNECT_SECONDS = 10.0
+"""How long a cluster may take to accept a connection."""
 
 STORE_BYTES = 100_000_000
 """Shared memory of a cluster that is started here; records travel without it."""
@@ -241,16 +245,15 @@ class RayPool:
                 "object_store_memory": STORE_BYTES,
                 "_temp_dir": self._directory,
             }
+        elif self._address != "auto":
+            _check(self._address)
         self._ours = True
         try:
             self._ray.init(
                 **options, configure_logging=False, log_to_driver=False, namespace="shioenv"
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise HostError(
-                f"no Ray cluster answers at {self._address}: {error}",
-                hint="ray status --address ADDRESS tries it; ray start --head starts one",
-            ) from error
+            raise _unanswered(self._address, error) from error
 
     # nodes
 
@@ -261,30 +264,13 @@ class RayPool:
         self._looked = time.monotonic()
         alive = {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"]}
         found = {name: int(one["Resources"].get("CPU", 0)) for name, one in alive.items()}
-        for name, workers in self._shares(found).items():
-            if name not in self._nodes and name not in self._refused and workers:
+        working = {name: node.workers for name, node in self._nodes.items()}
+        usable = {name: found[name] for name in found if name not in self._refused}
+        for name, workers in spread(usable, working, self._wanted).items():
+            if name not in working and workers:
                 self._start(name, alive[name]["NodeManagerAddress"], workers)
         if not self._nodes:
             raise self._nobody()
-
-    def _shares(self, processors: dict[str, int]) -> dict[str, int]:
-        """Workers for each node: one a processor, or as evenly as possible those that are wanted.
-
-        Nodes that work already keep what they have.
-        """
-        shares = {name: node.workers for name, node in self._nodes.items()}
-        fresh = [name for name in processors if name not in {*shares, *self._refused}]
-        if self._wanted is None:
-            return {**shares, **{name: processors[name] for name in fresh}}
-        shares |= dict.fromkeys(fresh, 0)
-        left = self._wanted - sum(shares.values())
-        while left > 0:
-            open_ = [name for name in fresh if shares[name] < processors[name]]
-            if not open_:
-                break
-            shares[min(open_, key=lambda name: shares[name])] += 1
-            left -= 1
-        return shares
 
     def _start(self, name: str, address: str, workers: int) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -350,7 +336,7 @@ class RayPool:
             node.ready = True
             self._under(answer.kernel)
             self._report(
-                f"node {node.address} ({answer.name}): {node.workers} workers, "
+                f"node {node.address} ({answer.name}) works: {node.workers} at once, "
                 f"Linux {answer.kernel}"
             )
             return []
@@ -420,6 +406,46 @@ class _Node:
     @property
     def room(self) -> int:
         return IN_FLIGHT * self.workers - len(self.tasks)
+
+
+def spread(
+    processors: Mapping[str, int], working: Mapping[str, int], wanted: int | None
+) -> dict[str, int]:
+    """Workers for each node: one a processor, or as evenly as possible those that are wanted.
+
+    Nodes that work already keep what they have.
+    """
+    shares = dict(working)
+    fresh = [name for name in processors if name not in working]
+    if wanted is None:
+        return {**shares, **{name: processors[name] for name in fresh}}
+    shares |= dict.fromkeys(fresh, 0)
+    for _ in range(wanted - sum(working.values())):
+        open_ = [name for name in fresh if shares[name] < processors[name]]
+        if open_:
+            shares[min(open_, key=lambda name: shares[name])] += 1
+    return shares
+
+
+def _check(address: str) -> None:
+    """HostError where nothing listens at HOST:PORT; Ray itself would try for many minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()) or "//" in host:
+        raise UsageError(
+            f"{address!r} is no address of a Ray cluster",
+            hint="HOST:PORT as ray start --head prints it, or auto on a node of the cluster",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unanswered(address, error) from error
+
+
+def _unanswered(address: str, error: Exception) -> HostError:
+    return HostError(
+        f"no Ray cluster answers at {address}: {error}",
+        hint="ray start --head starts one and prints its address; docs/how-to/cluster.md",
+    )
 
 
 def _import_ray() -> Any:
