@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from shioenv.errors import GrammarError
+from shioenv.errors import GrammarError, nearest
 from shioenv.grammar.coverage import BUILTINS, help_command
 from shioenv.grammar.help import HelpOption, read_help
 
@@ -76,6 +76,17 @@ _OPERANDS: tuple[tuple[str, str, str], ...] = (
 _INDENT = 38
 
 
+def _instead(command: str, execute: Execute) -> str:
+    """What to draft where there is no such command."""
+    name = command.rpartition("/")[2].removesuffix(".grammar")
+    if name != command:
+        return f"name the command, not a file: shioenv grammar draft {name} > {command}"
+    like = nearest(command, execute("compgen -c")[1].split())
+    return (
+        f"did you mean {like}?" if like else "shioenv run 'compgen -c' lists the system's commands"
+    )
+
+
 def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
     """The text of a first grammar file of `command`.
 
@@ -85,8 +96,7 @@ def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
     known, _ = execute(f"type -t {command.partition('-')[0]}")
     if known:
         raise GrammarError(
-            f"the system has no command {command!r}",
-            hint="name a program or a builtin of bash that the system has",
+            f"the system has no command {command!r}", hint=_instead(command, execute)
         )
     builtin = command in BUILTINS or execute(f"type -t {command}")[1].strip() == "builtin"
     asking = f"help {command}" if builtin else help_command(command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from shioenv.errors import UnknownGrammarError, did_you_mean
+from shioenv.errors import UnknownGrammarError, did_you_mean, nearest
 from shioenv.grammar.check import check
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
@@ -31,13 +31,23 @@ def load_grammar(
     """
     path = directory / f"{name}.grammar"
     if not path.is_file():
-        hint = did_you_mean(name, names_of_grammars(directory))
-        raise UnknownGrammarError(f"no grammar is called {name!r}", hint=hint)
+        raise _unknown(name, directory)
     loaded = _read(path, versions)
     faults = (*loaded.faults, *check(loaded))
     if faults:
         raise FaultyGrammarError(faults)
     return loaded.grammar
+
+
+def _unknown(name: str, directory: Path) -> UnknownGrammarError:
+    known = names_of_grammars(directory)
+    if directory == COMMANDS:
+        return UnknownGrammarError(f"no grammar is called {name!r}", hint=did_you_mean(name, known))
+    path, like = directory / f"{name}.grammar", nearest(name, known)
+    hint = f"shioenv grammar draft {name} > {path} writes a first one"
+    if like is not None:
+        hint = f"did you mean {directory / like}.grammar?"
+    return UnknownGrammarError(f"there is no file {path}", hint=hint)
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:

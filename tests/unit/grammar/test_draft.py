@@ -73,3 +73,23 @@ def test_a_builtin_is_asked_for_its_help_and_may_have_no_option(tmp_path: Path) 
 def test_a_command_that_is_not_there_is_refused() -> None:
     with pytest.raises(GrammarError, match="no command 'nope'"):
         draft("nope", lambda _: (1, ""), package="p", version="1")
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("gerp", "did you mean grep?"),
+        ("zzzz", "shioenv run 'compgen -c' lists the system's commands"),
+        (
+            "./new/sleep.grammar",
+            "name the command, not a file: shioenv grammar draft sleep > ./new/sleep.grammar",
+        ),
+    ],
+)
+def test_what_to_draft_instead_is_said(command: str, hint: str) -> None:
+    def execute(text: str) -> tuple[int, str]:
+        return (0, "ls\ngrep\nsed\n") if text == "compgen -c" else (1, "")
+
+    with pytest.raises(GrammarError) as caught:
+        draft(command, execute, package="p", version="1")
+    assert caught.value.hint == hint

@@ -1,7 +1,13 @@
 """What a grammar file says, and what is reported where it says it wrongly."""
 
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import UnknownGrammarError
 from shioenv.grammar.check import check
 from shioenv.grammar.faults import Fault, FaultKind
+from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import Loaded, read_grammar
 from shioenv.grammar.symbols import Nonterminal, Terminal
 
@@ -295,3 +301,20 @@ def test_reasons_for_options_that_help_does_not_show() -> None:
     assert (line.options, line.reason) == (("-a", "--all"), "in the manual page only")
     (fault,) = faults("start x -a\nundocumented -a\n")
     assert "undocumented needs options and a reason" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mime", "did you mean {directory}/mine.grammar?"),
+        ("sleep", "shioenv grammar draft sleep > {directory}/sleep.grammar writes a first one"),
+    ],
+)
+def test_a_file_that_is_missing_is_named_with_what_to_do(
+    tmp_path: Path, name: str, hint: str
+) -> None:
+    (tmp_path / "mine.grammar").touch()
+    with pytest.raises(UnknownGrammarError) as caught:
+        load_grammar(name, directory=tmp_path)
+    assert caught.value.message == f"there is no file {tmp_path}/{name}.grammar"
+    assert caught.value.hint == hint.format(directory=tmp_path)
