@@ -71,6 +71,16 @@ def generate(
     ] = None,
     system: shared.SystemName = None,
     json: shared.Json = False,
+    cache_size: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="MB", help="Of the file of shared executions; the oldest make room."
+        ),
+    ] = 512,
+    no_cache: Annotated[
+        bool,
+        typer.Option("--no-cache", help="Execute everything; share nothing with other runs."),
+    ] = False,
 ) -> None:
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
@@ -80,6 +90,7 @@ def generate(
     from shioenv.dataset.generate import generate as generate_records
 
     share = shared.share_of_composites(composites, composite_share)
+    from shioenv.sandbox.base import MEBIBYTE
     shown = meter()
     started = time.monotonic()
     try:
@@ -105,6 +116,7 @@ def generate(
     except KeyboardInterrupt:
         shared.note(f"stopped; what is finished is kept in {directory}, the same command goes on")
         raise
+                cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
     if json:
         shared.print_json(summary.to_json())
     else:
@@ -213,3 +225,14 @@ def _print(summary: Summary, seconds: float) -> None:
         rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
     for key, value in rows.items():
         print(f"{key:11} {value}")
+    effort = summary.effort
+    if effort.ran and summary.seconds:
+        rows["executed"] = (
+            f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s, "
+            f"{shared.percent(effort.own_seconds, effort.lane_seconds)} of the time in the commands"
+        )
+    if effort.asked:
+        rows["shared"] = (
+            f"{effort.found} of {effort.asked} sub-inputs "
+            f"({shared.percent(effort.found, effort.asked)}) were known"
+        )

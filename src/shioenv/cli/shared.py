@@ -197,6 +197,6 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: float, whole: float) -> str:
     """`12.5%`, or `-` of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"

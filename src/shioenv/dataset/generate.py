@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.effort import Effort
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.pool import Pool, Task
 from shioenv.dataset.recording import Observer
-from shioenv.dataset.store import Store
+from shioenv.dataset.store import Line, Store
 from shioenv.dataset.worker import Setup, named
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError, did_you_mean
@@ -84,6 +85,8 @@ class Summary:
     restarts: int
     """Workers that were replaced."""
     seconds: float
+    effort: Effort
+    """What the new records took."""
 
     def to_json(self) -> dict[str, Any]:
         """The summary for programs."""
@@ -100,6 +103,7 @@ class Summary:
             "restarts": self.restarts,
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.new / self.seconds, 2) if self.seconds else None,
+            **self.effort.to_json(self.seconds),
             "system": {"name": plan.system, "digest": plan.system_digest},
             "shards": len(self.manifest.shards),
         }
@@ -132,6 +136,7 @@ def generate(
     opener: Opener = open_sandbox,
 ) -> Summary:
     """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
+    cache_bytes: int = 0,
 
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
@@ -179,6 +184,7 @@ def generate(
 
 def plan_of(
     system: System,
+        cache_bytes=cache_bytes,
     grammars: Sequence[Grammar],
     *,
     sampler: str,
@@ -296,6 +302,7 @@ def run(
     """
     if engine not in ENGINES:
         raise UsageError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    cache_bytes: int = 0,
     if address is not None and engine != "ray":
         raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
     if count < 1 or plan.budget < 1 or (workers is not None and workers < 1):
@@ -322,6 +329,7 @@ def run(
         pool = RayPool(
             setup if not system.endswith(".toml") else replace(setup, system=plan.system),
             workers,
+        cache_bytes=cache_bytes,
             address=address,
             report=state.note,
             under=lambda kernel: store.made_under(kernel),
@@ -334,7 +342,7 @@ def run(
         with pool:
             for line in pool.records(_missing(store, samples, count)):
                 store.append(line)
-                state.add(line.volatile, line.executions)
+                state.add(line)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,
@@ -353,6 +361,7 @@ def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Ta
         drawn = next(stream, None)
         if drawn is None:
             raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
+            effort=state.effort,
         text = Session(drawn.cwd, (drawn.input,)).text
         if store.accept(number, text, drawn.input.input_args):
             yield number, drawn
@@ -367,12 +376,16 @@ class _State:
 
     def add(self, volatile: bool, executions: int) -> None:
         self.new += 1
-        self.volatile += volatile
-        self.executions += executions
+        self.volatile += line.volatile
+        self.executions += line.executions
+        if line.effort.trouble and not self.effort.trouble:
+            self.note(line.effort.trouble)
+        self.effort.add(line.effort)
         self.tell()
 
     def note(self, text: str) -> None:
         self.tell(text)
+        self.effort = Effort()
 
     def tell(self, note: str | None = None) -> None:
         self._report(
