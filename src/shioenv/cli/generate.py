@@ -69,8 +69,6 @@ def generate(
             show_default=False,
         ),
     ] = None,
-    system: shared.SystemName = None,
-    json: shared.Json = False,
     cache_size: Annotated[
         int,
         typer.Option(
@@ -81,6 +79,8 @@ def generate(
         bool,
         typer.Option("--no-cache", help="Execute everything; share nothing with other runs."),
     ] = False,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
 ) -> None:
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
@@ -88,9 +88,9 @@ def generate(
     same bytes as a run that was never interrupted. A larger count makes a dataset longer.
     """
     from shioenv.dataset.generate import generate as generate_records
+    from shioenv.sandbox.base import MEBIBYTE
 
     share = shared.share_of_composites(composites, composite_share)
-    from shioenv.sandbox.base import MEBIBYTE
     shown = meter()
     started = time.monotonic()
     try:
@@ -112,11 +112,11 @@ def generate(
                 limits=None if timeout is None else limits_of(timeout),
                 system=system,
                 report=shown.report,
+                cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
             )
     except KeyboardInterrupt:
         shared.note(f"stopped; what is finished is kept in {directory}, the same command goes on")
         raise
-                cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
     if json:
         shared.print_json(summary.to_json())
     else:
@@ -221,10 +221,6 @@ def _print(summary: Summary, seconds: float) -> None:
         "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
         "timed out": f"{timed_out} ({shared.percent(timed_out, manifest.records)})",
     }
-    if summary.retried or summary.restarts:
-        rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
-    for key, value in rows.items():
-        print(f"{key:11} {value}")
     effort = summary.effort
     if effort.ran and summary.seconds:
         rows["executed"] = (
@@ -236,3 +232,7 @@ def _print(summary: Summary, seconds: float) -> None:
             f"{effort.found} of {effort.asked} sub-inputs "
             f"({shared.percent(effort.found, effort.asked)}) were known"
         )
+    if summary.retried or summary.restarts:
+        rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
+    for key, value in rows.items():
+        print(f"{key:11} {value}")

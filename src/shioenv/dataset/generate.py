@@ -134,9 +134,9 @@ def generate(
     address: str | None = None,
     report: Callable[[Progress], None] = _silent,
     opener: Opener = open_sandbox,
+    cache_bytes: int = 0,
 ) -> Summary:
     """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
-    cache_bytes: int = 0,
 
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
@@ -145,6 +145,9 @@ def generate(
     `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
     time), `engine` is one of `ENGINES`, `address` where the Ray cluster is (None: `RAY_ADDRESS`,
     else one of this machine alone), `report` is told of progress.
+    Executions of sub-inputs are shared between records, workers and runs through a file of at most
+    about `cache_bytes` in the user's cache directory (0: through none), which does not change what
+    is recorded: see `docs/design/execution-cache.md`.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -179,12 +182,12 @@ def generate(
         address=address,
         report=report,
         opener=opener,
+        cache_bytes=cache_bytes,
     )
 
 
 def plan_of(
     system: System,
-        cache_bytes=cache_bytes,
     grammars: Sequence[Grammar],
     *,
     sampler: str,
@@ -293,6 +296,7 @@ def run(
     address: str | None = None,
     report: Callable[[Progress], None] = _silent,
     opener: Opener = open_sandbox,
+    cache_bytes: int = 0,
 ) -> Summary:
     """What `generate` does once plan and samples are known: the first `count` of them recorded.
 
@@ -302,7 +306,6 @@ def run(
     """
     if engine not in ENGINES:
         raise UsageError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
-    cache_bytes: int = 0,
     if address is not None and engine != "ray":
         raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
     if count < 1 or plan.budget < 1 or (workers is not None and workers < 1):
@@ -319,6 +322,7 @@ def run(
         seed=plan.seed,
         budget=plan.budget,
         runs=plan.runs,
+        cache_bytes=cache_bytes,
     )
     started = time.monotonic()
     state = _State(count, report, started)
@@ -329,7 +333,6 @@ def run(
         pool = RayPool(
             setup if not system.endswith(".toml") else replace(setup, system=plan.system),
             workers,
-        cache_bytes=cache_bytes,
             address=address,
             report=state.note,
             under=lambda kernel: store.made_under(kernel),
@@ -351,6 +354,7 @@ def run(
             retried=pool.retried,
             restarts=pool.restarts,
             seconds=time.monotonic() - started,
+            effort=state.effort,
         )
 
 
@@ -361,7 +365,6 @@ def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Ta
         drawn = next(stream, None)
         if drawn is None:
             raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
-            effort=state.effort,
         text = Session(drawn.cwd, (drawn.input,)).text
         if store.accept(number, text, drawn.input.input_args):
             yield number, drawn
@@ -372,9 +375,10 @@ class _State:
 
     def __init__(self, count: int, report: Callable[[Progress], None], started: float) -> None:
         self.kept = self.new = self.executions = self.volatile = 0
+        self.effort = Effort()
         self._count, self._report, self._started = count, report, started
 
-    def add(self, volatile: bool, executions: int) -> None:
+    def add(self, line: Line) -> None:
         self.new += 1
         self.volatile += line.volatile
         self.executions += line.executions
@@ -385,7 +389,6 @@ class _State:
 
     def note(self, text: str) -> None:
         self.tell(text)
-        self.effort = Effort()
 
     def tell(self, note: str | None = None) -> None:
         self._report(
