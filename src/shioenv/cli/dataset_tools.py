@@ -216,6 +216,8 @@ def import_(
     noise_runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
     ] = 3,
+    estimator: shared.EstimatorName = "paper",
+    target_se: shared.TargetError = None,
     workers: Workers = None,
     cwd: shared.StartDirectory = None,
     timeout: Annotated[
@@ -253,6 +255,8 @@ def import_(
                     seed=seed,
                     budget=budget,
                     runs=noise_runs,
+                    estimator=estimator,
+                    target_error=target_se,
                     workers=workers,
                     system=system,
                     start_directories=None if cwd is None else [cwd],

@@ -56,6 +56,8 @@ def generate(
     noise_runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
     ] = 3,
+    estimator: shared.EstimatorName = "paper",
+    target_se: shared.TargetError = None,
     command: shared.CommandNames = None,
     horizon: shared.Horizon = 12,
     composite_share: shared.CompositeShare = 0.25,
@@ -106,6 +108,8 @@ def generate(
                 engine=engine,
                 address=address,
                 runs=noise_runs,
+                estimator=estimator,
+                target_error=target_se,
                 commands=command or None,
                 horizon=horizon,
                 composite_share=share,

@@ -29,6 +29,8 @@ def score(
     noise_runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
     ] = 3,
+    estimator: shared.EstimatorName = "paper",
+    target_se: shared.TargetError = None,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     timeout: shared.Timeout = None,
     json: shared.Json = False,
@@ -45,7 +47,14 @@ def score(
     with open_sandbox(system, limits_of(timeout)) as sandbox:
         parsed = find_arguments(shell_input, sandbox.system)
         found = score_input(
-            parsed, cwd=cwd, budget=budget, runs=noise_runs, seed=seed, observer=sandbox
+            parsed,
+            cwd=cwd,
+            budget=budget,
+            runs=noise_runs,
+            estimator=estimator,
+            target_error=target_se,
+            seed=seed,
+            observer=sandbox,
         )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name

@@ -44,6 +44,13 @@ def complete_policies(incomplete: str) -> list[str]:
     return [name for name in POLICIES if name.startswith(incomplete)]
 
 
+def complete_estimators(incomplete: str) -> list[str]:
+    """Names of estimators that begin with what was typed."""
+    from shioenv.irreducibility.estimators import ESTIMATORS
+
+    return [name for name in ESTIMATORS if name.startswith(incomplete)]
+
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -125,6 +132,27 @@ PolicyName = Annotated[
         autocompletion=complete_policies,
         help="weighted (as the grammars say), uniform, lengths (0 to 12 arguments equally "
         "often), or a FILE.json of counts by production.",
+    ),
+]
+
+EstimatorName = Annotated[
+    str,
+    typer.Option(
+        "--estimator",
+        metavar="NAME",
+        autocompletion=complete_estimators,
+        help="How sub-inputs are chosen where not all are run: paper, pps, stratified, or balanced "
+        "(by far the smallest error).",
+    ),
+]
+TargetError = Annotated[
+    float | None,
+    typer.Option(
+        "--target-se",
+        metavar="X",
+        help="Run no more sub-inputs once the standard error is at most this (default: until the "
+        "budget is spent).",
+        show_default=False,
     ),
 ]
 

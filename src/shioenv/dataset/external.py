@@ -39,7 +39,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, is_assignment
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
-from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS
 from shioenv.sandbox.backends.namespaces import LONGEST_INPUT
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
@@ -119,6 +119,8 @@ def import_commands(
     seed: int = 0,
     budget: int = BUDGET,
     runs: int = RUNS,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     workers: int | None = None,
     system: str | None = None,
     start_directories: Sequence[str] | None = None,
@@ -166,6 +168,8 @@ def import_commands(
         seed=seed,
         budget=budget,
         runs=runs,
+        estimator=estimator,
+        target_error=target_error,
         system=built.name,
         system_digest=built.digest,
         packages=built.packages,

@@ -27,7 +27,7 @@ from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
-from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS, How
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.policy import policy_label, policy_named
 from shioenv.synthesis.sample import Sample, sample
@@ -124,6 +124,8 @@ def generate(
     workers: int | None = None,
     system: str | None = None,
     runs: int = RUNS,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     commands: Sequence[str] | None = None,
     start_directories: Sequence[str] | None = None,
     horizon: int = HORIZON,
@@ -141,10 +143,11 @@ def generate(
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
     A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
-    `policy` a name or a file of counts as `policy_named` takes it, `commands` limits the draw,
-    `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall
-    time), `engine` is one of `ENGINES`, `address` where the Ray cluster is (None: `RAY_ADDRESS`,
-    else one of this machine alone), `report` is told of progress.
+    `policy` a name or a file of counts as `policy_named` takes it, `commands` limits the draw.
+    `budget`, `runs`, `estimator` and `target_error` are `estimate_irreducibility`'s, `limits`
+    bounds each execution (None: `LIMITS`, 2 seconds of wall time), `engine` is one of `ENGINES`,
+    `address` where the Ray cluster is (None: `RAY_ADDRESS`, else one of this machine alone),
+    `report` is told of progress.
     Executions of sub-inputs are shared between records, workers and runs through a file of at most
     about `cache_bytes` in the user's cache directory (0: through none), which does not change what
     is recorded: see `docs/design/execution-cache.md`.
@@ -164,6 +167,8 @@ def generate(
         seed=seed,
         budget=budget,
         runs=runs,
+        estimator=estimator,
+        target_error=target_error,
         start_directories=start_directories,
         horizon=horizon,
         composite_share=composite_share,
@@ -195,6 +200,8 @@ def plan_of(
     seed: int,
     budget: int = BUDGET,
     runs: int = RUNS,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     start_directories: Sequence[str] | None = None,
     horizon: int = HORIZON,
     composite_share: float = 0.25,
@@ -213,6 +220,8 @@ def plan_of(
         seed=seed,
         budget=budget,
         runs=runs,
+        estimator=estimator,
+        target_error=target_error,
         system=system.name,
         system_digest=system.digest,
         packages=system.packages,
@@ -313,6 +322,7 @@ def run(
             f"cannot generate {count} records with {workers} workers and a budget of {plan.budget}",
             hint="each is at least 1",
         )
+    How.of(plan.estimator, plan.target_error)
     setup = Setup(
         opener=named(opener),
         system=system,
@@ -322,6 +332,8 @@ def run(
         seed=plan.seed,
         budget=plan.budget,
         runs=plan.runs,
+        estimator=plan.estimator,
+        target_error=plan.target_error,
         cache_bytes=cache_bytes,
     )
     started = time.monotonic()

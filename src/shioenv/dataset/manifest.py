@@ -42,6 +42,10 @@ class Plan:
     """Sub-inputs per input at most (the paper's M)."""
     runs: int
     """Runs of each scored input that give its noise threshold (the paper's N)."""
+    estimator: str = "paper"
+    """How the sub-inputs are chosen."""
+    target_error: float | None = None
+    """Standard error at which no more sub-inputs are run; None where the budget alone decides."""
     system: str
     """The system's name."""
     system_digest: str
@@ -86,6 +90,8 @@ class Plan:
             "seed": self.seed,
             "budget": self.budget,
             "noise_runs": self.runs,
+            **({} if self.estimator == "paper" else {"estimator": self.estimator}),
+            **({} if self.target_error is None else {"target_standard_error": self.target_error}),
             "system": {
                 "name": self.system,
                 "digest": self.system_digest,
@@ -111,6 +117,8 @@ class Plan:
             seed=_number(document["seed"]),
             budget=_number(document["budget"]),
             runs=_number(document["noise_runs"]),
+            estimator=_text(document.get("estimator", "paper")),
+            target_error=_share(document.get("target_standard_error")),
             system=_text(system["name"]),
             system_digest=_text(system["digest"]),
             packages=dict(system["packages"]),
@@ -130,7 +138,9 @@ class Plan:
 
         The package versions inside the system are left to its digest.
         """
-        here, there = dict(_leaves(self.to_json())), dict(_leaves(asked.to_json()))
+        here, there = (
+            {"estimator": plan.estimator, **dict(_leaves(plan.to_json()))} for plan in (self, asked)
+        )
         return tuple(
             f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
             for name in {**here, **there}
@@ -315,6 +325,12 @@ def _show(value: Any) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a text, got {value!r:.60}")
+    return value
+
+
+def _share(value: Any) -> float | None:
+    if value is not None and (not isinstance(value, float) or not 0 < value <= 1):
+        raise TypeError(f"expected a number above 0, at most 1, got {value!r:.60}")
     return value
 
 

@@ -108,6 +108,8 @@ def repair(
         seed=plan.seed,
         budget=plan.budget,
         runs=plan.runs,
+        estimator=plan.estimator,
+        target_error=plan.target_error,
         start_directories=plan.start_directories,
         horizon=plan.horizon,
         composite_share=plan.composite_share,
@@ -186,6 +188,8 @@ def _setup(plan: Plan, system: str, opener: Opener) -> Setup:
         seed=plan.seed,
         budget=plan.budget,
         runs=plan.runs,
+        estimator=plan.estimator,
+        target_error=plan.target_error,
     )
 
 

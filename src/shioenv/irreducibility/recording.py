@@ -17,7 +17,7 @@ from typing import Protocol
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.domain.record import Record, behavior_fields
-from shioenv.irreducibility.score import RUNS, Cache, Score, estimate_irreducibility
+from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache, Score, estimate_irreducibility
 
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
@@ -101,6 +101,8 @@ def record_session(
     budget: int,
     rng: Random,
     runs: int = RUNS,
+    estimator: str = ESTIMATOR,
+    target_error: float | None = None,
     pipe_runs: int = PIPE_RUNS,
     volatile: bool = False,
     alone: Callable[[Callable[[], Behavior]], Behavior] = _at_once,
@@ -110,11 +112,12 @@ def record_session(
     """The session executed and scored, numbered `session_id`.
 
     Every execution, sub-inputs included, is of the session's text (`cd DIR; INPUT`, SPEC E16) in
-    the start directory. `budget` and `runs` are `estimate_irreducibility`'s, `rng` draws the
-    sub-inputs. Executions are shared by rendered text within the record; `cache` shares those of
-    sub-inputs with others of the same system, start directory and limits. The runs of the whole
-    are always executed. What a volatile record ran never enters `cache`, nor what may do something
-    else another time (`_shareable`), and nothing of it is used once a sub-input ran out of time.
+    the start directory. `budget`, `runs`, `estimator` and `target_error` are
+    `estimate_irreducibility`'s, `rng` draws the sub-inputs. Executions are shared by rendered text
+    within the record; `cache` shares those of sub-inputs with others of the same system, start
+    directory and limits. The runs of the whole are always executed. What a volatile record ran
+    never enters `cache`, nor what may do something else another time (`_shareable`), and nothing of
+    it is used once a sub-input ran out of time.
 
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
@@ -167,6 +170,8 @@ def record_session(
         budget=min(budget, TIMED_OUT_BUDGET) if hangs else budget,
         rng=rng,
         runs=runs,
+        estimator=estimator,
+        target_error=target_error,
         cache=executions,
     )
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)
