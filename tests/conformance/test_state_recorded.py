@@ -46,7 +46,9 @@ def test_a_here_document_in_a_function_forges_no_other(observer: Observer) -> No
             "dst 10.30.0.0/16 dev eth0 table 42",
         ),
         ("ip rule add from 10.1.0.0/16 table 42", "/network/rules", "src 10.1.0.0 srclen 16"),
-        ("ip -6 rule add fwmark 7 table 42", "/network/rules", "fwmark 0x7"),
+        ("ip -6 rule add fwmark 7 table 42", "/network/rules", "family inet6 priority"),
+        ("ip rule add not dport 80 table 42", "/network/rules", "dport 80"),
+        ("ip route change default via 10.20.30.1 mtu 1400", "/network/routes", '"mtu": 1400'),
     ],
 )
 def test_the_network_is_recorded(
@@ -59,6 +61,16 @@ def test_the_network_is_recorded(
 def test_a_state_too_long_to_keep_adds_nothing_to_the_output(observer: Observer) -> None:
     behavior = observer.run("printf -v x '%6000000s' y; echo ${#x}")
     assert (behavior.output, behavior.shell_state_known) == (b"6000000\n", False)
+    assert behavior.limits_hit == ("state_bytes",)
+
+
+def test_content_changed_is_seen_though_the_time_was_put_back(observer: Observer) -> None:
+    write = 'D=$(stat -c %y {0}); printf X | dd of={0} conv=notrunc status=none; touch -d "$D" {0}'
+    large, moved = "/usr/bin/bash", "/usr/bin/b2"
+    assert large in observer.run(write.format(large)).content_digests
+    assert moved in observer.run(f"mv {large} {moved}; {write.format(moved)}").content_digests
+    assert patch(observer, f"mv {large} {moved}") == {"/fs/~1usr~1bin~1bash": "/fs/~1usr~1bin~1b2"}
+    assert not observer.run(f"chmod 700 {large}; touch {large}").content_digests
 
 
 def test_a_time_set_to_the_present_second_is_the_runs_own(observer: Observer) -> None:

@@ -309,8 +309,8 @@ def _renamed_from(
         if (
             before.mode == after.mode
             and before.rdev == after.rdev
-            and (before.mtime_ns == after.mtime_ns)
-            and (before.digest is None or before.digest == after.digest)
+            and before.mtime_ns == after.mtime_ns
+            and before.digest == after.digest
         ):
             return path, before
     return None
@@ -363,12 +363,10 @@ def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ..
 
 
 def _content_changed(before: FileStat, after: FileStat) -> bool:
-    """Whether a regular file's content is another; told by time and size where it was not read."""
-    if after.digest is None or before.digest == after.digest:
-        return False
-    if before.digest is not None:
-        return True
-    return (before.size, before.mtime_ns) != (after.size, after.mtime_ns)
+    """Whether a regular file's content is another. Where it is the same neither has a digest, or
+    both have; what was replaced by something else need not have been read.
+    """
+    return after.digest is not None and before.digest != after.digest
 
 
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:

@@ -11,8 +11,7 @@ _LINK = (
     "mtu", "operstate", "link_type", "address", "broadcast", "qdisc", "txqlen", "group", "master",
     "ifalias", "altnames",
 )  # fmt: skip
-_ROUTE = ("type", "dst", "gateway", "dev", "table", "protocol", "scope", "prefsrc", "metric")
-_RULE = ("priority", "src", "srclen", "dst", "dstlen", "iif", "oif", "fwmark", "ipproto", "table")
+_COUNTS = frozenset({"expires", "age", "cache", "cacheinfo", "used", "users"})
 
 
 def network_fields(document: bytes | None) -> dict[str, Any]:
@@ -32,24 +31,36 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         for link in _objects(found.get("addresses"))
     }
     # the kernel keeps the table `local` itself: addresses say as much
-    routes = [route for route in _objects(found.get("routes")) if route.get("table") != "local"]
-    rules = [*_objects(found.get("rules")), *_objects(found.get("rules6"))]
+    routes = {
+        key: [route for route in _objects(found.get(key)) if route.get("table") != "local"]
+        for key in ("routes", "routes6")
+    }
+    rules = {key: _objects(found.get(key)) for key in ("rules", "rules6")}
     return {
         "network": {
             "links": links,
             "addresses": {name: found for name, found in addresses.items() if found},
-            "routes": _lines(routes, _ROUTE),
-            "rules": _lines(rules, _RULE),
+            "routes": [*_lines(routes["routes"]), *_lines(routes["routes6"], "family inet6")],
+            "rules": [*_lines(rules["rules"]), *_lines(rules["rules6"], "family inet6")],
         },
         "firewall": _rules(found.get("firewall")),
     }
 
 
-def _lines(items: list[dict[str, Any]], keys: tuple[str, ...]) -> list[str]:
+def _lines(items: list[dict[str, Any]], *first: str) -> list[str]:
+    """Each object as one line of its keys and values, as `ip` orders them, without what counts."""
     return sorted(
-        " ".join(f"{key} {item[key]}" for key in keys if item.get(key) is not None)
+        " ".join([*first, *(f"{key} {_word(item[key])}" for key in item if _says(key, item[key]))])
         for item in items
     )
+
+
+def _says(key: str, value: Any) -> bool:
+    return key not in _COUNTS and value not in (None, [], {})
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
 def _rules(found: Any) -> list[str]:

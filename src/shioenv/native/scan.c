@@ -13,8 +13,7 @@
 #include "sha256.h"
 
 enum { DEPTH_MAX = 128 };            /* three descriptors per level */
-#define BEFORE_MAX (1u << 20)        /* of what was there before only small files are read, */
-#define BEFORE_TOTAL_MAX (64u << 20) /* and not too many: digests tell renamed from new there */
+#define BEFORE_TOTAL_MAX (64u << 20) /* bytes read of what was there before: digests tell renamed from new */
 #define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
 #define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
 enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
@@ -133,7 +132,7 @@ static bool may_be_elsewhere(struct scan *scan, off_t size)
     return scan->sizes[bit / 64] >> bit % 64 & 1;
 }
 
-/* `twin` is what the other layer has by this name where that alone would look the same. */
+/* `twin` is what the merged tree has by this name, where that is known to hold something else. */
 static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
                  const struct stat *twin)
 {
@@ -164,7 +163,7 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     bool wanted = S_ISREG(entry->st_mode);
     if (kind == 'B' && wanted) {
         uint64_t size = (uint64_t)entry->st_size;
-        wanted = size <= BEFORE_MAX && (twin || may_be_elsewhere(scan, entry->st_size));
+        wanted = !twin && may_be_elsewhere(scan, entry->st_size);
         wanted = wanted && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
     }
     if (wanted && !scan->same_content) has_digest = digest_entry(scan, directory, name, entry, digest);

@@ -277,7 +277,8 @@ static struct usage usage_now(void)
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
     while (list && (entry = readdir(list))) {
-        if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+        /* process 1 is older than the run */
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !strcmp(entry->d_name, "1")) continue;
         char path[300], text[1024];
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
         int stat = openat(fd, path, O_RDONLY | O_CLOEXEC);

@@ -28,7 +28,7 @@ class Limits:
     """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
     cpu_seconds: float = 5.0
     """Seconds of processor time of the run's processes together, looked at every 50 ms; past it the
-    run is ended."""
+    run is ended. What ended between two looks and was waited for by nobody is not counted."""
     memory_bytes: int = 256 * MEBIBYTE
     """Memory of the run's processes together and of its System V segments, looked at every 50 ms;
     past it the run is ended."""
@@ -126,8 +126,9 @@ class Execution:
     output_truncated: bool = False
     """More was written than `output` holds."""
     limits_hit: tuple[str, ...] = ()
-    """The fields of `Limits` that the run reached, in their order. `processes` where a look (every
-    50 ms) found so many, `disk_bytes` and `disk_inodes` where the disk was full at the end."""
+    """The fields of `Limits` that the run reached. `processes` where a look (every 50 ms) found so
+    many, `disk_bytes` and `disk_inodes` where the disk was full at the end, `background_seconds`
+    where something still ran when that time was over."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
     hostname: bytes | None = None

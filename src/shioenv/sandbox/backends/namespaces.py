@@ -104,6 +104,7 @@ _LIMITS_HIT = (
     (_Flag.INODES, "disk_inodes"),
     (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED, "output_bytes"),
     (_Flag.OUTPUT_KILLED, "drain_bytes"),
+    (_Flag.BACKGROUND, "background_seconds"),
 )
 _STAGE_DIRECTORY = 2
 _NEEDS_NEW_NAMESPACES = (
@@ -116,13 +117,15 @@ _RECORD = struct.Struct("=II")
 _STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
 _LONGEST_PATH = 4096  # CWD_MAX
+_LONGEST_STATE = 4 << 20  # STATE_MAX
 _GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
 _NETWORK_PROBE = (
     "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
-    "printf ',\"routes\":'; ip -json route show table all; "
-    "printf ',\"rules\":'; ip -json rule show; printf ',\"rules6\":'; ip -6 -json rule show; "
+    "printf ',\"routes\":'; ip -4 -json route show table all; "
+    "printf ',\"routes6\":'; ip -6 -json route show table all; "
+    "printf ',\"rules\":'; ip -4 -json rule show; printf ',\"rules6\":'; ip -6 -json rule show; "
     'printf \',"firewall":"\'; '
     "nft list ruleset 2>/dev/null | od -An -v -tx1 | tr -d ' \\n'; printf '\"}'"
 )
@@ -336,7 +339,8 @@ class NamespaceSandbox:
         state_end = errors_end + lengths[2]
         output, errors = bytes(body[:output_end]), bytes(body[output_end:errors_end])
         shell, working_directory = None, None
-        if 0 < lengths[2] <= limits.state_bytes:
+        long_state = lengths[2] >= min(limits.state_bytes, _LONGEST_STATE)
+        if lengths[2] and not long_state:
             shell, working_directory = _split_state(bytes(body[errors_end:state_end]))
         network, hostname = None, None
         if reply & _Flag.NETWORK and not flags & _KEEP:
@@ -369,7 +373,10 @@ class NamespaceSandbox:
             ended=ended / 1e9,
             timed_out=timed_out,
             output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
-            limits_hit=tuple(name for flag, name in _LIMITS_HIT if reply & flag),
+            limits_hit=(
+                *(name for flag, name in _LIMITS_HIT if reply & flag),
+                *(("state_bytes",) if long_state else ()),
+            ),
             signal=died_of,
             hostname=hostname,
             network=network,
