@@ -438,6 +438,35 @@ def test_what_a_segment_tells_of_its_arguments(segment: dict[str, Any], levels: 
     assert "".join(argument_levels(segment)) == levels
 
 
+def test_limits_that_were_reached_are_counted_and_shown(tmp_path: Path) -> None:
+    limits = [["cpu_seconds", "processes"], ["processes"], ["wall_seconds"], ["output_bytes"]]
+    records = [
+        record(
+            number,
+            ["seq", str(number)],
+            limits_hit=names,
+            timed_out="wall_seconds" in names,
+            output_truncated="output_bytes" in names,
+        )
+        for number, names in enumerate(limits)
+    ]
+    directory = dataset(tmp_path, records)
+    structure = Structure(drawn(directory))
+    rows = re.findall(r"reached the limit ([a-z ]+?)([\d.]+%)(\d)\n", structure.text)
+    assert rows == [("processes", "50.0%", "2"), ("cpu seconds", "25.0%", "1")]
+    assert [one["f"] for one in browsable(structure)] == [
+        ["cpu seconds reached", "processes reached"],
+        ["processes reached"],
+        ["timed out"],
+        ["output truncated"],
+    ]
+    told = CliRunner().invoke(app, ["dataset", "stats", str(directory)]).stdout
+    said = "processes 2, cpu_seconds 1, output_bytes 1, wall_seconds 1"
+    assert f"limits reached     {said}\n" in told
+    shown = CliRunner().invoke(app, ["dataset", "show", str(directory), "--id", "0"]).stdout
+    assert "limits      reached cpu_seconds, processes\n" in shown
+
+
 def test_changes_read_like_a_listing() -> None:
     operations = [
         ("a", "/fs/new.txt", {**FILE_ENTRY, "target": "notes.txt"}),
