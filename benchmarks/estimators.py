@@ -1,0 +1,183 @@
+"""How far estimates of irreducibility are from the truth.
+
+    python benchmarks/estimators.py [--inputs N] [--lengths 8 9 10 11 12] [--budgets 8 16 32 64]
+                                    [--seeds N] [--seed N] [--json]
+
+Draws inputs as `shioenv generate --policy lengths --composites off` does it, executes every
+sub-input of as many as asked for of each number of arguments (2^n - 2 each), and lets each
+estimator score them again from what was seen: the mean of |estimate - truth| over inputs and seeds.
+Passed over are volatile inputs and those whose single run takes more than 20 ms, or whose
+sub-inputs take more than that on average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.dataset.generate import LIMITS
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.synthesis.policy import policy_named
+from shioenv.synthesis.sample import Sample, sample
+from shioenv.system.catalogue import catalogue
+
+SLOW_SECONDS = 0.02
+
+
+class TooSlowError(Exception):
+    """An input whose sub-inputs take too long to execute them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An input all of whose sub-inputs were executed."""
+
+    input: Input
+    differing: frozenset[str]
+    """Texts of the sub-inputs that do something else."""
+    irreducibility: float
+
+    def behave(self, text: str) -> Behavior:
+        """A behavior that differs from the full input's where the real one did."""
+        return Behavior(int(text in self.differing), b"")
+
+    def estimate(self, estimator: str, budget: int, seed: int) -> tuple[float, int]:
+        """An estimate from what was executed, and how many sub-inputs it looked at."""
+        found = estimate_irreducibility(
+            self.input,
+            self.behave,
+            budget=budget,
+            rng=random.Random(seed),
+            runs=1,
+            estimator=estimator,
+        )
+        assert found.irreducibility is not None
+        return found.irreducibility, found.n_executions - 1
+
+
+def drawn(observer: Observer, seed: int) -> Iterator[Sample]:
+    """Single commands, every number of arguments equally often."""
+    system = observer.system
+    return sample(
+        "gcs",
+        seed=seed,
+        catalogue=lambda directory: catalogue(system, directory),
+        start_directories=system.declaration.session.start_directories,
+        grammars=load_grammars(versions=system.packages),
+        policy=policy_named("lengths"),
+        composite_share=0.0,
+    )
+
+
+def executed(observer: Observer, one: Sample) -> Known | None:
+    """The sample with all its sub-inputs executed; None where it is passed over."""
+    started = time.perf_counter()
+    observer.run(one.input.text, cwd=one.cwd)
+    if time.perf_counter() - started > SLOW_SECONDS:
+        return None
+    started = time.perf_counter()
+
+    def behave(text: str) -> Behavior:
+        if time.perf_counter() - started > SLOW_SECONDS * every:
+            raise TooSlowError
+        return observer.run(text, cwd=one.cwd)
+
+    every = 1 << one.input.n_arguments
+    try:
+        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
+    except TooSlowError:
+        return None
+    if found.volatile or found.irreducibility is None:
+        return None
+    texts = frozenset(contrast.text for contrast in found.segments[0].mattered)
+    return Known(one.input, texts, found.irreducibility)
+
+
+def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
+    """`count` executed inputs of each length."""
+    found: list[Known] = []
+    missing = dict.fromkeys(lengths, count)
+    with open_sandbox(None, LIMITS) as observer:
+        for one in drawn(observer, seed):
+            n = one.input.n_arguments
+            if one.volatile or not missing.get(n):
+                continue
+            known = executed(observer, one)
+            if known is not None:
+                found.append(known)
+                missing[n] -= 1
+                print(
+                    f"{n:2} arguments, {known.irreducibility:.3f}: {known.input.text}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            if not any(missing.values()):
+                break
+    return found
+
+
+def measure(inputs: list[Known], estimator: str, budget: int, seeds: int) -> dict[str, float]:
+    """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
+    errors, executions = [], []
+    for known in inputs:
+        found = [known.estimate(estimator, budget, seed) for seed in range(seeds)]
+        errors.append(statistics.fmean(abs(value - known.irreducibility) for value, _ in found))
+        executions.append(statistics.fmean(looked for _, looked in found))
+    return {
+        "mean_absolute_error": statistics.fmean(errors),
+        "standard_error": statistics.stdev(errors) / len(errors) ** 0.5,
+        "executions": statistics.fmean(executions),
+    }
+
+
+def main() -> None:
+    """Executes, estimates, prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=9, help="of each length")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[8, 9, 10, 11, 12])
+    parser.add_argument("--budgets", type=int, nargs="+", default=[8, 16, 32, 64])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=2026, help="draws the inputs")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    inputs = collect(given.lengths, given.inputs, given.seed)
+    longest = [known for known in inputs if known.input.n_arguments == max(given.lengths)]
+    rows = [
+        {
+            "estimator": name,
+            "budget": budget,
+            "lengths": label,
+            **measure(some, name, budget, given.seeds),
+        }
+        for label, some in (("all", inputs), (str(max(given.lengths)), longest))
+        for name in ESTIMATORS
+        for budget in given.budgets
+    ]
+    if given.json:
+        print(json.dumps({"inputs": len(inputs), "seeds": given.seeds, "rows": rows}))
+        return
+    print(f"{len(inputs)} inputs, {given.seeds} seeds; mean absolute error (+- its standard error)")
+    for label in ("all", str(max(given.lengths))):
+        print(f"\n{label + ' arguments':14}" + "".join(f"{f'M={m}':>18}" for m in given.budgets))
+        for name in ESTIMATORS:
+            cells = [row for row in rows if row["estimator"] == name and row["lengths"] == label]
+            line = "".join(
+                f"{row['mean_absolute_error']:.4f} +- {row['standard_error']:.4f}".rjust(18)
+                for row in cells
+            )
+            print(f"{name:14}{line}")
+
+
+if __name__ == "__main__":
+    main()
