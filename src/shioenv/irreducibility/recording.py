@@ -5,6 +5,7 @@ What a dataset keeps and what an environment's last step tells are made by this 
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import time
@@ -122,9 +123,9 @@ def record_session(
     A first run that times out is repeated once through `alone`, which calls it while nothing else
     runs, and the second run counts (D-10). A session that then still times out is scored from at
     most 8 sub-inputs. A sub-input that times out though the session does not is repeated so, too;
-    where it still does, the further ones get 20 times the session's own time and no repetition. The
-    session's own last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is
-    volatile where `volatile` says that it is declared so, where any run of the whole did something
+    where it still does, and where the session is declared volatile anyway, the further ones get 20
+    times the session's own time and no repetition. The session's own last run has two pipes, which
+    fills `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is declared so, where any run of the whole did something
     else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote
     show the date of the run (`clock`, seconds since 1970): programs see real time (D-4), so they
     will show another one tomorrow, which no run of today tells. Files are looked at by one more
@@ -143,7 +144,7 @@ def record_session(
         if hurry is not None:
             return runner.run(prefix + text, cwd=session.cwd, wall_seconds=hurry)
         behavior = runner.run(prefix + text, cwd=session.cwd)
-        if behavior.timed_out and not hangs:
+        if behavior.timed_out and not hangs and not volatile:
             behavior = alone(lambda: runner.run(prefix + text, cwd=session.cwd))
         if behavior.timed_out and not hangs:
             hurry = max(HURRIED_SECONDS, 20 * took)
@@ -152,14 +153,18 @@ def record_session(
 
     reached: set[str] = set()
 
+    took = math.inf
+
     def once() -> Behavior:
+        nonlocal took
+        began = time.perf_counter()
         behavior = runner.run(prefix + full, cwd=session.cwd)
+        took = min(took, time.perf_counter() - began)  # it may have waited for its turn
         reached.update(behavior.limits_hit)
         return behavior
 
-    started, began = clock(), time.perf_counter()
+    started = clock()
     first = once()
-    took = time.perf_counter() - began
     if first.timed_out:
         first = alone(once)
     hangs = first.timed_out

@@ -1,0 +1,94 @@
+"""Turns and being alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from shioenv.dataset import lanes
+from shioenv.dataset.lanes import Gate, Turns
+
+
+def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(lanes, "PATIENCE", 60.0)
+    turns, inside, most = Turns(), 0, 0
+
+    def execute() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with turns.turn():
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0005)
+                inside -= 1
+
+    together(execute, 4)
+    assert most == 1
+
+
+def test_the_next_begins_beside_one_that_waits() -> None:
+    turns, released = Turns(), threading.Event()
+
+    def waits() -> None:
+        with turns.turn():
+            assert released.wait(30)
+
+    def next_one() -> None:
+        with turns.turn():
+            released.set()
+
+    waiting = threading.Thread(target=waits)
+    waiting.start()
+    while turns._holder is None:
+        time.sleep(0.001)
+    next_one()  # returns only where it does not wait for the other
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert turns._holder is None
+
+
+def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
+    door, room = tmp_path / "door", tmp_path / "room"
+    door.touch()
+    room.touch()
+    others, wrong, alone = 0, 0, 0
+    lock = threading.Lock()
+
+    def among() -> None:
+        nonlocal others
+        gate = Gate(str(door), str(room))
+        for _ in range(50):
+            with gate.among_others():
+                with lock:
+                    others += 1
+                time.sleep(0.0002)
+                with lock:
+                    others -= 1
+        gate.close()
+
+    def by_itself() -> None:
+        nonlocal wrong, alone
+        gate = Gate(str(door), str(room))
+        for _ in range(5):
+            with gate.alone():
+                alone += 1
+                before = others
+                time.sleep(0.001)
+                wrong += before + others
+        gate.close()
+
+    threads = [threading.Thread(target=one) for one in (among, among, among, by_itself, by_itself)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (wrong, alone) == (0, 10)
+
+
+def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
+    threads = [threading.Thread(target=action) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
