@@ -1,0 +1,84 @@
+"""The estimator and the target error belong to a dataset's plan."""
+
+import random
+from pathlib import Path
+
+import pytest
+from dataset_fakes import plan, sample
+
+from shioenv.dataset.generate import run
+from shioenv.dataset.manifest import Plan
+from shioenv.dataset.verify import record_problems
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.errors import UsageError
+from shioenv.irreducibility.score import estimate_irreducibility
+
+
+@pytest.mark.parametrize(
+    "made", [plan(), plan(estimator="balanced"), plan(estimator="pps", target_error=0.05)]
+)
+def test_a_plan_comes_back_from_its_manifest(made: Plan) -> None:
+    again = Plan.from_json(made.to_json())
+    assert (again.estimator, again.target_error) == (made.estimator, made.target_error)
+    assert made.differences(again) == ()
+
+
+def test_the_papers_estimator_adds_nothing_to_a_manifest() -> None:
+    assert not {"estimator", "target_standard_error"} & plan().to_json().keys()
+
+
+def test_another_estimator_is_another_dataset() -> None:
+    assert plan().differences(plan(estimator="balanced")) == (
+        'estimator: "paper" in the dataset, "balanced" asked for',
+    )
+    assert plan(target_error=0.05).differences(plan()) == (
+        "target_standard_error: 0.05 in the dataset, null asked for",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"estimator": "balance"}, "balanced"), ({"target_error": 0.0}, "above 0")],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        run(tmp_path / "d", plan(**changes), [sample("ls")], count=1, system="fake")
+    assert message in str(raised.value.hint)
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_target_that_is_reached_saves_executions() -> None:
+    shell_input = Input.from_marked(["c", *(f"a{index}" for index in range(10))])
+
+    def found(**how: float) -> int:
+        score = estimate_irreducibility(
+            shell_input,
+            lambda text: Behavior(0, b""),
+            budget=2000,
+            rng=random.Random(1),
+            estimator="balanced",
+            **how,
+        )
+        assert score.irreducibility == 0
+        assert score.exact == (not how)
+        return score.n_executions
+
+    assert found() == 3 + 1022
+    assert found(target_error=0.05) <= 3 + 32
+
+
+def test_a_score_that_stopped_early_need_not_be_exact() -> None:
+    from dataset_fakes import FakeObserver
+
+    from shioenv.dataset.recording import record
+
+    made = record(
+        sample("echo", *(f"w{index}" for index in range(6))), 0, FakeObserver("fake"), 80,
+        random.Random(1), sampler="gcs", estimator="pps", target_error=0.3,
+    )  # fmt: skip
+    assert not made.exact
+    assert list(record_problems(made, budget=80, stops_early=True)) == []
+    assert len(list(record_problems(made, budget=80))) == 1
