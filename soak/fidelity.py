@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import multiprocessing
 import os
 import re
 import shutil
@@ -23,7 +24,8 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,6 +39,8 @@ from shioenv.sandbox.probe import shell_mode
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, find_system
 from soak.common import Progress, drawn, parser, report
+
+BATCH = 10
 
 LOOKS = r"""
 ls -la
@@ -816,6 +820,42 @@ class Comparison:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of one input."""
+
+    text: str
+    verdict: Verdict
+    causes: set[Cause]
+    writes: bool
+    violation: dict[str, Any] | None
+
+
+_comparison: Comparison
+_stack: ExitStack
+
+
+def _open(system: str, lower: Path | None) -> None:
+    global _comparison, _stack
+    _stack = ExitStack()
+    _comparison = Comparison(find_system(system), _stack, lower=lower)
+
+
+def _close(_: int) -> None:
+    _stack.close()
+
+
+def _compare(inputs: Sequence[tuple[str, str]]) -> list[Judged]:
+    judged = []
+    for text, cwd in inputs:
+        trial = _comparison.run(text, cwd)
+        verdict, causes = judge(trial, _comparison.lower, _comparison.other)
+        told = verdict in (Verdict.SHELL, Verdict.UNKNOWN)
+        violation = _violation(verdict, trial) if told else None
+        judged.append(Judged(text, verdict, causes, bool(trial.fresh[0].changed), violation))
+    return judged
+
+
 def _violation(verdict: Verdict, trial: Trial) -> dict[str, Any]:
     mine = trial.served[0] if verdict is Verdict.SHELL else trial.fresh[0]
     theirs = trial.fresh[0] if verdict is Verdict.SHELL else trial.oracle[0]
@@ -855,6 +895,7 @@ def main() -> int:
     """The comparison."""
     options = parser(__doc__, count=2000)
     options.add_argument("--lower", type=Path, help="compare with the system in this directory")
+    options.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     options.add_argument("--looks", action="store_true", help="only the inputs written by hand")
     given = options.parse_args()
     system = find_system(given.system)
@@ -867,23 +908,27 @@ def main() -> int:
     verdicts: Counter[Verdict] = Counter()
     causes: Counter[Cause] = Counter()
     examples: dict[Cause, str] = {}
-    violations = []
+    violations: list[dict[str, Any]] = []
     writing = 0
-    with ExitStack() as stack:
-        comparison = Comparison(system, stack, lower=given.lower)
-        for text, cwd in inputs:
-            trial = comparison.run(text, cwd)
-            verdict, why = judge(trial, comparison.lower, comparison.other)
-            verdicts[verdict] += 1
-            causes.update(why)
-            for cause in why:
-                examples[cause] = min(examples.get(cause, text), text, key=len)
-            if verdict in (Verdict.SHELL, Verdict.UNKNOWN):
-                violations.append(_violation(verdict, trial))
-            writing += bool(trial.fresh[0].changed)
-            progress.step()
+    context = multiprocessing.get_context("spawn")
+    batches = [inputs[at : at + BATCH] for at in range(0, len(inputs), BATCH)]
+    opened = (system.name, given.lower)
+    with ProcessPoolExecutor(given.workers, context, _open, opened) as pool:
+        for done in pool.map(_compare, batches):
+            for one in done:
+                verdicts[one.verdict] += 1
+                causes.update(one.causes)
+                for cause in one.causes:
+                    examples[cause] = min(examples.get(cause, one.text), one.text, key=len)
+                if one.violation is not None:
+                    violations.append(one.violation)
+                writing += one.writes
+            progress.step(len(done))
+        for _ in pool.map(_close, range(given.workers)):
+            pass
     judged = len(inputs) - verdicts[Verdict.UNSTEADY]
     facts = {
+        "system": system.digest,
         "inputs": len(inputs),
         "written by hand": len(LOOKS),
         "change files": writing,
