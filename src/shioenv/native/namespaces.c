@@ -208,6 +208,8 @@ void make_inner_namespaces(void)
         quiet_network();
         /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
+        /* Nor networks, whose sockets nobody would count. */
+        write_file(host_proc, "sys/user/max_net_namespaces", "0");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
         struct timespec since_boot;

@@ -137,7 +137,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
  * noticed, and that of terminals with its multiplexer. */
 enum { QUEUES, TERMINALS, MULTIPLEXER, N_STANDING };
 static int standing_fd[N_STANDING];
-static struct standing { off_t size; mode_t mode; uid_t uid; gid_t gid; struct timespec modified, changed; } standing[N_STANDING];
+static struct standing { off_t size; mode_t mode; uid_t uid; gid_t gid; struct timespec accessed, modified, changed; } standing[N_STANDING];
 
 static struct standing standing_now(int i)
 {
@@ -149,6 +149,7 @@ static struct standing standing_now(int i)
         now.mode = status.st_mode;
         now.uid = status.st_uid;
         now.gid = status.st_gid;
+        now.accessed = status.st_atim;
         now.modified = status.st_mtim;
         now.changed = status.st_ctim;
     }
@@ -160,7 +161,11 @@ static bool standing_changed(bool had_terminal)
 {
     for (int i = 0; i < N_STANDING; i++) {
         struct standing now = standing_now(i);
-        if (i == MULTIPLEXER && had_terminal) now.modified = standing[i].modified, now.changed = standing[i].changed;
+        if (i == MULTIPLEXER && had_terminal) {
+            now.accessed = standing[i].accessed;
+            now.modified = standing[i].modified;
+            now.changed = standing[i].changed;
+        }
         if (memcmp(&now, &standing[i], sizeof now)) return true;
     }
     return false;

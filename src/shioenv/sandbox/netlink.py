@@ -11,6 +11,7 @@ from shioenv.system.declare import Interface
 _NEWLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 16, 20, 24, 32
 _REQUEST = 0x1 | 0x4 | 0x400 | 0x200  # request, acknowledge, create, exclusive
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
+_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES = 31, 32
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _UP = 1
 _GATEWAY_DESCRIPTOR = 100  # FD_GATEWAY of protocol.h
@@ -84,13 +85,18 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
     for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
         cable = f"cable{index}"
         mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
-        peer = _link(index, up=False) + _name(cable) + mtu
+        # one queue each way, or there would be as many as the host has processors
+        queues = b"".join(
+            _attribute(kind, struct.pack("I", 1))
+            for kind in (_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES)
+        )
+        peer = _link(index, up=False) + _name(cable) + mtu + queues
         peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", _GATEWAY_DESCRIPTOR))
         kind = _attribute(_INFO_KIND, b"veth") + _attribute(
             _INFO_DATA, _attribute(_VETH_PEER, peer)
         )
         mac = _attribute(_IFLA_ADDRESS, bytes.fromhex(interface.mac.replace(":", "")))
-        link = _link(index, up=False) + _name(interface.name) + mtu + mac
+        link = _link(index, up=False) + _name(interface.name) + mtu + mac + queues
         inside.append(_message(_NEWLINK, link + _attribute(_IFLA_LINKINFO, kind)))
         inside.append(_address(index, interface.address, interface.prefix))
         outside.append(_set_up(index))
