@@ -221,3 +221,19 @@ def test_samples_count_by_their_size() -> None:
     together = pooled([(8, one), (4, two)])
     shares = [sum(item.weight for item in part.drawn) for part in together]
     assert shares == pytest.approx([2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_an_argument_contributes_does_not_depend_on_how_draws_are_chosen(name: str) -> None:
+    """Within a tenth on average: how much oftener the behavior differs without the argument."""
+    different = lacking(9, {0}, {3}, {5, 6})
+
+    def effects(budget: int, seed: int) -> list[float | None]:
+        arguments = score(name, 9, different, budget, seed).segments[0].arguments
+        return [effect.contribution for effect in arguments]
+
+    truth = effects(511, 0)
+    found = [effects(64, seed) for seed in range(20)]
+    for index, expected in enumerate(truth):
+        mean = statistics.fmean(one[index] or 0.0 for one in found)
+        assert mean == pytest.approx(expected, abs=0.1)

@@ -466,11 +466,15 @@ def _effect(
     index: int, text: str, n: int, contrasts: Mapping[Kept, Contrast], *, exact: bool
 ) -> ArgumentEffect:
     alone = contrasts.get(tuple(other for other in range(n) if other != index))
-    drawn = [contrast for contrast in contrasts.values() if contrast.draws]
-    without = [contrast.difference is not None for contrast in drawn if index not in contrast.kept]
-    within = [contrast.difference is not None for contrast in drawn if index in contrast.kept]
+    drawn = [
+        (contrast.weight / contrast.draws / max(len(contrast.kept), 1), contrast)
+        for contrast in contrasts.values()
+        if contrast.draws
+    ]
+    without = [(weight, one.difference) for weight, one in drawn if index not in one.kept]
+    within = [(weight, one.difference) for weight, one in drawn if index in one.kept]
     if exact:
-        within.append(False)  # the full input itself
+        within.append((1.0, None))  # the full input itself
     known = without and within
     return ArgumentEffect(
         index=index,
@@ -481,8 +485,10 @@ def _effect(
     )
 
 
-def _share(differing: Sequence[bool]) -> float:
-    return sum(differing) / len(differing)
+def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:
+    """How many differ, each sub-input standing for as many as its weight says."""
+    differing = math.fsum(weight for weight, difference in weighed if difference is not None)
+    return differing / math.fsum(weight for weight, _ in weighed)
 
 
 @dataclass(frozen=True, slots=True)
