@@ -1,0 +1,204 @@
+"""Datasets made on Ray: the same bytes, whatever happens to nodes and to the generator."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shioenv.dataset.generate import Progress, Summary, generate
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.verify import verify
+from shioenv.domain.record import NAMES
+from shioenv.errors import (
+    HostError,
+    SystemCorruptError,
+    SystemNotBuiltError,
+)
+from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.store import find_system
+
+COUNT, SEED, BUDGET = 40, 11, 8
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sandbox() -> None:
+    try:
+        NamespaceSandbox(find_system()).close()
+    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset made by two processes of this machine."""
+    directory = tmp_path_factory.mktemp("datasets") / "whole"
+    generate(directory, count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster whose head has no processor; nodes are added and killed by the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RAY_worker_niceness", "RAY_worker_oom_score_adjustment"):
+            patch.setenv(name, "0")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 0})
+        try:
+            yield made
+        finally:
+            made.shutdown()
+
+
+def make(directory: Path, cluster: Any, **changed: Any) -> tuple[Summary, list[str]]:
+    """The dataset, made on the cluster, and what was noted on the way."""
+    notes: list[str] = []
+    report = changed.pop("report", lambda progress: None)
+
+    def listen(progress: Progress) -> None:
+        if progress.note:
+            notes.append(progress.note)
+        report(progress)
+
+    options = {"count": COUNT, "seed": SEED, "budget": BUDGET, "engine": "ray"}
+    made = generate(directory, **{**options, **changed}, address=cluster.address, report=listen)
+    return made, notes
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Byte-identical; of volatile records the same number, input and arguments."""
+    lines = [path.read_bytes().splitlines() for path in map(shard, (one, other))]
+    pairs = list(zip(read_records(one), read_records(other), *lines, strict=True))
+    assert len(pairs) == COUNT
+    for a, b, line, other_line in pairs:
+        assert (a.session_id, a.input, a.input_args) == (b.session_id, b.input, b.input_args)
+        if not (a.volatile or b.volatile):
+            assert line == other_line, [n for n in NAMES if getattr(a, n) != getattr(b, n)]
+    assert sum(a.volatile for a, *_ in pairs) < COUNT / 2
+    assert read_manifest(one).plan == read_manifest(other).plan
+    assert [s.inputs_sha256 for s in read_manifest(one).shards] == [
+        s.inputs_sha256 for s in read_manifest(other).shards
+    ]
+    report = verify(other)
+    assert report.ok, report.problems
+
+
+def shard(directory: Path) -> Path:
+    return directory / "data" / "00000.ndjson"
+
+
+def assert_gone(mark: bytes) -> None:
+    """No process with this in its environment is left, after at most 15 seconds."""
+    end = time.monotonic() + 15
+    while left := [path for path in Path("/proc").glob("[0-9]*") if mark in environment(path)]:
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
+
+
+def environment(process: Path) -> list[bytes]:
+    try:
+        return (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it has just ended
+        return []
+
+
+class _StopError(Exception):
+    pass
+
+
+def stop_at_ten(progress: Progress) -> None:
+    if progress.done >= 10:
+        raise _StopError
+
+
+SCRIPT = f"""
+import sys
+from shioenv.dataset.generate import generate
+generate(sys.argv[1], count={COUNT}, seed={SEED}, budget={BUDGET}, engine="ray", workers=2,
+         report=lambda p: print(p.note or p.done, flush=True))
+"""
+
+
+def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
+    whole: Path, tmp_path: Path, cluster: Any
+) -> None:
+    """Begun by one process of this machine; then one node works, which is killed for another."""
+    with pytest.raises(_StopError):
+        generate(
+            tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1, report=stop_at_ten
+        )
+    (tmp_path / "empty").mkdir()
+    bad = cluster.add_node(**NODE, env_vars={"SHIOENV_CACHE": str(tmp_path / "empty")})
+    nodes = [cluster.add_node(**NODE)]
+
+    def change(progress: Progress) -> None:
+        if progress.done >= 20 and len(nodes) == 1:
+            nodes.append(cluster.add_node(**NODE))
+            cluster.remove_node(nodes[0], allow_graceful=False)
+
+    try:
+        made, notes = make(tmp_path / "a", cluster, report=change)
+        cluster.remove_node(nodes[1])
+        assert 0 < made.new <= COUNT - 10
+        assert made.restarts == 1
+        assert made.retried >= 1
+        assert sum("works: 1 at once, Linux" in note for note in notes) == 2, notes
+        assert sum("is lost" in note for note in notes) == 1, notes
+        assert_same(whole, tmp_path / "a")
+        assert read_manifest(tmp_path / "a").kernels == read_manifest(whole).kernels
+        left_out = [note for note in notes if "is left out" in note]
+        assert len(left_out) == 1, notes
+        assert "the system debian-12 has not been built" in left_out[0]
+        assert "shioenv system build debian-12" in left_out[0]
+        with pytest.raises(SystemNotBuiltError):
+            make(tmp_path / "b", cluster)
+    finally:
+        cluster.remove_node(bad)
+
+
+def test_ctrl_c_ends_everything_loses_nothing_and_another_engine_goes_on(
+    whole: Path, tmp_path: Path
+) -> None:
+    before = set(Path("/tmp").glob("ray*"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "a")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SHIOENV_TEST": str(tmp_path)},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line.strip())
+        if line.strip() == "20":
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, (said, errors)
+    assert errors.startswith("Traceback")
+    assert errors.endswith("\nKeyboardInterrupt\n")
+    assert_gone(f"SHIOENV_TEST={tmp_path}".encode())
+    assert set(Path("/tmp").glob("ray*")) == before
+    kept: list[int] = []
+    generate(
+        tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1,
+        report=lambda progress: kept.append(progress.kept),
+    )  # fmt: skip
+    assert kept[0] >= 20
+    assert_same(whole, tmp_path / "a")
