@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.generate import generate
+from shioenv.dataset.cache import CACHE_BYTES
+from shioenv.dataset.generate import Summary, generate
 from shioenv.dataset.read import read_records
 from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
@@ -27,6 +28,7 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.system.build import cache_directory
 from shioenv.system.store import find_system
 
 COUNT, SEED, BUDGET = 30, 11, 8
@@ -107,9 +109,9 @@ generate(sys.argv[1], count={COUNT}, seed={SEED}, budget={BUDGET}, workers=2,
 """
 
 
-def start(directory: Path) -> subprocess.Popen[bytes]:
+def start(directory: Path, script: str = SCRIPT) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(directory)],
+        [sys.executable, "-c", script, str(directory)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -154,7 +156,7 @@ def alive(pid: int) -> bool:
 
 
 def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
-    for done in (1, 4, 13, 25):
+    for done in (1, 4, 9, 13):
         process = start(tmp_path / "a")
         wait_for(process, done)
         everything = list(descendants(process.pid))
@@ -164,6 +166,49 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
     generate(tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=2)
     assert_same(whole, tmp_path / "a")
     assert verify(tmp_path / "a").ok
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where executions are shared: the built systems are there, and nothing executed before."""
+    real, own = cache_directory(), tmp_path / "cache"
+    own.mkdir()
+    for entry in real.iterdir():
+        if entry.name not in ("executions", "lock"):
+            (own / entry.name).symlink_to(entry)
+    monkeypatch.setenv("SHIOENV_CACHE", str(own))
+    return own / "executions"
+
+
+def shared(directory: Path, workers: int) -> Summary:
+    return generate(
+        directory, count=COUNT, seed=SEED, budget=BUDGET, workers=workers, cache_bytes=CACHE_BYTES
+    )
+
+
+def test_what_is_recorded_does_not_depend_on_shared_executions(
+    whole: Path, tmp_path: Path, own_cache: Path
+) -> None:
+    """Cold with two workers and killed in between, warm with one, then with a damaged file."""
+    sharing = SCRIPT.replace("workers=2,", f"workers=2, cache_bytes={CACHE_BYTES},")
+    process = start(tmp_path / "cold", sharing)
+    wait_for(process, 13)
+    process.kill()
+    process.communicate()
+    shared(tmp_path / "cold", 2)
+    assert_same(whole, tmp_path / "cold")
+
+    warm = shared(tmp_path / "warm", 1)
+    assert_same(whole, tmp_path / "warm")
+    assert warm.effort.found > warm.effort.asked / 3 > 0
+    assert warm.effort.trouble is None
+
+    (file,) = own_cache.glob("*.sqlite")
+    file.write_bytes(b"\0garbage" * 9000)
+    damaged = shared(tmp_path / "damaged", 2)
+    assert_same(whole, tmp_path / "damaged")
+    assert damaged.effort.trouble is not None
+    assert (damaged.effort.found, damaged.restarts) == (0, 0)
 
 
 def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) -> None:
