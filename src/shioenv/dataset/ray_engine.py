@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.generate import package_version
-from shioenv.dataset.pool import ATTEMPTS, STARTS, WINDOW, Pool, Task, raised_elsewhere
+from shioenv.dataset.pool import AHEAD, ATTEMPTS, STARTS, WINDOW, Pool, Task, raised_elsewhere
 from shioenv.dataset.store import Line
 from shioenv.dataset.worker import Setup
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
 from shioenv.synthesis.sample import Sample
 
-IN_FLIGHT = 3
-"""Samples a node is given for each of its workers: one runs, one is the worker's next, and one
-stands by while the generator is asked for more."""
+IN_FLIGHT = AHEAD + 2
+"""Samples a node is given for each of its workers: what its pool hands out, and some that stand by
+while the generator is asked for more."""
 
 LOOK_SECONDS = 2.0
 """Between two looks at which nodes the cluster has."""

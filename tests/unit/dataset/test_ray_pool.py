@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dataset_fakes import open_fake, plan, samples
+from dataset_fakes import plan, samples
 
 from shioenv.dataset.generate import run
 from shioenv.dataset.ray_engine import Priority, spread
@@ -15,7 +15,7 @@ from shioenv.errors import HostError, MissingExtraError, UsageError
 
 def make(directory: Path, engine: str = "ray", address: str | None = None) -> None:
     run(
-        directory, plan(), samples(), count=3, system=str(directory), opener=open_fake,
+        directory, plan(), samples(), count=3, system=str(directory),
         engine=engine, address=address,
     )  # fmt: skip
 

@@ -1,0 +1,103 @@
+"""What the Ray engine costs against the local one: windows of the same records, in turn.
+
+Both are open all the time, on the same processors, and rest while the other works. A window gives
+one of them a batch of samples; its time is from the first sample to the last record. What starting
+an engine takes is measured apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import plan_of, samples_of
+from shioenv.dataset.pool import Pool, Task
+from shioenv.dataset.ray_engine import RayPool
+from shioenv.dataset.worker import Setup, named
+from shioenv.grammar.library import load_grammars
+from shioenv.system.store import find_system
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--records", type=int, default=60, help="in a window")
+    parser.add_argument("--budget", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    setup, batches = prepared(asked)
+    local = Pool(setup, asked.workers)
+    ray = RayPool(setup, asked.workers, report=lambda note: None, under=lambda kernel: None)
+    pairs: list[tuple[float, float]] = []
+    with local, ray:
+        engines: list[Any] = [local, ray]
+        first = next(batches)
+        started = [window(engine, first) for engine in engines]
+        for batch in islice(batches, asked.pairs):
+            engines.reverse()
+            times = {id(engine): window(engine, batch) for engine in engines}
+            pairs.append((times[id(local)], times[id(ray)]))
+            print(f"local {pairs[-1][0]:.2f} s, ray {pairs[-1][1]:.2f} s", file=sys.stderr)
+    told = {
+        "pairs": len(pairs),
+        "records": asked.records,
+        "budget": asked.budget,
+        "workers": asked.workers,
+        "load": os.getloadavg()[0],
+        "first_seconds": {"local": started[0], "ray": started[1]},
+        "local_seconds": statistics.median(a for a, _ in pairs),
+        "ray_seconds": statistics.median(b for _, b in pairs),
+        "ratio_median": statistics.median(b / a for a, b in pairs),
+        "ratio_of_sums": sum(b for _, b in pairs) / sum(a for a, _ in pairs),
+        "ratio_quartiles": statistics.quantiles((b / a for a, b in pairs), n=4),
+    }
+    if asked.json:
+        print(json.dumps(told))
+        return
+    for key, value in told.items():
+        print(f"{key:16} {value}")
+
+
+def prepared(asked: argparse.Namespace) -> tuple[Setup, Iterator[list[Task]]]:
+    """What the workers are told, and batches of numbered samples."""
+    system = find_system()
+    grammars = load_grammars(None, versions=system.packages)
+    plan = plan_of(system, grammars, sampler="gcs", seed=asked.seed, budget=asked.budget)
+    assert plan.limits is not None
+    count = (asked.pairs + 1) * asked.records
+    numbered = enumerate(samples_of(plan, system, grammars, count))
+    setup = Setup(
+        opener=named(open_sandbox),
+        system=system.name,
+        digest=system.digest,
+        limits=plan.limits,
+        sampler=plan.sampler,
+        seed=plan.seed,
+        budget=plan.budget,
+        runs=plan.runs,
+        estimator=plan.estimator,
+        target_error=plan.target_error,
+    )
+    return setup, iter(lambda: list(islice(numbered, asked.records)), [])
+
+
+def window(engine: Any, batch: list[Task]) -> float:
+    """Seconds from the first sample to the last record."""
+    start = time.perf_counter()
+    made = sum(1 for _ in engine.records(iter(batch)))
+    assert made == len(batch)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
