@@ -21,7 +21,8 @@ network  What `ip` and `nft` print before and after. Something must be recorded 
 Where what is recorded is not what is there, a rule of `docs/reference/context-patch.md` says so.
 The rules this script applies to what it found:
 
-- A time within the run is written as the system's instant.
+- A time within the run is written as the system's instant, and one in whole seconds within the
+  second in which it began.
 - A directory whose entries are not the same names as before keeps size, links and times.
 - A directory that keeps its names: links as before and one for each directory more in it; the size
   as before.
@@ -35,6 +36,7 @@ The input and the search run in one layer: that takes a request which only the b
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import random
 import re
@@ -67,7 +69,11 @@ BATCH = 10
 SHARE = 3
 """One input in so many is made of those in `writing.txt`."""
 
-SEARCH = r"""{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o \
+SEARCH = r"""mapfile -t mounts < /proc/self/mountinfo
+for ((at = ${{#mounts[@]}} - 1; at >= {mounts}; at--)); do
+    set -- ${{mounts[at]}}; umount -n -- "$5" 2>/dev/null
+done
+{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o \
     -printf '%p\0%M\0%n\0%U\0%G\0%s\0%T@\0%l\0' \
     -not -path '/sys/*' -not -regex '/dev/[a-z]*' -type f \
     \( -newerct @{since:.3f} -o -path '{home}/*' \) -fprint0 /dev/stderr \
@@ -75,9 +81,12 @@ SEARCH = r"""{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o \
 printf '\0MACHINE\0links\0'; ip -o link; printf '\0addresses\0'; ip -o addr
 printf '\0routes\0'; ip route show table all; printf '\0rules\0'; ip rule; ip -6 rule
 printf '\0firewall\0'; nft list ruleset; printf '\0hostname\0'; uname -n"""
-"""Prints every file and what the machine says of itself; on the other channel the contents."""
+"""Takes off what the input mounted; prints every file and what the machine says of itself, on the
+other channel the contents."""
 
-COUNTS = re.compile(r"valid_lft.*|packets \d+ bytes \d+|expires \w+|.* table local .*\n")
+COUNTS = re.compile(
+    r"valid_lft.*|deprecated |packets \d+ bytes \d+|expires \w+|.* table local .*\n"
+)
 """What counts in the machine's answers, and the routes that the kernel keeps itself."""
 
 TOUCHES_MORE = re.compile(r"\b(?:ip|nft|ping|curl|wget|host\w*|domain\w*|ipc\w+|sysctl|net\w*)\b")
@@ -93,7 +102,7 @@ builtin printf '\0BEGIN\0' >&200; builtin trap -p >&200; builtin printf '\0' >&2
     builtin umask; builtin printf '\0'
     builtin ulimit -a; builtin printf '\0'
     builtin printf '%s ' "${GROUPS[@]}"; builtin printf '\0'
-    builtin pwd -P || builtin pwd -L; builtin printf '\0'
+    if [[ $PWD -ef . ]]; then builtin pwd -P; else builtin pwd -L; fi; builtin printf '\0'
     for __n in "${!BASH_ALIASES[@]}"; do
         builtin printf 'alias\0%s\0%s\0' "$__n" "${BASH_ALIASES[$__n]}"
     done
@@ -166,7 +175,9 @@ class Search:
         self._instant = int(system.declaration.instant.timestamp())
         self._observer = open_sandbox(system, LIMITS)
         self._shells: dict[str, Shell] = {}
-        text = SEARCH.format(since=0, home="/home")
+        counted = self._observer.run("wc -l < /proc/self/mountinfo", cwd="/")
+        self._mounts = int(counted.output)
+        text = SEARCH.format(since=0, home="/home", mounts=self._mounts)
         pristine = self._observer.run(text, cwd="/", separate=True, wall_seconds=60)
         self.before, self.contents, self.machine = _found(pristine)
         self._names, self._directories = _entries(self.before), _subdirectories(self.before)
@@ -223,7 +234,8 @@ class Search:
         execution: Execution = sandbox._run(text, cwd, KEEP)
         ended = time.time()
         since = started - SLACK
-        searched = sandbox._run(SEARCH.format(since=since, home=cwd), "/", KEEP | SEPARATE)
+        search = SEARCH.format(since=since, home=cwd, mounts=self._mounts)
+        searched = sandbox._run(search, "/", KEEP | SEPARATE)
         if TOUCHES_MORE.search(text):
             sandbox._end()
         else:
@@ -292,8 +304,10 @@ class Search:
         seconds = int(one.mtime // 1)
         if one.mtime < 0 and one.mtime != seconds:
             seconds -= 1  # Decimal's // goes towards zero
-        if window is not None and window[0] <= float(one.mtime) <= window[1]:
-            seconds = self._instant
+        if window is not None:
+            first = math.floor(window[0]) if one.mtime == seconds else window[0]
+            if first <= float(one.mtime) <= window[1]:
+                seconds = self._instant
         moment = time.gmtime(seconds)
         entry: dict[str, Any] = {
             "perms": one.perms,
@@ -475,11 +489,15 @@ def _said(text: str) -> Shell:
     parts: dict[tuple[str, str], str] = {}
     for trap in re.findall(r"^trap -- .*?(?=^trap -- |\Z)", traps, re.MULTILINE | re.DOTALL):
         action, _, signal = trap.strip().rpartition(" ")
-        parts["trap", signal] = action
+        if action != "trap -- -":  # with `set -o posix` those without an action are listed too
+            parts["trap", signal] = action
     for on, name in re.findall(r"^shopt -([su]) (\w+)$", shopts, re.MULTILINE):
         parts["shopt", name] = on
     for on, name in re.findall(r"^set ([-+])o ([\w-]+)$", sets, re.MULTILINE):
         parts["set", name] = on
+    if parts.get(("set", "posix")) == "-":  # the lines that say the rest have turned it off
+        parts["variable", "POSIXLY_CORRECT"] = 'declare -- POSIXLY_CORRECT="y"'
+        parts["value", "POSIXLY_CORRECT"] = "y"
     for name, value in re.findall(r"^(.*?)\(.*?\) (\S+)$", limits, re.MULTILINE):
         parts["limit", name.strip()] = value
     parts["umask", ""] = umask.strip()

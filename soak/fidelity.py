@@ -33,6 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shioenv.errors import SandboxError
 from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.sandbox.base import Execution
 from shioenv.sandbox.probe import shell_mode
@@ -845,10 +846,19 @@ def _close(_: int) -> None:
     _stack.close()
 
 
+def _tried(text: str, cwd: str) -> Trial:
+    """The trial; where the host could not give what a sandbox needs, once more after a second."""
+    try:
+        return _comparison.run(text, cwd)
+    except SandboxError:
+        time.sleep(1)
+        return _comparison.run(text, cwd)
+
+
 def _compare(inputs: Sequence[tuple[str, str]]) -> list[Judged]:
     judged = []
     for text, cwd in inputs:
-        trial = _comparison.run(text, cwd)
+        trial = _tried(text, cwd)
         verdict, causes = judge(trial, _comparison.lower, _comparison.other)
         told = verdict in (Verdict.SHELL, Verdict.UNKNOWN)
         violation = _violation(verdict, trial) if told else None
