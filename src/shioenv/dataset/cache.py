@@ -79,11 +79,12 @@ class ExecutionCache:
         self._max_bytes = max_bytes
         self._clock = clock
         self._dice = dice or random.Random()
-        about = [system_digest, asdict(limits), executor_digest(), host()]
-        self._salt = hashlib.sha256(json.dumps(about).encode()).digest()
+        self._salt = b""
         self._file = (directory or cache_directory() / "executions") / _FILE
         self._connection: sqlite3.Connection | None = None
         try:
+            about = [system_digest, asdict(limits), executor_digest(), host()]
+            self._salt = hashlib.sha256(json.dumps(about).encode()).digest()
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._connection = sqlite3.connect(
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
