@@ -22,8 +22,8 @@ from shioenv.sandbox.base import Limits
 from shioenv.system.store import System, build_system
 
 
-def _ordinary(sandbox: Observer, text: str) -> tuple[int, str]:
-    behavior = sandbox.run(text)
+def _ordinary(sandbox: Observer, text: str, *, tty: bool = False) -> tuple[int, str]:
+    behavior = sandbox.run(text, tty=tty)
     return behavior.exit_code, behavior.output.decode("latin-1")
 
 
@@ -39,9 +39,16 @@ def _meanwhile(other: Observer, texts: list[str], run: Callable[[], Behavior]) -
 
 def _attack(sandbox: Observer, case: dict[str, Any], system: System) -> dict[str, Any]:
     def run() -> Behavior:
-        return sandbox.run(case["text"], cwd=case["cwd"], wall_seconds=case["wall"])
+        return sandbox.run(
+            case["text"], cwd=case["cwd"], tty=case["tty"], wall_seconds=case["wall"]
+        )
 
-    probes = [(probe, _ordinary(sandbox, probe)) for probe in case["after"]]
+    def ask() -> list[tuple[int, str]]:
+        found = [_ordinary(sandbox, probe) for probe in case["after"]]
+        return found + [_ordinary(sandbox, probe, tty=True) for probe in case["after-tty"]]
+
+    probes = case["after"] + case["after-tty"]
+    before = ask()
     start = time.monotonic()
     rows: list[Any] = []
     try:
@@ -57,13 +64,13 @@ def _attack(sandbox: Observer, case: dict[str, Any], system: System) -> dict[str
         "exit_code": behavior.exit_code,
         "output": behavior.output.decode("latin-1"),
         "flags": [name for name in flags if getattr(behavior, name)],
+        "reached": behavior.limits_hit,
         "patch": str(behavior.patch.operations) + str(behavior.content_digests),
         "seconds": round(time.monotonic() - start, 3),
     }
     if not behavior.shell_state_known:
         answer["flags"].append("shell_unknown")
-    rows += [(probe, before, _ordinary(sandbox, probe)) for probe, before in probes]
-    answer["probes"] = rows
+    answer["probes"] = [*rows, *zip(probes, before, ask(), strict=True)]
     return answer
 
 
@@ -92,7 +99,9 @@ class _Worker:
         return self.baselines[key]
 
     def answer(self, case: dict[str, Any]) -> dict[str, Any]:
-        known = self.baseline(case["limits"])
+        share, shares = case["share"]
+        known = self.baseline(case["limits"])[share::shares]
+        ordinary = self.sentinels[share::shares]
         if case["own"]:
             sandbox = open_sandbox(self.system, Limits(**case["limits"]))
         else:
@@ -101,12 +110,12 @@ class _Worker:
             )
         try:
             answer = _attack(sandbox, case, self.system)
-            found = [_ordinary(sandbox, text) for text in self.sentinels]
+            found = [_ordinary(sandbox, text) for text in ordinary]
         finally:
             if case["own"]:
                 sandbox.close()
         answer["sentinels"] = [
-            row for row in zip(self.sentinels, known, found, strict=True) if row[1] != row[2]
+            row for row in zip(ordinary, known, found, strict=True) if row[1] != row[2]
         ]
         return answer
 

@@ -26,9 +26,12 @@ LIMITS: dict[str, Any] = {
 }
 """Of every case that names no others: small, so that reaching them is quick."""
 
-_ONCE = ("exit", "output", "flags", "refused", "wall", "limits", "length", "cwd", "only", "xfail")
-_MANY = ("prints", "lacks", "patch", "patch-lacks", "after", "meanwhile")
-_BARE = ("own", "escaped")
+_ONCE = (
+    "exit", "output", "flags", "reached", "refused", "wall", "limits", "length", "cwd", "only",
+    "xfail",
+)  # fmt: skip
+_MANY = ("prints", "lacks", "patch", "patch-lacks", "after", "after-tty", "meanwhile")
+_BARE = ("own", "escaped", "tty")
 _PATTERNS = ("prints", "lacks", "patch", "patch-lacks")
 _EXPECTATION = re.compile(r"=> ([a-z-]+)(?:\[(root|user)\])?(?: (.*))?")
 
@@ -134,9 +137,10 @@ def _case(
         raise ValueError(f"{where}: exactly one of exit and refused")
     if "exit" in values and not re.fullmatch(r"!?\d+(\|\d+)*", values["exit"]):
         raise ValueError(f"{where}: an exit code is a number, N|M or !N: {values['exit']}")
-    for flag in values.get("flags", "").split():
-        if flag.rstrip("?") not in FLAGS:
-            raise ValueError(f"{where}: there is no flag {flag!r}")
+    for key, known in (("flags", FLAGS), ("reached", Limits.__slots__)):
+        for flag in values.get(key, "").split():
+            if flag.rstrip("?") not in known:
+                raise ValueError(f"{where}: there is no {flag!r} among the {key}")
     seen = {"output", "flags", "refused"} & set(values) | set(lists) - {"lacks", "patch-lacks"}
     if not seen and values["exit"] == "0":
         raise ValueError(f"{where}: says nothing but that it ended")
@@ -183,14 +187,23 @@ def faults(case: Case, answer: dict[str, Any]) -> list[str]:
         for pattern in case.lists.get(key, []):
             if re.search(pattern, text, re.MULTILINE):
                 wrong.append(f"{key}: found: {pattern}")
-    flags = wanted.get("flags", "").split()
-    required, allowed = {f for f in flags if "?" not in f}, {f.rstrip("?") for f in flags}
-    if not required <= set(answer["flags"]) <= allowed:
-        wrong.append(f"flags {answer['flags']}, not {flags}")
+    for key in ("flags", "reached"):
+        names = wanted.get(key, "").split()
+        if key == "reached":  # what outlives the shell may be gone in time or not
+            names += [*_limits_of(wanted.get("flags", "").split()), "background_seconds?"]
+        required, allowed = {n for n in names if "?" not in n}, {n.rstrip("?") for n in names}
+        if not required <= set(answer[key]) <= allowed:
+            wrong.append(f"{key} {answer[key]}, not {names}")
     for probe, before, after in answer["probes"]:
         if before != after:
             wrong.append(f"{probe!r} printed {before!r} before and {after!r} after it")
     return wrong
+
+
+def _limits_of(flags: list[str]) -> list[str]:
+    """The limits that flags tell of already."""
+    told = {"timed_out": "wall_seconds", "output_truncated": "output_bytes"}
+    return [told[f.rstrip("?")] + f[len(f.rstrip("?")) :] for f in flags if f.rstrip("?") in told]
 
 
 def summary(answer: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ the mark goes.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import select
@@ -47,10 +48,20 @@ def test_hostile_input(case: Case, attackers: Attackers) -> None:
     answer = attacker.answer(case)
     after = attacker.host()
     assert not faults(case, answer), f"{faults(case, answer)}\n{summary(answer)}"
-    assert answer["sentinels"] == [], "an ordinary input does something else now"
+    assert not answer["sentinels"], f"do something else now:\n{_differences(answer)}"
     assert before == after, [name for name in before if before[name] != after[name]]
     assert attackers.canaries.secret not in answer.get("output", "")
     assert attacker.settled() == attacker.at_first, "processes stayed"
+
+
+def _differences(answer: dict[str, Any]) -> str:
+    """Of the ordinary inputs that do something else: the lines that differ."""
+    found = []
+    for text, (code, output), (new_code, new) in answer["sentinels"]:
+        lines = difflib.ndiff(output.splitlines(), new.splitlines())
+        changed = [line for line in lines if line[:1] in "+-"]
+        found.append("\n".join([f"{text}: {code}, now {new_code}", *changed[:20]]))
+    return "\n".join(found)
 
 
 # ---- the rest ----
@@ -76,7 +87,7 @@ def test_what_cannot_run_is_refused(cwd: str, text: str, system: System) -> None
         ("### a\n=> exit 0\n=> output\n", "no input"),
         ("### a\ntrue\n", "exactly one of exit and refused"),
         ("### a\ntrue\n=> exit 0\n", "says nothing but that it ended"),
-        ("### a\ntrue\n=> exit 0\n=> flags hungry\n", "there is no flag"),
+        ("### a\ntrue\n=> exit 0\n=> flags hungry\n", "there is no 'hungry' among the flags"),
         ("### a\ntrue\n=> exit 0\n=> print x\n", "there is no expectation 'print'"),
         ("### a\ntrue\n=> exit 0\n=> prints x*\n", "matches nothing at all"),
         ("### a\ntrue\n=> exit 0\n=> exit 1\n=> output\n", "stands twice"),
@@ -107,6 +118,7 @@ class Attacker:
         self._command, self._environment, self._canaries = command, environment, canaries
         self._process: subprocess.Popen[str] | None = None
         self.at_first: dict[str, int] = {}
+        self._asked = 0
 
     def start(self) -> None:
         """Does nothing where the worker is there."""
@@ -136,7 +148,10 @@ class Attacker:
         """What the worker says of a case. One that says nothing is ended, and the case failed."""
         assert self._process is not None
         words = self._canaries.words() | {"WORKER": str(self._process.pid)}
-        return self._ask(_request(case, words), seconds=60.0)
+        self._asked += 1
+        # the same code runs as an ordinary user: half of the ordinary inputs in turn tell as much
+        share = (self._asked % 2, 2) if case.mode == "user" else (0, 1)
+        return self._ask(_request(case, words, share), seconds=60.0)
 
     def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         process = self._process
@@ -199,17 +214,21 @@ def _neighbour(secret: str) -> str:
 _FIRST = Case("", "", "", "true")
 
 
-def _request(case: Case, words: dict[str, str]) -> dict[str, Any]:
+def _request(case: Case, words: dict[str, str], share: tuple[int, int] = (0, 1)) -> dict[str, Any]:
+    """`share` (i, n): of the ordinary inputs the i-th and every n-th after it."""
     text = case.text
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
     return {
         "text": text,
         "after": case.lists.get("after", []),
+        "after-tty": case.lists.get("after-tty", []),
         "meanwhile": case.lists.get("meanwhile", []),
         "cwd": unescape(case.values["cwd"]) if "cwd" in case.values else None,
         "wall": float(case.values["wall"]) if "wall" in case.values else None,
         "limits": case.limits,
+        "tty": "tty" in case.values,
+        "share": share,
         "own": "own" in case.values or "limits" in case.values,
     }
 
