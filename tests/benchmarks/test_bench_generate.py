@@ -1,0 +1,39 @@
+"""The benchmark of datasets runs to its end. What it measures is not judged here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from shioenv.system.build import cache_directory
+from shioenv.system.store import System
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "generate.py"
+
+
+def test_every_way_is_measured(system: System) -> None:
+    before = stamps()
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--count", "3", "--budget", "3", "--turns", "1", "--json"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert system.digest.startswith(report["system"].split()[1])
+    assert len(report["rows"]) == 4
+    for row in report["rows"]:
+        assert row["records_per_second"] > 0
+        assert row["executed_per_second"] > 0
+        assert 0 < row["not_in_commands"] < 1
+    alone, together, cold, warm = (row["hit_rate"] for row in report["rows"])
+    assert alone is None
+    assert together is None
+    assert warm > cold
+    assert stamps() == before  # what one's own runs share is left alone
+
+
+def stamps() -> list[tuple[str, int]]:
+    directory = cache_directory() / "executions"
+    return [(one.name, one.stat().st_mtime_ns) for one in sorted(directory.glob("*.sqlite"))]
