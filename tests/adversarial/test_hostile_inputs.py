@@ -180,19 +180,23 @@ class Attacker:
         a sandbox has another ancestor: the supervisor adopts what loses its parent.
         """
         assert self._process is not None
-        found: dict[str, int] = {}
+        # the neighbour's supervisor has some more descriptors open while it looks at its run: the
+        # fewest are those that stay
+        fewest: dict[str, int] = {}
         for _ in range(40):
             below = descendants(self._process.pid)
-            found = {}
+            found: dict[str, int] = {}
             for process, name in below.items():
                 found[name] = found.get(name, 0) + 1
                 if name == "shioenv-sandbox" and os.geteuid() == 0:
                     key = "descriptors"
                     found[key] = found.get(key, 0) + len([*Path(f"/proc/{process}/fd").iterdir()])
+            if not fewest or sum(found.values()) < sum(fewest.values()):
+                fewest = found
             if found == self.at_first:
-                break
+                return found
             time.sleep(0.05)
-        return found
+        return fewest
 
     def close(self) -> None:
         process, self._process = self._process, None
