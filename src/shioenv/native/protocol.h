@@ -35,7 +35,7 @@ enum {
     STAGE_NONE,        /* it did everything */
     STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
     STAGE_DIRECTORY,   /* the start directory could not be entered */
-    STAGE_COPIED,      /* all is well, and the descriptor of its copy of the mounts comes with this */
+    STAGE_COPIED,      /* it made a copy of the mounts, and waits: `status` is its process on the host */
 };
 
 /* supervisor -> server. The descriptors come along in this order: the output pipe or pipes and, where the

@@ -115,9 +115,13 @@ static void enter_namespaces(int copy)
         return;
     }
     if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS)) fail(STAGE_NAMESPACES);
-    copy = openat(FD_PROC, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    struct server_reply reply = {.stage = STAGE_COPIED};
-    if (copy < 0 || !send_with(FD_CONTROL, &reply, sizeof reply, &copy, 1)) fail(STAGE_NAMESPACES);
+    /* It opens the copy itself: the kernel counts descriptors in flight for each user of the host, and other
+     * sandboxes' inputs may have used them up. */
+    char self[32] = "", go;
+    if (readlinkat(FD_PROC, "self", self, sizeof self - 1) < 0) fail(STAGE_NAMESPACES);
+    struct server_reply reply = {.stage = STAGE_COPIED, .status = atoi(self)};
+    if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) fail(STAGE_NAMESPACES);
+    if (recv(FD_CONTROL, &go, 1, 0) != 1) fail(STAGE_NAMESPACES);
 }
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a

@@ -94,15 +94,15 @@ static void start_server(int library_layer, int layer, const int pair[2])
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
         umask(022);
-        for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
-            struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
-            CHECK(setrlimit(config.rlimits[i].resource, &limit), "limit resource %u", config.rlimits[i].resource);
-        }
         if (chdir(config.directory)) CHECK(chdir("/"), "chdir /");
         filter_calls();
         int listener = notice_calls();
         if (listener < 0 || !send_with(FD_CONTROL, "", 1, &listener, 1)) _exit(125);
         close(listener);
+        for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
+            struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
+            CHECK(setrlimit(config.rlimits[i].resource, &limit), "limit resource %u", config.rlimits[i].resource);
+        }
         if (!strcmp(config.shell_mode, "fresh")) {
             serve();
             exec_fresh(config.environment);
@@ -350,6 +350,13 @@ static uint32_t look(const struct request *request, struct reply *reply)
     return REPLY_MEMORY;
 }
 
+static int open_mounts(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/ns/mnt", (int)pid);
+    return openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+}
+
 static unsigned watch(const struct request *request, struct channel *channels, int *slave, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
@@ -374,11 +381,10 @@ static unsigned watch(const struct request *request, struct channel *channels, i
         if (watched[4].revents & POLLIN) noticed |= attend_notice(notices);
         if (watched[2].revents) {
             struct server_reply ended;
-            int fds[3];
-            if (receive_with(server_socket, &ended, sizeof ended, fds) != sizeof ended)
-                ended = (struct server_reply){.error = EPIPE};
+            if (recv(server_socket, &ended, sizeof ended, 0) != sizeof ended) ended = (struct server_reply){.error = EPIPE};
             if (ended.stage == STAGE_COPIED) {
-                mounts_copy = fds[0];
+                mounts_copy = open_mounts(ended.status);
+                send(server_socket, "", 1, MSG_NOSIGNAL);
                 continue;
             }
             if (ended.stage) {  /* the child's own word, before the input had control; its end follows */
@@ -551,6 +557,11 @@ int main(int argc, char **argv)
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
     bool supervise = !strcmp(argv[1], "run");
+    struct rlimit descriptors;  /* as many may be in flight: the outputs' pipes travel to the fork server */
+    if (!getrlimit(RLIMIT_NOFILE, &descriptors)) {
+        descriptors.rlim_cur = descriptors.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &descriptors);
+    }
     if (supervise && argc == 5 && !geteuid()) {
         run_as_any_other();
         make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));

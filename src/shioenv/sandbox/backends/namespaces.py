@@ -17,9 +17,10 @@ import subprocess
 import time
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag, StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from shioenv import native
 from shioenv.errors import (
@@ -326,7 +327,7 @@ class NamespaceSandbox:
         except BaseException:
             self._end()  # an interrupt: the answer would be taken for the next run's
             raise
-        reply = _Flag(raw_flags)
+        said = _meaning(raw_flags)
         if error:
             if stage == _STAGE_DIRECTORY:
                 raise _no_start(directory, os.strerror(error))
@@ -343,15 +344,15 @@ class NamespaceSandbox:
         if lengths[2] and not long_state:
             shell, working_directory = _split_state(bytes(body[errors_end:state_end]))
         network, hostname = None, None
-        if reply & _Flag.NETWORK and not flags & _KEEP:
+        if said.network and not flags & _KEEP:
             network = self.network()
-        if reply & _Flag.HOSTNAME and not flags & _KEEP:
+        if said.hostname and not flags & _KEEP:
             hostname = self._run("uname -n", "/", _KEEP).output.rstrip(b"\n")
             if hostname == self.system.declaration.machine.hostname.encode():
                 hostname = None  # it was the domain name that changed
-        if reply & _NEEDS_NEW_NAMESPACES and not flags & _KEEP:
+        if said.needs_new_namespaces and not flags & _KEEP:
             self._end()
-        timed_out = bool(reply & _Flag.TIMED_OUT)
+        timed_out = said.timed_out
         died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         if timed_out:
             exit_code = 124
@@ -366,17 +367,14 @@ class NamespaceSandbox:
             stdout=output if separate else None,
             stderr=errors if separate else None,
             changes=_parse_changes(body[state_end:]) if lengths[3] else (),
-            changes_truncated=bool(reply & _Flag.CHANGES_TRUNCATED),
+            changes_truncated=said.changes_truncated,
             shell=shell,
             cwd=working_directory,
             started=started / 1e9,
             ended=ended / 1e9,
             timed_out=timed_out,
-            output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
-            limits_hit=(
-                *(name for flag, name in _LIMITS_HIT if reply & flag),
-                *(("state_bytes",) if long_state else ()),
-            ),
+            output_truncated=said.output_truncated,
+            limits_hit=(*said.limits_hit, "state_bytes") if long_state else said.limits_hit,
             signal=died_of,
             hostname=hostname,
             network=network,
@@ -391,6 +389,32 @@ class NamespaceSandbox:
                 raise ConnectionResetError("end of file")
             at += n
         return data
+
+
+class _Meaning(NamedTuple):
+    """What the flags of a reply say."""
+
+    timed_out: bool
+    output_truncated: bool
+    changes_truncated: bool
+    network: bool
+    hostname: bool
+    needs_new_namespaces: bool
+    limits_hit: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _meaning(flags: int) -> _Meaning:
+    reply = _Flag(flags)
+    return _Meaning(
+        timed_out=bool(reply & _Flag.TIMED_OUT),
+        output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
+        changes_truncated=bool(reply & _Flag.CHANGES_TRUNCATED),
+        network=bool(reply & _Flag.NETWORK),
+        hostname=bool(reply & _Flag.HOSTNAME),
+        needs_new_namespaces=bool(reply & _NEEDS_NEW_NAMESPACES),
+        limits_hit=tuple(name for flag, name in _LIMITS_HIT if reply & flag),
+    )
 
 
 def _argument(shell_input: str | bytes) -> bytes:
