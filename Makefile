@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check docs grammars-report bench soak clean help
+.PHONY: setup demo test check docs grammars-report bench bench-generate soak clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*.c src/shioenv/native/*.h)
@@ -46,6 +46,9 @@ grammars-report: setup ## measure the grammars on the default system and write d
 
 bench: setup ## what a run costs: bare bash and other sandboxes beside it, in one table
 	@$(BIN)/python benchmarks/bench.py
+
+bench-generate: setup ## records a second: one worker and two, executions shared or not
+	@$(BIN)/python benchmarks/generate.py
 
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
 	@for check in determinism completeness fidelity fuzz leaks faults; do \
