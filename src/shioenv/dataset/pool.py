@@ -226,6 +226,7 @@ class _Worker:
             stderr=self._stderr,
             bufsize=0,
             start_new_session=True,  # Ctrl-C is the generator's to handle
+            env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # lanes' threads would scatter memory
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
