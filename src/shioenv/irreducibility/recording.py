@@ -124,13 +124,13 @@ def record_session(
     runs, and the second run counts (D-10). A session that then still times out is scored from at
     most 8 sub-inputs. A sub-input that times out though the session does not is repeated so, too;
     where it still does, and where the session is declared volatile anyway, the further ones get 20
-    times the session's own time and no repetition. The session's own last run has two pipes, which
-    fills `stdout` and `stderr` (D-9). The record is volatile where `volatile` says that it is
-    declared so, where any run of the whole did something else (D-2v) or reached a limit of
-    `FOUND_BY_LOOKING`, or where its output or the files it wrote show the date of the run (`clock`,
-    seconds since 1970): programs see real time (D-4), so they will show another one tomorrow, which
-    no run of today tells. Files are looked at by one more run, of the session with a `cat` behind
-    it.
+    times the session's own time, at most what this one had, and no repetition. The session's own
+    last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is volatile where
+    `volatile` says that it is declared so, where any run of the whole did something else (D-2v) or
+    reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote show the date
+    of the run (`clock`, seconds since 1970): programs see real time (D-4), so they will show
+    another one tomorrow, which no run of today tells. Files are looked at by one more run, of the
+    session with a `cat` behind it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -144,11 +144,13 @@ def record_session(
         nonlocal hurry
         if hurry is not None:
             return runner.run(prefix + text, cwd=session.cwd, wall_seconds=hurry)
+        began = time.perf_counter()
         behavior = runner.run(prefix + text, cwd=session.cwd)
+        waited = time.perf_counter() - began
         if behavior.timed_out and not hangs and not volatile:
             behavior = alone(lambda: runner.run(prefix + text, cwd=session.cwd))
         if behavior.timed_out and not hangs:
-            hurry = max(HURRIED_SECONDS, 20 * took)
+            hurry = max(HURRIED_SECONDS, min(20 * took, waited))
             executions.others = None  # others had more time
         return behavior
 

@@ -204,3 +204,46 @@ def test_after_one_sub_input_that_hangs_the_others_are_given_less_time() -> None
     assert runner.given[:2] == [None, None], "the first one that hangs is tried once more"
     assert all(seconds is not None and seconds < 1 for seconds in runner.given[2:])
     assert len(runner.given) >= 4
+
+
+class Waits(Says):
+    """Takes its time; runs out of it where the count is missing."""
+
+    def __init__(self) -> None:
+        super().__init__("here\n")
+        self.given: list[float] = []
+        self.now = 0.0
+
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        if wall_seconds is not None:
+            self.given.append(wall_seconds)
+        if "-c1" not in shell_input:
+            self.now += 2.0 if wall_seconds is None else wall_seconds
+            return Behavior(124, b"", timed_out=True, limits_hit=("wall_seconds",), volatile=True)
+        self.now += 1.0
+        return super().run(shell_input)
+
+
+def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = Waits()
+    monkeypatch.setattr("time.perf_counter", lambda: runner.now)
+    record_session(
+        Session("/home", (Input.from_marked(["ping", "-c1", "-n", "host"]),)),
+        runner,
+        session_id=0,
+        system="s",
+        sampler="gcs",
+        budget=8,
+        rng=random.Random(0),
+        volatile=True,
+    )
+    assert set(runner.given) == {2.0}
