@@ -482,10 +482,8 @@ static void run(const struct request *request, struct channel *channels)
     close_fd(&slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
-    if (has_survivors()) {
-        reply.flags |= REPLY_BACKGROUND;
-        ask_init();
-    }
+    bool survivors = has_survivors();
+    if (survivors) ask_init();
     reply.ended_ns = now_ns(CLOCK_REALTIME);
 
     changes.length = 0;
@@ -518,7 +516,7 @@ static void run(const struct request *request, struct channel *channels)
     }
     /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
      * find those of this one taken. */
-    if (reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
+    if (survivors || reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }
 
 static void serve_requests(void)
