@@ -582,10 +582,12 @@ int main(int argc, char **argv)
     read_configuration();
     host_proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(host_proc, "open /proc");
-    /* What `ps` shows of process 1, which keeps this memory. */
+    /* What `ps` shows of process 1, which keeps this memory. An area that does not end in a NUL byte is shown up
+     * to its first one: its length would tell how long this program's path is. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
     memset(argv[0], 0, room);
     strncpy(argv[0], "/sbin/init", room);
+    argv[0][room] = ' ';
     int pair[2];  /* made before the inner network, which would list it */
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     own_mounts();
