@@ -15,11 +15,13 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <limits.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -233,8 +235,25 @@ static int listen_to(int protocol, uint32_t groups)
     return fd;
 }
 
+/* The kernel finds out a moment later that a cable is plugged in at both ends; an input sees it so. */
+static void wait_for_links(void)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);  /* gone at once when closed, unlike others */
+    struct ifreq asked = {.ifr_ifindex = 2};                 /* 1 is lo */
+    for (; !ioctl(fd, SIOCGIFNAME, &asked); asked.ifr_ifindex++) {
+        int index = asked.ifr_ifindex;
+        for (int tries = 0; tries < 1000; tries++) {
+            if (ioctl(fd, SIOCGIFFLAGS, &asked) || !(asked.ifr_flags & IFF_UP) || asked.ifr_flags & IFF_RUNNING) break;
+            nanosleep(&(struct timespec){0, 200000}, NULL);
+        }
+        asked.ifr_ifindex = index;
+    }
+    close(fd);
+}
+
 static void listen_for_changes(void)
 {
+    wait_for_links();
     /* link, neighbour, tc, addresses, routes and rules of both families */
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
     CHECK(net_events, "netlink listener");
