@@ -111,6 +111,7 @@ class _Worker:
         try:
             answer = _attack(sandbox, case, self.system)
             found = [_ordinary(sandbox, text) for text in ordinary]
+            sandbox.run("true")  # what its supervisor holds depends on the newest run
         finally:
             if case["own"]:
                 sandbox.close()

@@ -7,9 +7,11 @@ the mark goes.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -189,8 +191,10 @@ class Attacker:
             for process, name in below.items():
                 found[name] = found.get(name, 0) + 1
                 if name == "shioenv-sandbox" and os.geteuid() == 0:
-                    key = "descriptors"
-                    found[key] = found.get(key, 0) + len([*Path(f"/proc/{process}/fd").iterdir()])
+                    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+                        with contextlib.suppress(FileNotFoundError):
+                            key = re.sub(r"\d+", "N", str(descriptor.readlink()))
+                            found[key] = found.get(key, 0) + 1
             if not fewest or sum(found.values()) < sum(fewest.values()):
                 fewest = found
             if found == self.at_first:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,13 @@ def test_an_interrupted_run_leaves_no_answer_for_the_next(system: System) -> Non
         finally:
             signal.signal(signal.SIGALRM, before)
         assert opened.run("echo second").output == b"second\n"
+
+
+def test_the_first_input_sees_its_network_up_however_many_are_opened(system: System) -> None:
+    def states(_: int) -> dict[str, str]:
+        with NamespaceSandbox(system, LIMITS) as opened:
+            links = json.loads(opened.network())["links"]
+        return {link["ifname"]: link["operstate"] for link in links}
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(states, range(40))] == [{"lo": "UNKNOWN", "eth0": "UP"}] * 40

@@ -1,6 +1,11 @@
 #include "sha256.h"
 
 #include <string.h>
+#if defined __x86_64__ && !defined SHIOENV_PORTABLE
+#define HAS_INSTRUCTIONS
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -15,8 +20,54 @@ static const uint32_t constants[64] = {
 
 static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
+#ifdef HAS_INSTRUCTIONS
+/* One block by the processor's own instructions, an order of magnitude faster (Intel's manual, SHA extensions). */
+__attribute__((target("sha,sse4.1"))) static void compress_by_instructions(uint32_t state[8], const uint8_t *block)
+{
+    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i w[4], cdab = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+    __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+    const __m128i abef_before = _mm_alignr_epi8(cdab, efgh, 8), cdgh_before = _mm_blend_epi16(efgh, cdab, 0xf0);
+    __m128i abef = abef_before, cdgh = cdgh_before;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {  /* four rounds each */
+        __m128i *now = &w[i % 4], before = w[(i + 3) % 4];
+        if (i < 4)
+            *now = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)block + i), big_endian);
+        else
+            *now = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*now, w[(i + 1) % 4]),
+                                                      _mm_alignr_epi8(before, w[(i + 2) % 4], 4)), before);
+        __m128i sum = _mm_add_epi32(*now, _mm_loadu_si128((const __m128i *)constants + i));
+        cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+        abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+    __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(feba, dchg, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+
+static int has_instructions(void)
+{
+    unsigned a, b = 0, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b >> 29 & 1;
+}
+#endif
+
 static void compress(uint32_t state[8], const uint8_t *block)
 {
+#ifdef HAS_INSTRUCTIONS
+    static int known, fast;
+    if (!known) {
+        fast = has_instructions();
+        known = 1;
+    }
+    if (fast) {
+        compress_by_instructions(state, block);
+        return;
+    }
+#endif
     uint32_t w[64], s[8];
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |

@@ -13,15 +13,15 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/if.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <limits.h>
-#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -235,19 +235,40 @@ static int listen_to(int protocol, uint32_t groups)
     return fd;
 }
 
+/* Whether a link of a dump is switched on and not yet known to be connected; lo never is. */
+static bool is_coming_up(const struct nlmsghdr *message)
+{
+    const struct ifinfomsg *link = NLMSG_DATA(message);
+    if (message->nlmsg_type != RTM_NEWLINK || !(link->ifi_flags & IFF_UP) || link->ifi_flags & IFF_LOOPBACK) return false;
+    int length = (int)IFLA_PAYLOAD(message);
+    for (const struct rtattr *each = IFLA_RTA(link); RTA_OK(each, length); each = RTA_NEXT(each, length))
+        if (each->rta_type == IFLA_OPERSTATE) return *(const uint8_t *)RTA_DATA(each) != IF_OPER_UP;
+    return false;
+}
+
+static bool any_is_coming_up(int fd)
+{
+    static _Alignas(struct nlmsghdr) char bytes[65536];
+    const struct { struct nlmsghdr header; struct ifinfomsg link; } question = {
+        {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}, {0}};
+    CHECK(send(fd, &question, sizeof question, 0), "ask for the links");
+    bool any = false;
+    for (;;) {
+        int length = (int)recv(fd, bytes, sizeof bytes, 0);
+        CHECK(length, "hear of the links");
+        for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
+            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return any;
+            any |= is_coming_up(each);
+        }
+    }
+}
+
 /* The kernel finds out a moment later that a cable is plugged in at both ends; an input sees it so. */
 static void wait_for_links(void)
 {
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);  /* gone at once when closed, unlike others */
-    struct ifreq asked = {.ifr_ifindex = 2};                 /* 1 is lo */
-    for (; !ioctl(fd, SIOCGIFNAME, &asked); asked.ifr_ifindex++) {
-        int index = asked.ifr_ifindex;
-        for (int tries = 0; tries < 1000; tries++) {
-            if (ioctl(fd, SIOCGIFFLAGS, &asked) || !(asked.ifr_flags & IFF_UP) || asked.ifr_flags & IFF_RUNNING) break;
-            nanosleep(&(struct timespec){0, 200000}, NULL);
-        }
-        asked.ifr_ifindex = index;
-    }
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    CHECK(fd, "netlink socket");
+    for (int tries = 0; tries < 5000 && any_is_coming_up(fd); tries++) nanosleep(&(struct timespec){0, 200000}, NULL);
     close(fd);
 }
 
