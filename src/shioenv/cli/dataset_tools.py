@@ -13,7 +13,6 @@ import typer
 
 from shioenv.cli import shared
 from shioenv.cli.generate import PLAIN_SECONDS, meter
-from shioenv.cli.run import limits_of
 
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary, Rejection
@@ -25,15 +24,9 @@ SHOWN = 10
 """Examples and rejected lines printed; `--json`, or the file that is named, has all of them."""
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="W",
-        help="Processes; any number gives the same bytes (default: one per processor).",
-        show_default=False,
-    ),
-]
+
+IMPORTS = ("commands", "released")
+"""Formats that are imported."""
 
 
 def filter_(
@@ -132,9 +125,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            autocompletion=lambda incomplete: [
-                name for name in ("parquet", "hf", "jsonl") if name.startswith(incomplete)
-            ],
+            autocompletion=shared.completing("parquet", "hf", "jsonl"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
             "compressed where OUT ends in .gz or .zst).",
         ),
@@ -180,9 +171,7 @@ def import_(
         typer.Option(
             "--format",
             metavar="NAME",
-            autocompletion=lambda incomplete: [
-                name for name in ("commands", "released") if name.startswith(incomplete)
-            ],
+            autocompletion=shared.completing(*IMPORTS),
             help="commands (inputs, executed and scored here) or released (records as the paper's "
             "authors published them, not executed).",
         ),
@@ -199,9 +188,7 @@ def import_(
         str,
         typer.Option(
             metavar="WHAT",
-            autocompletion=lambda incomplete: [
-                name for name in ("reject", "bind", "keep") if name.startswith(incomplete)
-            ],
+            autocompletion=shared.completing("reject", "bind", "keep"),
             help="Generic words such as File or Size: reject such lines, bind the words to names "
             "of the system, or keep them as they are.",
         ),
@@ -210,24 +197,13 @@ def import_(
         int, typer.Option(min=1, metavar="N", help="Inputs made of one line with generic words.")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Draws names, start directories and sub-inputs.")] = 0,
-    budget: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
-    ] = 64,
-    noise_runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
-    ] = 3,
+    budget: shared.Budget = 64,
+    noise_runs: shared.NoiseRuns = 3,
     estimator: shared.EstimatorName = "paper",
     target_se: shared.TargetError = None,
-    workers: Workers = None,
+    workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Wall time of one execution (default: 2).",
-            show_default=False,
-        ),
-    ] = None,
+    timeout: shared.RecordTimeout = None,
     system: shared.SystemName = None,
     json: shared.Json = False,
 ) -> None:
@@ -260,7 +236,7 @@ def import_(
                     workers=workers,
                     system=system,
                     start_directories=None if cwd is None else [cwd],
-                    limits=None if timeout is None else limits_of(timeout),
+                    limits=shared.limits_of(timeout),
                     report=shown.report,
                 )
         except KeyboardInterrupt:
@@ -282,13 +258,12 @@ def import_(
         else:
             _print_released(found, directory)
     else:
-        known = ("commands", "released")
-        raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, known))
+        raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
 
 
 def repair(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
-    workers: Workers = None,
+    workers: shared.Workers = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -416,8 +391,7 @@ def _print_import(done: ImportSummary, directory: Path) -> None:
         "executions": f"{mean:.1f} per record" if mean is not None else "-",
         "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
     }
-    for key, value in rows.items():
-        print(f"{key:11} {value}")
+    shared.print_rows(rows)
 
 
 def _print_released(done: Imported, directory: Path) -> None:
@@ -428,8 +402,7 @@ def _print_released(done: Imported, directory: Path) -> None:
         "reparsed": f"{done.reparsed:,} whose arguments do not give their input; unscored",
         "doubtful": f"{done.doubtful:,} with exit code 0 whose output says that something failed",
     }
-    for key, value in rows.items():
-        print(f"{key:11} {value}")
+    shared.print_rows(rows)
 
 
 def _print_repair(one: Repaired) -> None:

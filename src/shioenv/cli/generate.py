@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.run import limits_of
 
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress, Summary
@@ -26,18 +25,8 @@ def generate(
     sampler: shared.SamplerName = "gcs",
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
-    budget: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
-    ] = 64,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="W",
-            help="Processes; any number gives the same bytes (default: one per processor).",
-            show_default=False,
-        ),
-    ] = None,
+    budget: shared.Budget = 64,
+    workers: shared.Workers = None,
     engine: Annotated[
         str,
         typer.Option(
@@ -53,9 +42,7 @@ def generate(
             show_default=False,
         ),
     ] = None,
-    noise_runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
-    ] = 3,
+    noise_runs: shared.NoiseRuns = 3,
     estimator: shared.EstimatorName = "paper",
     target_se: shared.TargetError = None,
     command: shared.CommandNames = None,
@@ -63,14 +50,7 @@ def generate(
     composite_share: shared.CompositeShare = 0.25,
     composites: shared.Composites = None,
     policy: shared.PolicyName = "weighted",
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Wall time of one execution (default: 2).",
-            show_default=False,
-        ),
-    ] = None,
+    timeout: shared.RecordTimeout = None,
     cache_size: Annotated[
         int,
         typer.Option(
@@ -113,7 +93,7 @@ def generate(
                 commands=command or None,
                 horizon=horizon,
                 composite_share=share,
-                limits=None if timeout is None else limits_of(timeout),
+                limits=shared.limits_of(timeout),
                 system=system,
                 report=shown.report,
                 cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
@@ -238,5 +218,4 @@ def _print(summary: Summary, seconds: float) -> None:
         )
     if summary.retried or summary.restarts:
         rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
-    for key, value in rows.items():
-        print(f"{key:11} {value}")
+    shared.print_rows(rows)

@@ -11,7 +11,6 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
     from shioenv.domain.patch import Operation
-    from shioenv.sandbox.base import Limits
 
 
 def run(
@@ -31,7 +30,7 @@ def run(
     """
     from shioenv.behavior.observe import open_sandbox
 
-    with open_sandbox(system, limits_of(timeout)) as sandbox:
+    with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
         behavior = sandbox.run(shell_input, cwd=cwd, tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
@@ -40,13 +39,6 @@ def run(
         return
     shared.write(behavior.output)
     _print_facts(behavior)
-
-
-def limits_of(timeout: float | None) -> Limits:
-    """The default limits with another wall time. LimitsError for none."""
-    from shioenv.sandbox.base import Limits
-
-    return Limits() if timeout is None else Limits(wall_seconds=timeout)
 
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:

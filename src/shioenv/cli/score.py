@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.run import limits_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,12 +22,8 @@ def score(
     shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
-    budget: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
-    ] = 64,
-    noise_runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
-    ] = 3,
+    budget: shared.Budget = 64,
+    noise_runs: shared.NoiseRuns = 3,
     estimator: shared.EstimatorName = "paper",
     target_se: shared.TargetError = None,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
@@ -44,7 +39,7 @@ def score(
     from shioenv.irreducibility.text import find_arguments
     from shioenv.irreducibility.text import score as score_input
 
-    with open_sandbox(system, limits_of(timeout)) as sandbox:
+    with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
         parsed = find_arguments(shell_input, sandbox.system)
         found = score_input(
             parsed,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from shioenv.sandbox.base import Limits
 
 
 def complete_systems(incomplete: str) -> list[str]:
@@ -49,6 +51,11 @@ def complete_estimators(incomplete: str) -> list[str]:
     from shioenv.irreducibility.estimators import ESTIMATORS
 
     return [name for name in ESTIMATORS if name.startswith(incomplete)]
+
+
+def completing(*names: str) -> Callable[[str], list[str]]:
+    """What completes one of a few names."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -101,6 +108,27 @@ Timeout = Annotated[
     ),
 ]
 
+RecordTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="Wall time of one execution (default: 2).",
+        show_default=False,
+    ),
+]
+"""Of what makes a dataset."""
+
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="W",
+        help="Processes; any number gives the same bytes (default: one per processor).",
+        show_default=False,
+    ),
+]
+
 SamplerName = Annotated[
     str,
     typer.Option(
@@ -135,6 +163,12 @@ PolicyName = Annotated[
     ),
 ]
 
+Budget = Annotated[
+    int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
+]
+NoiseRuns = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
+]
 EstimatorName = Annotated[
     str,
     typer.Option(
@@ -181,6 +215,16 @@ def share_of_composites(composites: str | None, share: float) -> float:
     return 0.0 if composites == "off" else share
 
 
+def limits_of(timeout: float | None) -> Limits | None:
+    """The default limits with this wall time; None, for those of who runs, where none is given.
+
+    LimitsError for a time that leaves nothing to run with.
+    """
+    from shioenv.sandbox.base import Limits
+
+    return None if timeout is None else Limits(wall_seconds=timeout)
+
+
 def print_json(document: Any, *, indent: int | None = None) -> None:
     """Prints one JSON document on standard output, lone surrogates of file names escaped."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
@@ -223,6 +267,12 @@ def printable(text: str) -> str:
 def note(text: str) -> None:
     """Prints a line of progress on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def print_rows(rows: Mapping[str, str]) -> None:
+    """Prints facts by name on standard output, a line each."""
+    for key, value in rows.items():
+        print(f"{key:11} {value}")
 
 
 def percent(part: float, whole: float) -> str:
