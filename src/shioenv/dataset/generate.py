@@ -323,7 +323,43 @@ def run(
             hint="each is at least 1",
         )
     How.of(plan.estimator, plan.target_error)
-    setup = Setup(
+    setup = setup_of(plan, system, opener, cache_bytes=cache_bytes)
+    teller = Teller(count, report)
+    pool: Pool | RayPool
+    if engine == "ray":
+        from shioenv.dataset.ray_engine import RayPool
+
+        pool = RayPool(
+            setup if not system.endswith(".toml") else replace(setup, system=plan.system),
+            workers,
+            address=address,
+            report=teller.tell,
+            under=lambda kernel: store.made_under(kernel),
+        )
+    else:
+        pool = Pool(setup, workers or len(os.sched_getaffinity(0)))
+    with Store(directory, plan, count, kernel=platform.release(), report=teller.tell) as store:
+        teller.kept = store.kept
+        teller.tell()
+        with pool:
+            for line in pool.records(_missing(store, samples, count)):
+                store.append(line)
+                teller.add(line)
+        return Summary(
+            directory=Path(directory),
+            manifest=store.manifest,
+            new=teller.new,
+            executions=teller.executions,
+            retried=pool.retried,
+            restarts=pool.restarts,
+            seconds=teller.seconds,
+            effort=teller.effort,
+        )
+
+
+def setup_of(plan: Plan, system: str, opener: Opener, *, cache_bytes: int = 0) -> Setup:
+    """What workers have to know of a plan. ValueError for an opener that they cannot find."""
+    return Setup(
         opener=named(opener),
         system=system,
         digest=plan.system_digest,
@@ -336,38 +372,6 @@ def run(
         target_error=plan.target_error,
         cache_bytes=cache_bytes,
     )
-    started = time.monotonic()
-    state = _State(count, report, started)
-    pool: Pool | RayPool
-    if engine == "ray":
-        from shioenv.dataset.ray_engine import RayPool
-
-        pool = RayPool(
-            setup if not system.endswith(".toml") else replace(setup, system=plan.system),
-            workers,
-            address=address,
-            report=state.note,
-            under=lambda kernel: store.made_under(kernel),
-        )
-    else:
-        pool = Pool(setup, workers or len(os.sched_getaffinity(0)))
-    with Store(directory, plan, count, kernel=platform.release(), report=state.note) as store:
-        state.kept = store.kept
-        state.tell()
-        with pool:
-            for line in pool.records(_missing(store, samples, count)):
-                store.append(line)
-                state.add(line)
-        return Summary(
-            directory=Path(directory),
-            manifest=store.manifest,
-            new=state.new,
-            executions=state.executions,
-            retried=pool.retried,
-            restarts=pool.restarts,
-            seconds=time.monotonic() - started,
-            effort=state.effort,
-        )
 
 
 def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Task]:
@@ -382,27 +386,32 @@ def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Ta
             yield number, drawn
 
 
-class _State:
-    """Counts what a run has done and tells it."""
+class Teller:
+    """Counts what a run has done and tells it; `count` records are wanted in all."""
 
-    def __init__(self, count: int, report: Callable[[Progress], None], started: float) -> None:
+    def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0
         self.effort = Effort()
-        self._count, self._report, self._started = count, report, started
+        self._count, self._report = count, report
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run started."""
+        return time.monotonic() - self._started
 
     def add(self, line: Line) -> None:
+        """Counts a new record in."""
         self.new += 1
         self.volatile += line.volatile
         self.executions += line.executions
         if line.effort.trouble and not self.effort.trouble:
-            self.note(line.effort.trouble)
+            self.tell(line.effort.trouble)
         self.effort.add(line.effort)
         self.tell()
 
-    def note(self, text: str) -> None:
-        self.tell(text)
-
     def tell(self, note: str | None = None) -> None:
+        """Tells how far the run has come, and what a person wants to know."""
         self._report(
             Progress(
                 done=self.kept + self.new,
@@ -410,7 +419,7 @@ class _State:
                 kept=self.kept,
                 executions=self.executions,
                 volatile=self.volatile,
-                seconds=time.monotonic() - self._started,
+                seconds=self.seconds,
                 note=note,
             )
         )

@@ -9,18 +9,16 @@ then fits; where it does not, the new records stand, and the manifest says that 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import LIMITS, Opener, Progress, plan_of, samples_of
-from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Plan, Shard, read_manifest
+from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, samples_of, setup_of
+from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
 from shioenv.dataset.pool import Pool, Task
 from shioenv.dataset.store import atomic_write, lock, sha256_of, storage_errors
-from shioenv.dataset.worker import Setup, named
 from shioenv.dataset.write import sealed
 from shioenv.domain.record import NAMES, Record, decode, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
@@ -164,33 +162,18 @@ def _repair(
             if number // SHARD_RECORDS in numbers:
                 yield number, drawn
 
-    meter = _Meter(sum(one.records for one in damaged), report)
+    teller = Teller(sum(one.records for one in damaged), report)
     finished: dict[int, dict[int, bytes]] = {number: {} for number in numbers}
-    with Pool(_setup(manifest.plan, system, opener), workers) as pool:
+    with Pool(setup_of(manifest.plan, system, opener), workers) as pool:
         for line in pool.records(tasks()):
             number = line.session_id // SHARD_RECORDS
             finished[number][line.session_id] = line.content
-            meter.add(line.volatile, line.executions)
+            teller.add(line)
             shard = next(one for one in damaged if one.number == number)
             if len(finished[number]) == shard.records:
                 lines = [content for _, content in sorted(finished.pop(number).items())]
                 made, manifest = _replace(directory, manifest, shard, damaged[shard], lines)
                 yield made
-
-
-def _setup(plan: Plan, system: str, opener: Opener) -> Setup:
-    return Setup(
-        opener=named(opener),
-        system=system,
-        digest=plan.system_digest,
-        limits=plan.limits or LIMITS,
-        sampler=plan.sampler,
-        seed=plan.seed,
-        budget=plan.budget,
-        runs=plan.runs,
-        estimator=plan.estimator,
-        target_error=plan.target_error,
-    )
 
 
 def _replace(
@@ -265,26 +248,3 @@ def _differences(old: Record | None, new: Record) -> tuple[str, ...]:
     if old is None:
         return ()
     return tuple(name for name in NAMES if getattr(old, name) != getattr(new, name))
-
-
-class _Meter:
-    """Counts the records made again and tells it."""
-
-    def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
-        self._count, self._report, self._started = count, report, time.monotonic()
-        self._done = self._executions = self._volatile = 0
-
-    def add(self, volatile: bool, executions: int) -> None:
-        self._done += 1
-        self._volatile += volatile
-        self._executions += executions
-        self._report(
-            Progress(
-                done=self._done,
-                count=self._count,
-                kept=0,
-                executions=self._executions,
-                volatile=self._volatile,
-                seconds=time.monotonic() - self._started,
-            )
-        )
