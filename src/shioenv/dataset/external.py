@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,15 +20,7 @@ from random import Random
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import (
-    LIMITS,
-    Opener,
-    Progress,
-    Summary,
-    grammar_digest,
-    package_version,
-    run,
-)
+from shioenv.dataset.generate import Opener, Progress, Summary, plan_of, run
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.recording import session_text
 from shioenv.dataset.store import atomic_write, storage_errors
@@ -162,34 +154,30 @@ def import_commands(
     if not accepted.samples:
         counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
         raise ImportFileError(f"{path}: no line can be recorded; {counts or 'it is empty'}")
-    plan = Plan(
+    plan = plan_of(
+        built,
+        grammars,
         sampler=sampler,
-        policy="",
         seed=seed,
         budget=budget,
         runs=runs,
         estimator=estimator,
         target_error=target_error,
-        system=built.name,
-        system_digest=built.digest,
-        packages=built.packages,
-        grammar_digest=grammar_digest(grammars, catalogues),
-        commands=tuple(grammar.name for grammar in grammars),
         start_directories=directories,
         horizon=0,
         composite_share=0.0,
         max_segments=0,
-        limits=limits or LIMITS,
-        version=package_version(),
-        origin={
-            "kind": "commands",
-            "sha256": accepted.sha256,
-            "lines": accepted.lines,
-            "placeholders": placeholders,
-            "bindings": bindings,
-            "rejected": dict(sorted(reasons(accepted.rejected).items())),
-        },
+        limits=limits,
     )
+    origin = {
+        "kind": "commands",
+        "sha256": accepted.sha256,
+        "lines": accepted.lines,
+        "placeholders": placeholders,
+        "bindings": bindings,
+        "rejected": dict(sorted(reasons(accepted.rejected).items())),
+    }
+    plan = replace(plan, policy="", origin=origin)  # nothing is drawn by a policy
     return import_list(
         accepted, directory, plan, workers=workers, system=system or built.name, report=report
     )
