@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from shioenv.errors import UsageError, did_you_mean
-from shioenv.irreducibility.subsets import Kept, Weighted, kept_of, paper, total_weight
+from shioenv.irreducibility.subsets import Kept, Weighted, kept_of, leave_out, paper, total_weight
 
 OUTSIDE = 3
 """Draws at least of `balanced` where leave-one-out says that the behavior differs (ours: with most
@@ -56,10 +56,7 @@ def estimator_named(name: str) -> Estimator:
     """The estimator of this name. Errors: UsageError."""
     found = ESTIMATORS.get(name)
     if found is None:
-        raise UsageError(
-            f"no estimator is called {name!r}",
-            hint=did_you_mean(name, ESTIMATORS) or f"there are {', '.join(ESTIMATORS)}",
-        )
+        raise UsageError(f"no estimator is called {name!r}", hint=did_you_mean(name, ESTIMATORS))
     return found
 
 
@@ -78,7 +75,7 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part
     Each size gets one draw at least and more in proportion to its weight. Below 2 n the budget does
     not reach, and it is `pps`.
     """
-    alone = [_without(n, index) for index in range(n)]
+    alone = [leave_out(n, index) for index in range(n)]
     left = budget - sum(not look.known(kept) for kept in alone)
     sizes = range(1, n - 1)
     if budget < 2 * n or left < len(sizes):
@@ -124,7 +121,7 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
     on, mostly those of pairs and triples cancel. The others get what is left, drawn as by `pps`. A
     budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
     """
-    alone = [_without(n, index) for index in range(n)]
+    alone = [leave_out(n, index) for index in range(n)]
     left = budget - sum(not look.known(kept) for kept in alone)
     if left < LEFT_FOR_BALANCE:
         return _arrays(n, tuple(range(n)), (), budget, rng, float(total_weight(n)))
@@ -244,10 +241,6 @@ def _proportional(n: int, rng: random.Random) -> Kept:
         mask = rng.getrandbits(n) | 1 << rng.randrange(n)
         if mask != (1 << n) - 1:
             return kept_of(mask)
-
-
-def _without(n: int, index: int) -> Kept:
-    return tuple(other for other in range(n) if other != index)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {

@@ -20,7 +20,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import Estimator, Part, estimator_named
 from shioenv.irreducibility.spread import pooled, spread, together
-from shioenv.irreducibility.subsets import Kept, exhaustive, water_fill
+from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fill
 
 Behave: TypeAlias = Callable[[str], Behavior]
 """The behavior of a rendered input on the pristine system. Every call is a run of its own."""
@@ -262,13 +262,13 @@ def estimate_irreducibility(
             volatile = volatile or trial.noise.volatile
         scores.append(_score(target, trial, share, rng, how, explain=explain))
         n_executions += len(trial.seen)
-    pooled = _pool(scores)
+    overall = _pool(scores)
     return Score(
-        irreducibility=pooled.irreducibility,
-        irreducibility_strict=pooled.strict,
+        irreducibility=overall.irreducibility,
+        irreducibility_strict=overall.strict,
         exact=all(score.exact for score in scores),
-        standard_error=pooled.standard_error,
-        interval=pooled.interval,
+        standard_error=overall.standard_error,
+        interval=overall.interval,
         n_arguments=sum(target.n for target in targets),
         n_executions=n_executions,
         noise_threshold=whole.noise.threshold,
@@ -432,7 +432,7 @@ def _score(
     }
     if explain:
         for index in range(target.n):
-            look.contrast(tuple(other for other in range(target.n) if other != index))
+            look.contrast(leave_out(target.n, index))
     for kept, contrast in look.contrasts.items():
         contrasts.setdefault(kept, contrast)
     shown = tuple(contrasts.values())
@@ -465,7 +465,7 @@ def _mean(contrasts: Sequence[Contrast], total: float, counts: Callable[[Contras
 def _effect(
     index: int, text: str, n: int, contrasts: Mapping[Kept, Contrast], *, exact: bool
 ) -> ArgumentEffect:
-    alone = contrasts.get(tuple(other for other in range(n) if other != index))
+    alone = contrasts.get(leave_out(n, index))
     drawn = [
         (contrast.weight / contrast.draws / max(len(contrast.kept), 1), contrast)
         for contrast in contrasts.values()

@@ -74,6 +74,11 @@ def water_fill(caps: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
+def leave_out(n: int, index: int) -> Kept:
+    """Of n indices all but one."""
+    return tuple(other for other in range(n) if other != index)
+
+
 def kept_of(mask: int) -> Kept:
     """The indices of the bits that are set."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
