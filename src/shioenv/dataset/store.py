@@ -272,10 +272,6 @@ class Store:
 
     # writing
 
-    @property
-    def _finished(self) -> set[int]:
-        return self._numbers
-
     def _end(self, number: int) -> int:
         """One more than the highest record number of a shard."""
         return min((number + 1) * SHARD_RECORDS, self.count)
@@ -331,7 +327,7 @@ class Store:
     @manifest.setter
     def manifest(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._numbers = {shard.number for shard in manifest.shards}
+        self._finished = {shard.number for shard in manifest.shards}
 
     def _other_inputs(self, path: Path) -> DatasetCorruptError:
         return DatasetCorruptError(
