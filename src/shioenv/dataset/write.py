@@ -28,6 +28,10 @@ def refuse_existing(path: Path) -> None:
     """OutputExistsError where something is at the path; an empty directory is nothing."""
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
+    _refuse(path)
+
+
+def _refuse(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise OutputExistsError(
             f"{path} exists already", hint="choose another name, or remove what is there"
@@ -70,10 +74,7 @@ def new_file(path: Path) -> Iterator[Path]:
     Errors: OutputExistsError, DatasetStorageError.
     """
     with storage_errors(path):
-        if path.exists() or path.is_symlink():
-            raise OutputExistsError(
-                f"{path} exists already", hint="choose another name, or remove what is there"
-            )
+        _refuse(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{TEMPORARY}{path.name}")
         try:
