@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.dataset.generate import LIMITS
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Limits
 from shioenv.synthesis.sample import Sample
-
-LIMITS = Limits(wall_seconds=2.0)
-"""Bounds of every trial: those of a dataset's executions."""
 
 BATCH = 50
 """Inputs that a process is given at once."""
