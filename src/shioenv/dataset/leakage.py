@@ -227,9 +227,10 @@ def _inputs(path: Path) -> Iterator[_Known]:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             for line in lines:
                 text = line.rstrip("\r\n").replace("\0", " ")
-                known = _recorded(text)
+                document = _document(text)
+                known = _recorded(document)
                 if known is None and text.strip():
-                    known = _known(shipped_parser().parse(_text(text)), "")
+                    known = _known(shipped_parser().parse(_text(document, text)), "")
                 if known is not None:
                     yield known
     except OSError as error:
@@ -237,6 +238,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
 
 
 def _document(line: str) -> dict[str, Any]:
+    """The JSON object that a line is; empty where it is none."""
     if line.startswith("{"):
         try:
             document = json.loads(line)
@@ -246,9 +248,8 @@ def _document(line: str) -> dict[str, Any]:
     return {}
 
 
-def _recorded(line: str) -> _Known | None:
+def _recorded(document: dict[str, Any]) -> _Known | None:
     """The input of a line that is a record, of this make or another."""
-    document = _document(line)
     tokens = document.get("input_args")
     if not isinstance(tokens, list) or not all(isinstance(one, str) and one for one in tokens):
         return None
@@ -258,9 +259,9 @@ def _recorded(line: str) -> _Known | None:
         return None
 
 
-def _text(line: str) -> str:
+def _text(document: dict[str, Any], line: str) -> str:
     """The input of a line: itself, or what a JSON object calls so."""
-    text = _document(line).get("input")
+    text = document.get("input")
     return text if isinstance(text, str) else line
 
 
