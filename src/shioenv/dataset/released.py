@@ -14,13 +14,12 @@ import hashlib
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.external import Rejection, shipped_parser, write_rejections
+from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
 from shioenv.dataset.generate import package_version
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.recording import session_text
@@ -56,7 +55,7 @@ class Imported:
         """The import for programs."""
         return {
             "records": self.manifest.records,
-            "rejected": dict(Counter(one.reason for one in self.rejected)),
+            "rejected": reasons(self.rejected),
             "scored": self.scored,
             "reparsed": self.reparsed,
             "doubtful_exit_codes": self.doubtful,
@@ -124,11 +123,10 @@ def import_released(
                 f"{source}: nothing can be imported; {_why(reader.rejected)}",
                 hint="one JSON object a line, with at least input, output and exit_code",
             )
-        rejected = Counter(one.reason for one in reader.rejected)
         origin = {
             "kind": "released",
             "files": digests,
-            "rejected": dict(sorted(rejected.items())),
+            "rejected": dict(sorted(reasons(reader.rejected).items())),
             "doubtful_exit_codes": reader.doubtful,
         }
         plan = replace(plan, origin=origin, start_directories=tuple(sorted(directories)))
@@ -166,10 +164,8 @@ def _lines(path: Path, digest: Any) -> Iterator[tuple[int, bytes]]:
 
 
 def _why(rejected: list[Rejection]) -> str:
-    counts = Counter(one.reason for one in rejected)
-    return ", ".join(f"{count} lines: {reason}" for reason, count in counts.most_common(3)) or (
-        "it is empty"
-    )
+    most = list(reasons(rejected).items())[:3]
+    return ", ".join(f"{count} lines: {reason}" for reason, count in most) or "it is empty"
 
 
 class _Reader:
