@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, SupportsInt, TypeAlias
 
 import gymnasium
@@ -17,8 +18,8 @@ from shioenv.env.execution import Executor, ObserverSource, Outcome, require_cou
 from shioenv.env.shio_env import (
     METADATA,
     begin,
-    checked_directories,
     checked_render_mode,
+    directories_of,
     warn_without_mode,
 )
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
@@ -119,17 +120,14 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         self.executor = Executor(
             system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
         )
-        self.start_directories = checked_directories(
-            self.executor.declaration.session.start_directories
-            if start_directories is None
-            else start_directories,
-            MAX_ARGUMENT_LENGTH,
+        self.start_directories = directories_of(
+            self.executor, start_directories, MAX_ARGUMENT_LENGTH
         )
         versions = None
         if catalogue is None:
             built = find_system(system)
             versions = built.packages
-            catalogue = _of_system(system)
+            catalogue = partial(catalogue_of, built)
         loaded = grammars if grammars is not None else load_grammars(commands, versions=versions)
         self._places = _places(loaded, catalogue, self.start_directories)
 
@@ -318,11 +316,6 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
             "cwd": self._cwd,
             "error": None if fault is None else fault.value,
         }
-
-
-def _of_system(name: str | None) -> Callable[[str], Catalogue]:
-    system = find_system(name)
-    return lambda cwd: catalogue_of(system, cwd)
 
 
 def _places(

@@ -129,11 +129,8 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         self.executor = Executor(
             system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
         )
-        self.start_directories = checked_directories(
-            self.executor.declaration.session.start_directories
-            if start_directories is None
-            else start_directories,
-            self.max_argument_length,
+        self.start_directories = directories_of(
+            self.executor, start_directories, self.max_argument_length
         )
         self.action_space = action_space(self.max_argument_length)
         self.observation_space = grid_space(
@@ -298,6 +295,17 @@ def begin(
     if options and "cwd" in options:
         (cwd,) = checked_directories((options["cwd"],), max_length)
     return cwd, seed
+
+
+def directories_of(
+    executor: Executor, given: Iterable[str] | None, max_length: int
+) -> tuple[str, ...]:
+    """What `reset` draws from: the given directories, else the system's own.
+
+    Errors: EnvironmentOptionError.
+    """
+    own = executor.declaration.session.start_directories
+    return checked_directories(own if given is None else given, max_length)
 
 
 def checked_directories(directories: Iterable[str], max_length: int) -> tuple[str, ...]:
