@@ -43,3 +43,14 @@ def test_a_limit_reached_is_said(system: System, limits: Limits, text: str, name
 def test_a_run_within_its_limits_reaches_none(system: System) -> None:
     with NamespaceSandbox(system) as sandbox:
         assert sandbox.run("ls -la; touch x; seq 99 | sort | head -3").limits_hit == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "waited"),
+    [("sleep 9", True), ("sleep 9 | cat", True), ("while :; do :; done", False), ("true", False)],
+)
+def test_what_ran_out_of_time_in_its_sleep_is_told_from_what_worked(
+    system: System, text: str, waited: bool
+) -> None:
+    with NamespaceSandbox(system, Limits(wall_seconds=0.6)) as sandbox:
+        assert sandbox.run(text).waited is waited

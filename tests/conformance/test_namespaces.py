@@ -219,3 +219,15 @@ def test_the_first_input_sees_its_network_up_however_many_are_opened(system: Sys
 
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(states, range(40))] == [{"lo": "UNKNOWN", "eth0": "UP"}] * 40
+
+
+def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: System) -> None:
+    with NamespaceSandbox(system, LIMITS) as opened:
+        before = opened.run("ip neigh; cat /proc/net/snmp").output
+        fetched = opened.run("curl -s http://10.20.30.1/ | head -c 9; ip neigh")
+        assert b"10.20.30.1 dev eth0" in fetched.output
+        assert fetched.network is None
+        assert opened.run("ip neigh; cat /proc/net/snmp").output == before
+        added = opened.run("curl -s http://10.20.30.1/ > /dev/null; ip link set eth0 alias other")
+        assert added.network is not None
+        assert b"other" in added.network

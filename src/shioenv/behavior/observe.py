@@ -26,6 +26,8 @@ class Observer:
         self.system = system
         self.seconds = 0.0
         """How long the inputs run so far took by themselves, their last processes included."""
+        self.waited = False
+        """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
         self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
@@ -59,6 +61,7 @@ class Observer:
             shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
         )
         self.seconds += execution.ended - execution.started
+        self.waited = execution.waited
         return recorder.behavior(execution)
 
     def close(self) -> None:

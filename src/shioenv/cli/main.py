@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from shioenv.cli import (
     dataset,
     doctor,
+    experiment,
     generate,
     grammar,
     report,
@@ -98,6 +99,7 @@ shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sam
 shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)
 shared.command(dataset.app, "shioenv dataset report ./dataset --out report.html")(report.report)
 app.add_typer(dataset.app, name="dataset")
+app.add_typer(experiment.app, name="experiment")
 
 
 def main() -> None:

@@ -36,8 +36,9 @@ STARTS = 3
 AHEAD = LANES + 1
 """Samples a worker is given before it has finished them, so that it never waits for the next."""
 
-WINDOW = 512
-"""How far the newest sample in work may be ahead of the oldest."""
+WINDOW = 4096
+"""How far the newest sample in work may be ahead of the oldest: one that waits (`ping`, 64 times)
+takes two minutes, in which others are made by the thousand."""
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "

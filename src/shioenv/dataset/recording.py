@@ -38,11 +38,16 @@ class Scene(Runner, Protocol):
 
 
 class Observer(Scene, Protocol):
-    """One that counts its time, and can be closed."""
+    """One that tells what its runs took, and can be closed."""
 
     @property
     def seconds(self) -> float:
         """How long everything executed so far took by itself."""
+        ...
+
+    @property
+    def waited(self) -> bool:
+        """Whether the newest run ran out of time in its sleep."""
         ...
 
     def close(self) -> None:

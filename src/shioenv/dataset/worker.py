@@ -255,6 +255,11 @@ class _Lane:
             self._effort.own_seconds += observer.seconds - before
 
     def _run_alone(self, run: Callable[[], Behavior]) -> Behavior:
+        """Runs while nobody else does, but for what slept until its time was over: that lacked no
+        processor.
+        """
+        if self.open().waited:
+            return run()
         with self._gate.alone():
             self._alone = True
             try:

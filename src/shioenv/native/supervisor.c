@@ -235,6 +235,14 @@ static int listen_to(int protocol, uint32_t groups)
     return fd;
 }
 
+static bool drained(int fd)
+{
+    static char bytes[65536];
+    bool any = false;
+    while (fd >= 0 && (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0 || errno == ENOBUFS)) any = true;
+    return any;
+}
+
 /* Whether a link of a dump is switched on and not yet known to be connected; lo never is. */
 static bool is_coming_up(const struct nlmsghdr *message)
 {
@@ -246,15 +254,16 @@ static bool is_coming_up(const struct nlmsghdr *message)
     return false;
 }
 
-static bool any_is_coming_up(int fd)
+static bool any_is_coming_up(void)
 {
     static _Alignas(struct nlmsghdr) char bytes[65536];
     const struct { struct nlmsghdr header; struct ifinfomsg link; } question = {
         {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}, {0}};
-    CHECK(send(fd, &question, sizeof question, 0), "ask for the links");
+    CHECK(send(net_events, &question, sizeof question, 0), "ask for the links");
     bool any = false;
     for (;;) {
-        int length = (int)recv(fd, bytes, sizeof bytes, 0);
+        poll(&(struct pollfd){net_events, POLLIN, 0}, 1, -1);
+        int length = (int)recv(net_events, bytes, sizeof bytes, 0);
         CHECK(length, "hear of the links");
         for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
             if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return any;
@@ -266,18 +275,16 @@ static bool any_is_coming_up(int fd)
 /* The kernel finds out a moment later that a cable is plugged in at both ends; an input sees it so. */
 static void wait_for_links(void)
 {
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    CHECK(fd, "netlink socket");
-    for (int tries = 0; tries < 5000 && any_is_coming_up(fd); tries++) nanosleep(&(struct timespec){0, 200000}, NULL);
-    close(fd);
+    for (int tries = 0; tries < 1000 && any_is_coming_up(); tries++) poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1);
+    drained(net_events);
 }
 
 static void listen_for_changes(void)
 {
-    wait_for_links();
     /* link, neighbour, tc, addresses, routes and rules of both families */
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
     CHECK(net_events, "netlink listener");
+    wait_for_links();
     int next_hops = 32;  /* RTNLGRP_NEXTHOP, past what an address can name */
     setsockopt(net_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &next_hops, sizeof next_hops);
     policy_events = listen_to(NETLINK_XFRM, 4 | 8);  /* associations and policies */
@@ -294,12 +301,23 @@ static void listen_for_changes(void)
     remember_standing();
 }
 
-static bool drained(int fd)
+/* What the events of a run are about: neighbours, which any packet makes, are no part of what is recorded. */
+enum { ABOUT_NEIGHBOURS = 1, ABOUT_NETWORK = 2 };
+
+static unsigned drained_network(void)
 {
-    static char bytes[65536];
-    bool any = false;
-    while (fd >= 0 && (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0 || errno == ENOBUFS)) any = true;
-    return any;
+    static _Alignas(struct nlmsghdr) char bytes[65536];
+    unsigned about = 0;
+    for (;;) {
+        int length = (int)recv(net_events, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
+        if (length < 0 && errno != ENOBUFS) return about;
+        if (length < 0 || length > (int)sizeof bytes) {
+            about |= ABOUT_NETWORK;
+            continue;
+        }
+        for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length))
+            about |= each->nlmsg_type == RTM_NEWNEIGH || each->nlmsg_type == RTM_DELNEIGH ? ABOUT_NEIGHBOURS : ABOUT_NETWORK;
+    }
 }
 
 /* ---- one run ------------------------------------------------------------------------------------ */
@@ -312,7 +330,7 @@ static int64_t now_ns(clockid_t clock)
 }
 
 /* What the processes inside use at this moment; pages that several share count for each. */
-struct usage { uint64_t bytes, cpu_ms, threads; };
+struct usage { uint64_t bytes, cpu_ms, threads; bool busy; };
 
 static struct usage usage_now(void)
 {
@@ -333,10 +351,12 @@ static struct usage usage_now(void)
         text[n] = 0;
         char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */
         unsigned long long user, system, waited_user, waited_system, threads, resident;
-        /* utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */
-        if (!fields || sscanf(fields + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %llu"
-                              " %*d %*u %*u %llu", &user, &system, &waited_user, &waited_system, &threads, &resident) != 6)
+        char state;
+        /* state ... utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */
+        if (!fields || sscanf(fields + 2, "%c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %llu"
+                              " %*d %*u %*u %llu", &state, &user, &system, &waited_user, &waited_system, &threads, &resident) != 7)
             continue;
+        now.busy |= state == 'R' || state == 'D';
         now.bytes += resident * (uint64_t)page;
         now.cpu_ms += (user + system + waited_user + waited_system) * 1000 / (uint64_t)ticks;
         now.threads += threads;
@@ -377,11 +397,15 @@ static bool read_channel(struct channel *channel, uint32_t keep)
     return true;
 }
 
-/* Watches one run to its end: output, time, memory, and what outlives the shell. What was noticed. */
+/* How often a run was looked at, and how often it wanted a processor or a disk then. */
+struct looks { unsigned all, busy; };
+
 /* Looks at what a run uses while it lasts: the limit it went past, or 0. */
-static uint32_t look(const struct request *request, struct reply *reply)
+static uint32_t look(const struct request *request, struct reply *reply, struct looks *looks)
 {
     struct usage used = usage_now();
+    looks->all++;
+    looks->busy += used.busy;
     if (used.threads >= config.processes) reply->flags |= REPLY_PROCESSES;
     if (used.cpu_ms > config.cpu_ms) return REPLY_CPU;
     if (used.bytes > request->memory_max) return REPLY_MEMORY;
@@ -397,12 +421,14 @@ static int open_mounts(pid_t pid)
     return openat(host_proc, path, O_RDONLY | O_CLOEXEC);
 }
 
+/* Watches one run to its end: output, time, memory, and what outlives the shell. What was noticed. */
 static unsigned watch(const struct request *request, struct channel *channels, int *slave, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
     int64_t next_look = start + LOOK_NS;
     bool shell_ended = false, killed = false;
     unsigned noticed = 0;
+    struct looks looks = {0};
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
     while (!shell_ended || open_channels) {
         struct pollfd watched[5] = {
@@ -452,9 +478,10 @@ static unsigned watch(const struct request *request, struct channel *channels, i
         else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
         else if (now >= next_look) {
             next_look = now + LOOK_NS;
-            why = look(request, reply);
+            why = look(request, reply, &looks);
             if (*slave >= 0) offer_ends_of_file(channels[0].fd, 1);
         }
+        if (why == REPLY_TIMED_OUT && looks.busy * 10 <= looks.all) reply->flags |= REPLY_WAITED;
         if (why) {
             reply->flags |= why;
             ask_init();  /* kills everything */
@@ -543,8 +570,10 @@ static void run(const struct request *request, struct channel *channels)
     if (noticed & NOTICED_NAMES) reply.flags |= REPLY_HOSTNAME;
     if (noticed & NOTICED_MOUNTS) reply.flags |= REPLY_MOUNTS;
     if (noticed & NOTICED_INIT || is_changed(&init_slack)) reply.flags |= REPLY_INIT;
-    bool net = drained(net_events), filter = drained(filter_events), policy = drained(policy_events);
-    if (net || filter || policy) reply.flags |= REPLY_NETWORK;
+    unsigned network = drained_network();
+    bool filter = drained(filter_events), policy = drained(policy_events);
+    if (network & ABOUT_NETWORK || filter || policy) reply.flags |= REPLY_NETWORK;
+    if (network & ABOUT_NEIGHBOURS) reply.flags |= REPLY_TRAFFIC;
     if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) reply.flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) reply.flags |= REPLY_TRAFFIC;
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;

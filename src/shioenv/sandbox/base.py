@@ -123,6 +123,9 @@ class Execution:
     """When its last process was gone, on the same clock."""
     timed_out: bool = False
     """The wall time ran out."""
+    waited: bool = False
+    """The wall time ran out, and nearly always when the run was looked at (every 50 ms) all of its
+    processes slept: no faster machine would have helped it."""
     output_truncated: bool = False
     """More was written than `output` holds."""
     limits_hit: tuple[str, ...] = ()

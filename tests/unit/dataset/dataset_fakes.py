@@ -37,6 +37,7 @@ class FakeSystem:
 class FakeObserver:
     system = FakeSystem()
     seconds = 0.0
+    waited = False
 
     def __init__(self, scratch: str) -> None:
         self._scratch = Path(scratch)

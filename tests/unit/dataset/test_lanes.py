@@ -6,8 +6,14 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+from dataset_fakes import FakeObserver
+
 from shioenv.dataset import lanes
 from shioenv.dataset.lanes import Gate, Turns
+from shioenv.dataset.worker import Setup, _Lane
+from shioenv.domain.behavior import Behavior
+from shioenv.sandbox.base import Limits
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -84,6 +90,34 @@ def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert (wrong, alone) == (0, 10)
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
+    tmp_path: Path, waited: bool
+) -> None:
+    door, room = tmp_path / "door", tmp_path / "room"
+    door.touch()
+    room.touch()
+    gate, other = (Gate(str(door), str(room)) for _ in range(2))
+    setup = Setup("", "", "", Limits(), "gcs", 0, 1, 1, "paper", None)
+    lane = _Lane(setup, gate, Turns())
+    lane._observer = FakeObserver(str(tmp_path))
+    lane._observer.waited = waited
+    ended = threading.Event()
+
+    def repeat() -> None:
+        lane._run_alone(lambda: Behavior(124, b"", timed_out=True))
+        ended.set()
+
+    repeating = threading.Thread(target=repeat)
+    with other.among_others():
+        repeating.start()
+        assert ended.wait(30 if waited else 0.2) is waited
+    repeating.join(30)
+    assert ended.is_set()
+    gate.close()
+    other.close()
 
 
 def together(action, times: int) -> None:  # type: ignore[no-untyped-def]

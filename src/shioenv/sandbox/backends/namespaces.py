@@ -93,6 +93,7 @@ class _Flag(IntFlag):  # REPLY_*
     DISK = 16384
     INODES = 32768
     MOUNTS = 65536
+    WAITED = 131072
 
 
 _FRESH, _SEPARATE, _KEEP, _TERMINAL = 1, 2, 4, 8  # REQUEST_*
@@ -373,6 +374,7 @@ class NamespaceSandbox:
             started=started / 1e9,
             ended=ended / 1e9,
             timed_out=timed_out,
+            waited=said.waited,
             output_truncated=said.output_truncated,
             limits_hit=(*said.limits_hit, "state_bytes") if long_state else said.limits_hit,
             signal=died_of,
@@ -395,6 +397,7 @@ class _Meaning(NamedTuple):
     """What the flags of a reply say."""
 
     timed_out: bool
+    waited: bool
     output_truncated: bool
     changes_truncated: bool
     network: bool
@@ -408,6 +411,7 @@ def _meaning(flags: int) -> _Meaning:
     reply = _Flag(flags)
     return _Meaning(
         timed_out=bool(reply & _Flag.TIMED_OUT),
+        waited=bool(reply & _Flag.WAITED),
         output_truncated=bool(reply & (_Flag.OUTPUT_TRUNCATED | _Flag.OUTPUT_KILLED)),
         changes_truncated=bool(reply & _Flag.CHANGES_TRUNCATED),
         network=bool(reply & _Flag.NETWORK),

@@ -1,0 +1,146 @@
+"""`shioenv experiment`: the paper's experiments, each with data, a picture and a table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.generate import PLAIN_SECONDS
+
+if TYPE_CHECKING:
+    from shioenv.experiments.results import Outcome
+    from shioenv.experiments.setting import Setting
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run the paper's experiments, and two more, on this machine.",
+)
+
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Results go to a directory in it, named after the experiment; the same command goes "
+        "on where an earlier one was stopped.",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same inputs.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="W",
+        help="Processes (default: one per processor).",
+        show_default=False,
+    ),
+]
+ExactCount = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Inputs of each length from 8 arguments on; of shorter ones four times as many.",
+    ),
+]
+Longest = Annotated[int, typer.Option(min=2, max=12, metavar="N", help="Arguments at most.")]
+Replays = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Estimates of each input by each estimator at each budget."
+    ),
+]
+
+
+@shared.command(
+    app,
+    "shioenv experiment sampling-efficiency --out ./experiments --count 5 --longest 8",
+    name="sampling-efficiency",
+)
+def sampling_efficiency(
+    out: Out,
+    count: ExactCount = 60,
+    longest: Longest = 12,
+    replays: Replays = 20,
+    seed: Seed = 0,
+    workers: Workers = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """How far estimates are from exact scores, by budget, number of arguments and estimator.
+
+    Every sub-input of every input is executed: 4,094 of an input of 12 arguments.
+    """
+    from shioenv.experiments import sampling_efficiency as experiment
+
+    with _Meter() as meter:
+        setting = _setting(meter, out, seed, workers, system)
+        outcome = experiment.run(setting, count=count, longest=longest, replays=replays)
+    _print(outcome, json=json)
+
+
+def _setting(
+    meter: _Meter, out: Path, seed: int, workers: int | None, system: str | None
+) -> Setting:
+    from shioenv.experiments.results import shown_command
+    from shioenv.experiments.setting import Setting
+
+    given: dict[str, Any] = {} if workers is None else {"workers": workers}
+    return Setting(
+        out=out,
+        seed=seed,
+        system_name=system,
+        command=shown_command(),
+        report=meter.report,
+        **given,
+    )
+
+
+def _print(outcome: Outcome, *, json: bool) -> None:
+    """The tables and where everything lies; as JSON what `run.json` holds."""
+    if json:
+        shared.print_json({"directory": str(outcome.directory), **outcome.document}, indent=2)
+        return
+    for table in outcome.tables:
+        print(table.markdown)
+    seconds = outcome.document["wall_seconds"]
+    print(f"{outcome.directory}: {', '.join(outcome.document['files'])} ({seconds} s)")
+
+
+class _Meter:
+    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds."""
+
+    def __init__(self) -> None:
+        from rich.progress import Progress
+
+        console = shared.console(stderr=True)
+        self._terminal = sys.stderr.isatty()
+        self._bar = Progress(console=console, transient=True, disable=not self._terminal)
+        self._tasks: dict[str, Any] = {}
+        self._due = 0.0
+        self._last = ("", -1)
+
+    def __enter__(self) -> _Meter:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def report(self, what: str, done: int, total: int) -> None:
+        """Shows how far it has come."""
+        if self._terminal:
+            if what not in self._tasks:
+                self._tasks[what] = self._bar.add_task(what, total=total)
+            self._bar.update(self._tasks[what], completed=done, total=total)
+            return
+        now = time.monotonic()
+        new = what != self._last[0]
+        if (new or now >= self._due or done == total) and (what, done) != self._last:
+            self._due, self._last = now + PLAIN_SECONDS, (what, done)
+            shared.note(f"{what}: {done:,} of {total:,}")

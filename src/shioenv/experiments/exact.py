@@ -1,0 +1,407 @@
+"""Inputs all of whose sub-inputs were executed, kept so that estimators can be replayed on them.
+
+A kept-index set is a mask here: bit i is set where argument i stays.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from shioenv.behavior.observe import Observer
+from shioenv.dataset.generate import package_version, plan_of, samples_of
+from shioenv.dataset.store import lock, storage_errors
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.experiments.processes import Executors
+from shioenv.experiments.setting import Setting
+from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
+from shioenv.synthesis.sample import Sample
+from shioenv.system.store import System
+
+SLOW_SECONDS = 0.02
+"""Of a single run, or of a sub-input on average, from which on an input is passed over: a command
+that waits takes hours for its 4,094 sub-inputs."""
+
+SHORTEST = 2
+"""Arguments at least: with one argument there is nothing to estimate."""
+
+LONG = 8
+"""From this number of arguments on inputs are few, because each takes long."""
+
+SHORT_TIMES = 4
+"""So many times more inputs of the shorter lengths."""
+
+JOURNAL = "inputs.ndjson"
+"""One line for every input that was tried, in the order in which they were finished."""
+
+
+class _TooSlowError(Exception):
+    """An input whose sub-inputs take too long to execute them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An input all of whose sub-inputs were executed; a single command.
+
+    The sets of sub-inputs are numbers whose bit m is set where the sub-input of mask m belongs.
+    """
+
+    number: int
+    """Its place in the stream of samples."""
+    input: Input
+    cwd: str
+    exit_code: int
+    noise_threshold: float
+    differs: int
+    """Those that do something else."""
+    differs_strict: int
+    """Those that do something else where outputs must be equal bytes (D-2s)."""
+    same_failure: int
+    """Those that fail with the exit code that the whole input fails with."""
+    seconds: float
+    """That executing and comparing them took."""
+
+    @property
+    def n(self) -> int:
+        """Arguments that can be removed."""
+        return self.input.n_arguments
+
+    @property
+    def irreducibility(self) -> float:
+        """R*, exactly."""
+        return weighed(self.n, self.differs)
+
+    @property
+    def irreducibility_strict(self) -> float:
+        """The strict score, exactly."""
+        return weighed(self.n, self.differs_strict)
+
+    def texts(self) -> list[str]:
+        """What each sub-input is called, by mask."""
+        return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The input as a line of the journal."""
+        size = (1 << self.n) + 7 >> 3
+        return {
+            "number": self.number,
+            "n_arguments": self.n,
+            "input_args": self.input.input_args,
+            "cwd": self.cwd,
+            "exit_code": self.exit_code,
+            "noise_threshold": self.noise_threshold,
+            "seconds": round(self.seconds, 3),
+            **{
+                name: base64.b64encode(getattr(self, name).to_bytes(size, "little")).decode()
+                for name in ("differs", "differs_strict", "same_failure")
+            },
+        }
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Known:
+        """The input of such a line. KeyError, TypeError, ValueError for none."""
+        return cls(
+            number=line["number"],
+            input=Input.from_marked(line["input_args"]),
+            cwd=line["cwd"],
+            exit_code=line["exit_code"],
+            noise_threshold=line["noise_threshold"],
+            seconds=line["seconds"],
+            **{
+                name: int.from_bytes(base64.b64decode(line[name]), "little")
+                for name in ("differs", "differs_strict", "same_failure")
+            },
+        )
+
+
+def weighed(n: int, differing: int) -> float:
+    """R* where these sub-inputs of n arguments do something else; n is at least 1."""
+    if n == 1:
+        return float(differing & 1)
+    return weight_of(differing) / total_weight(n)
+
+
+def weight_of(masks: int) -> int:
+    """The arguments kept, summed over a set of sub-inputs."""
+    total = 0
+    while masks:
+        lowest = masks & -masks
+        total += (lowest.bit_length() - 1).bit_count()
+        masks ^= lowest
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """An input that was not executed whole."""
+
+    number: int
+    n: int
+    why: str
+    """`slow` or `volatile`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The input as a line of the journal."""
+        return {"number": self.number, "n_arguments": self.n, "passed": self.why}
+
+
+def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
+    """A sample with all its sub-inputs executed, or why it was passed over.
+
+    Errors: those of the observer's `run`.
+    """
+    number, one = task
+    n = one.input.n_arguments
+    started = time.perf_counter()
+    observer.run(one.input.text, cwd=one.cwd)
+    if time.perf_counter() - started > SLOW_SECONDS:
+        return Passed(number, n, "slow")
+    started = time.perf_counter()
+    codes: dict[str, int] = {}
+
+    def behave(text: str) -> Behavior:
+        if time.perf_counter() - started > SLOW_SECONDS * every:
+            raise _TooSlowError
+        behavior = observer.run(text, cwd=one.cwd)
+        codes[text] = behavior.exit_code
+        return behavior
+
+    every = 1 << n
+    try:
+        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
+    except _TooSlowError:
+        return Passed(number, n, "slow")
+    if found.volatile:
+        return Passed(number, n, "volatile")
+    code = found.behavior.exit_code
+    contrasts = found.segments[0].contrasts
+    return Known(
+        number=number,
+        input=one.input,
+        cwd=one.cwd,
+        exit_code=code,
+        noise_threshold=found.noise_threshold,
+        differs=_set(contrast.kept for contrast in contrasts if contrast.difference),
+        differs_strict=_set(contrast.kept for contrast in contrasts if contrast.strict),
+        same_failure=_set(one.kept for one in contrasts if code and codes[one.text] == code),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _set(kept: Iterable[Kept]) -> int:
+    return sum(1 << mask_of(one) for one in kept)
+
+
+def mask_of(kept: Kept) -> int:
+    """The number whose bits are the indices."""
+    return sum(1 << index for index in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What `collect` gives."""
+
+    inputs: tuple[Known, ...]
+    """Ordered by number of arguments, then by place in the stream."""
+    passed: Mapping[str, int]
+    """How many were passed over, by reason."""
+    reused: int
+    """Inputs that an earlier call executed."""
+
+
+def wanted(count: int, longest: int) -> dict[int, int]:
+    """Inputs of each length: `count` of those from `LONG` on, more of the shorter ones."""
+    lengths = range(SHORTEST, longest + 1)
+    return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
+
+
+def stream(system: System, seed: int) -> Iterator[Sample]:
+    """Single commands that a dataset of this seed would have, each length equally often."""
+    grammars = load_grammars(versions=system.packages)
+    plan = plan_of(
+        system, grammars, sampler="gcs", policy="lengths", seed=seed, composite_share=0.0
+    )
+    return samples_of(plan, system, grammars, sys.maxsize)
+
+
+def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
+    """So many executed inputs of each number of arguments; what an earlier call executed is used.
+
+    Samples are taken in the order of their stream, those that a grammar declares volatile left
+    out. Which are passed over as slow depends on the machine; what is decided stays so in this
+    directory. Errors: DatasetMismatchError where another seed, system or version was used there,
+    DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of `Executors`.
+    """
+    system = setting.system
+    directory = setting.data / "exact"
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    with _Journal(directory, _plan(system, setting.seed)) as journal:
+        candidates = _Candidates(stream(system, setting.seed))
+        lengths = {n: _Length(n, count) for n, count in counts.items()}
+        reused = sum(isinstance(one, Known) and one.n in lengths for one in journal.tried.values())
+        total = sum(counts.values())
+        with Executors(setting.system_name or system.name, setting.workers) as executors:
+
+            def begin(length: _Length) -> None:
+                """Tries samples until as many are accepted or being executed as are wanted."""
+                while length.accepted + len(length.running) < length.wanted:
+                    task = candidates.next(length.n)
+                    known = journal.tried.get(task[0])
+                    if known is None:
+                        length.running.append(executors.submit(executed, task))
+                    else:
+                        length.found.append(known)
+
+            while True:
+                for length in lengths.values():
+                    begin(length)
+                done = sum(min(length.accepted, length.wanted) for length in lengths.values())
+                setting.report("inputs executed whole", done, total)
+                running = [one for length in lengths.values() for one in length.running]
+                if not running:
+                    break
+                wait(running, return_when=FIRST_COMPLETED)
+                for length in lengths.values():
+                    for future in [one for one in length.running if one.done()]:
+                        length.running.remove(future)
+                        found = future.result()
+                        journal.add(found)
+                        length.found.append(found)
+    accepted = [one for length in lengths.values() for one in length.inputs]
+    passed = [one.why for length in lengths.values() for one in length.passed]
+    return Collection(
+        inputs=tuple(accepted),
+        passed={why: passed.count(why) for why in ("slow", "volatile")},
+        reused=reused,
+    )
+
+
+class _Candidates:
+    """The samples of a stream by number of arguments, with their places."""
+
+    def __init__(self, samples: Iterator[Sample]) -> None:
+        self._samples = enumerate(samples)
+        self._waiting: dict[int, deque[tuple[int, Sample]]] = {}
+
+    def next(self, n: int) -> tuple[int, Sample]:
+        """The next one with n arguments that is not declared volatile."""
+        own = self._waiting.setdefault(n, deque())
+        while not own:
+            number, one = next(self._samples)
+            if not one.volatile:
+                self._waiting.setdefault(one.input.n_arguments, deque()).append((number, one))
+        return own.popleft()
+
+
+@dataclass(slots=True)
+class _Length:
+    """The inputs of one number of arguments that were tried, or are."""
+
+    n: int
+    wanted: int
+    found: list[Known | Passed] = field(default_factory=list)
+    running: list[Future[Known | Passed]] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> int:
+        return sum(isinstance(one, Known) for one in self.found)
+
+    @property
+    def inputs(self) -> list[Known]:
+        known = [one for one in self.found if isinstance(one, Known)]
+        return sorted(known, key=lambda one: one.number)
+
+    @property
+    def passed(self) -> list[Passed]:
+        return [one for one in self.found if isinstance(one, Passed)]
+
+
+def _plan(system: System, seed: int) -> dict[str, Any]:
+    """What decides which inputs are tried, and what they do."""
+    return {
+        "format": "shioenv-exact",
+        "seed": seed,
+        "system": system.name,
+        "system digest": system.digest,
+        "version": package_version(),
+    }
+
+
+class _Journal:
+    """The inputs tried so far, on the disk; a line that was not finished is forgotten."""
+
+    def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
+        self._path = directory / JOURNAL
+        self._plan = plan
+        self.tried: dict[int, Known | Passed] = {}
+
+    def __enter__(self) -> _Journal:
+        with storage_errors(self._path):
+            self._lock = lock(self._path.parent)
+            try:
+                self._file: BinaryIO = self._path.open("ab+")
+                self._read()
+            except BaseException:
+                os.close(self._lock)
+                raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+        os.close(self._lock)
+
+    def add(self, one: Known | Passed) -> None:
+        """Keeps it."""
+        self.tried[one.number] = one
+        self._write(one.to_json())
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        with storage_errors(self._path):
+            self._file.write(json.dumps(document).encode() + b"\n")
+            self._file.flush()
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        lines = content.split(b"\n")
+        self._file.truncate(len(content) - len(lines.pop()))
+        if not lines:
+            self._write(self._plan)
+            return
+        try:
+            there = json.loads(lines[0])
+            tried = [_read_line(line) for line in lines[1:]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetCorruptError(
+                f"{self._path} cannot be read: {error!r}", hint="choose another directory"
+            ) from None
+        different = [
+            f"{name}: {there.get(name)!r} there, {value!r} asked for"
+            for name, value in self._plan.items()
+            if there.get(name) != value
+        ]
+        if different:
+            raise DatasetMismatchError(str(self._path.parent), different)
+        self.tried = {one.number: one for one in tried}
+
+
+def _read_line(line: bytes) -> Known | Passed:
+    document = json.loads(line)
+    if "passed" in document:
+        return Passed(document["number"], document["n_arguments"], document["passed"])
+    return Known.from_json(document)

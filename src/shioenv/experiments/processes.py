@@ -1,0 +1,102 @@
+"""Processes that each have an open sandbox and execute what they are given."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from multiprocessing.util import Finalize
+from typing import TypeVar
+
+from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.dataset.generate import LIMITS
+from shioenv.errors import SandboxError
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+_observer: Observer | None = None
+_system = ""
+
+
+class Executors:
+    """`workers` new processes with a sandbox each; a context manager that ends them.
+
+    Functions are called with the sandbox and a task, both must be importable there. A task whose
+    sandbox broke is begun once more in a new one. They end with this process, and on Ctrl-C.
+    """
+
+    def __init__(self, system: str, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(workers, context, _begin, (system,))
+
+    def __enter__(self) -> Executors:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def submit(self, function: Callable[[Observer, Task], Answer], task: Task) -> Future[Answer]:
+        """The answer, some time. Its errors: SandboxError, those of `open_sandbox`."""
+        return self._pool.submit(_call, function, task)
+
+    def map(
+        self, function: Callable[[Observer, Task], Answer], tasks: Iterable[Task]
+    ) -> Iterator[Answer]:
+        """The answers in the order of the tasks."""
+        return self._pool.map(_call, _repeat(function), tasks)
+
+
+def batches(tasks: Iterable[Task], size: int) -> Iterator[Sequence[Task]]:
+    """The tasks, `size` at once."""
+    stream = iter(tasks)
+    while batch := list(islice(stream, size)):
+        yield batch
+
+
+def _repeat(function: Callable[[Observer, Task], Answer]) -> Iterator[object]:
+    while True:
+        yield function
+
+
+def _begin(system: str) -> None:
+    global _system
+    _system = system
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    Finalize(None, _close, exitpriority=10)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _call(function: Callable[[Observer, Task], Answer], task: Task) -> Answer:
+    try:
+        return function(_opened(), task)
+    except SandboxError:
+        _close()
+        return function(_opened(), task)
+
+
+def _opened() -> Observer:
+    global _observer
+    if _observer is None:
+        _observer = open_sandbox(_system, LIMITS)
+    return _observer
+
+
+def _close() -> None:
+    global _observer
+    observer, _observer = _observer, None
+    if observer is not None:
+        with suppress(SandboxError):
+            observer.close()

@@ -1,0 +1,134 @@
+"""What an experiment leaves behind: data, a picture, a table, and what they were made with."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.generate import package_version
+from shioenv.dataset.store import replacing, storage_errors
+from shioenv.errors import MissingExtraError
+from shioenv.experiments.charts import Spec, drawn
+from shioenv.experiments.setting import Setting
+
+RUN, TABLE, PLOT = "run.json", "table.md", "plot"
+LIBRARIES = ("numpy", "pyarrow", "vl-convert-python")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a heading, and what has to be known to read them."""
+
+    title: str
+    note: str
+    headers: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def markdown(self) -> str:
+        """The table as Markdown; columns but the first to the right."""
+        lines = [f"## {self.title}", "", self.note, ""]
+        lines.append(f"| {' | '.join(self.headers)} |")
+        lines.append("|---" + "|---:" * (len(self.headers) - 1) + "|")
+        lines += [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in r) + " |" for r in self.rows
+        ]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What an experiment found, before it is written."""
+
+    title: str
+    data: Mapping[str, Mapping[str, Sequence[Any]]]
+    """Columns by name, of each file of data."""
+    tables: Sequence[Table]
+    chart: Spec
+    counts: Mapping[str, Any]
+    """How many inputs of what, and how many of them an earlier call made."""
+    parameters: Mapping[str, Any]
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """The figures that matter most, for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where the results lie, and `run.json`'s content."""
+
+    directory: Path
+    document: Mapping[str, Any]
+    tables: Sequence[Table]
+
+
+def check_libraries() -> None:
+    """MissingExtraError where data or pictures could not be written."""
+    for module, extra in (("pyarrow", "export"), ("vl_convert", "report")):
+        if find_spec(module) is None:
+            raise MissingExtraError("an experiment", module, extra)
+
+
+def write(setting: Setting, name: str, found: Findings, *, started: float) -> Outcome:
+    """Writes the findings into the directory of this name; `started` is of `time.monotonic`.
+
+    Errors: DatasetStorageError.
+    """
+    directory = setting.out / name
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, columns in found.data.items():
+            _write_parquet(directory / f"{file}.parquet", columns)
+        svg, png = drawn(found.chart)
+        _write(directory / f"{PLOT}.svg", svg)
+        _write(directory / f"{PLOT}.png", png)
+        text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)
+        _write(directory / TABLE, text.encode())
+        system = setting.system
+        document = {
+            "experiment": name,
+            "command": setting.command,
+            "seed": setting.seed,
+            "parameters": dict(found.parameters),
+            "workers": setting.workers,
+            "system": {"name": system.name, "digest": system.digest},
+            "versions": {
+                "shioenv": package_version(),
+                "python": platform.python_version(),
+                "kernel": platform.release(),
+                **{library: version(library) for library in LIBRARIES},
+            },
+            "counts": dict(found.counts),
+            "summary": dict(found.summary),
+            "wall_seconds": round(time.monotonic() - started, 1),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "files": sorted({path.name for path in directory.iterdir()} | {RUN}),
+        }
+        _write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
+    return Outcome(directory, document, found.tables)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table(dict(columns))
+    with replacing(path) as file:
+        pyarrow.parquet.write_table(table, file, compression="zstd")
+
+
+def shown_command() -> str:
+    """The command line of this process."""
+    return " ".join(["shioenv", *sys.argv[1:]])

@@ -1,0 +1,338 @@
+"""How far a budgeted estimate is from the exact score, by budget and number of arguments.
+
+Section 4.2 of the paper, with every estimator instead of one. The exact scores come from executing
+all sub-inputs; estimates are replayed on what was executed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shioenv.dataset.report.charts import INK
+from shioenv.experiments import quoted
+from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
+from shioenv.experiments.exact import Collection, Known, collect, wanted, weight_of
+from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
+from shioenv.experiments.replay import Outcome, replayed
+from shioenv.experiments.results import Findings, Table, check_libraries, write
+from shioenv.experiments.results import Outcome as Result
+from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.irreducibility.subsets import total_weight
+
+NAME = "sampling-efficiency"
+COUNT = 60
+"""Inputs of each length from 8 arguments on, at full size."""
+LONGEST = 12
+REPLAYS = 20
+"""Estimates of each input by each estimator at each budget."""
+BUDGETS = (4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The errors of one estimator at one budget on inputs that have something in common."""
+
+    estimator: str
+    budget: int
+    error: Mean
+    """Mean absolute error; its interval is over the inputs."""
+    bias: float
+    """Mean of estimate - score."""
+    executions: float
+    """Sub-inputs executed, on average."""
+
+
+def run(
+    setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
+) -> Result:
+    """Executes `count` inputs of each length from 8 arguments on and four times as many shorter
+    ones, replays every estimator `replays` times on each, and writes what came out.
+
+    Errors: MissingExtraError before anything is executed; those of `collect` and `write`.
+    """
+    check_libraries()
+    started = time.monotonic()
+    collected = collect(setting, wanted(count, longest))
+    found = replayed(
+        collected.inputs,
+        BUDGETS,
+        replays=replays,
+        seed=setting.seed,
+        workers=setting.workers,
+        report=setting.report,
+    )
+    by_length = {n: cells([one for one in found if one.n == n]) for n in wanted(count, longest)}
+    findings = Findings(
+        title="Sampling efficiency: estimates against exact scores",
+        data={"errors": error_columns(found), "inputs": input_columns(collected.inputs)},
+        tables=(
+            *(_error_table(name, by_length) for name in ESTIMATORS),
+            _score_table(collected.inputs),
+        ),
+        chart=_chart(by_length, len(collected.inputs), replays),
+        counts=counts(collected),
+        parameters={
+            "inputs of each length from 8": count,
+            "longest": longest,
+            "replays": replays,
+            "budgets": list(BUDGETS),
+        },
+        summary=_summary(by_length[longest]),
+    )
+    return write(setting, NAME, findings, started=started)
+
+
+def cells(found: Iterable[Outcome]) -> dict[tuple[str, int], Cell]:
+    """The outcomes by estimator and budget."""
+    groups: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
+    for one in found:
+        groups[one.estimator, one.budget].append(one)
+    return {
+        key: Cell(
+            *key,
+            error=bootstrapped([one.absolute_error for one in group]),
+            bias=sum(one.error for one in group) / len(group),
+            executions=sum(one.executions for one in group) / len(group),
+        )
+        for key, group in groups.items()
+    }
+
+
+def counts(collected: Collection) -> dict[str, Any]:
+    """How many inputs there are of each length, and how many were passed over."""
+    lengths = Counter(known.n for known in collected.inputs)
+    return {
+        "inputs": len(collected.inputs),
+        "by number of arguments": {str(n): lengths[n] for n in sorted(lengths)},
+        "sub-inputs": sum((1 << known.n) - 2 for known in collected.inputs),
+        "executed by an earlier call": collected.reused,
+        **{f"passed over as {why}": number for why, number in collected.passed.items()},
+    }
+
+
+def error_columns(found: Sequence[Outcome]) -> dict[str, list[Any]]:
+    """Outcomes as columns."""
+    names = ("number", "n", "estimator", "budget", "absolute_error", "error", "executions")
+    return {name: [getattr(one, name) for one in found] for name in names}
+
+
+def input_columns(inputs: Sequence[Known]) -> dict[str, list[Any]]:
+    """Inputs with everything their scores rest on; bit m of `differs` is bit m % 8 of its byte
+    m // 8, and stands for the sub-input of mask m.
+    """
+    sizes = [(1 << known.n) + 7 >> 3 for known in inputs]
+    plain = ("number", "cwd", "exit_code", "noise_threshold", "seconds")
+    scores = ("irreducibility", "irreducibility_strict")
+    return {
+        **{name: [getattr(known, name) for known in inputs] for name in plain},
+        "n_arguments": [known.n for known in inputs],
+        "input": [known.input.text for known in inputs],
+        "input_args": [known.input.input_args for known in inputs],
+        **{name: [getattr(known, name) for known in inputs] for name in scores},
+        **{
+            name: [
+                getattr(known, name).to_bytes(size, "little")
+                for known, size in zip(inputs, sizes, strict=True)
+            ]
+            for name in ("differs", "differs_strict", "same_failure")
+        },
+    }
+
+
+def _error_table(name: str, by_length: Mapping[int, Mapping[tuple[str, int], Cell]]) -> Table:
+    note = "Mean absolute error (95% interval over inputs) by budget M; 0 where M covers all."
+    if name == "paper":
+        note += " The paper says 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
+    return Table(
+        f"Estimator `{name}`",
+        note,
+        ("arguments", "inputs", *(f"M = {budget}" for budget in BUDGETS)),
+        [
+            (
+                str(n),
+                str(found[name, BUDGETS[0]].error.count),
+                *(_shown(found[name, budget].error) for budget in BUDGETS),
+            )
+            for n, found in by_length.items()
+        ],
+    )
+
+
+def _shown(error: Mean) -> str:
+    if not error.high:
+        return "0"
+    return f"{error.value:.4f} ({error.low:.4f} to {error.high:.4f})"
+
+
+def _score_table(inputs: Sequence[Known]) -> Table:
+    rows = []
+    for n in sorted({known.n for known in inputs}):
+        group = [known for known in inputs if known.n == n]
+        released = [_released(known) for known in group]
+        spread = Spread.of([known.irreducibility for known in group])
+        assert spread is not None
+        rows.append(
+            (
+                str(n),
+                str(len(group)),
+                f"{spread.mean:.3f} ± {spread.sd:.3f}",
+                fixed(_mean([known.irreducibility_strict for known in group])),
+                fixed(_mean([smoothed for smoothed, _ in released])),
+                fixed(_mean([both for _, both in released])),
+                f"{100 * sum(known.exit_code != 0 for known in group) / len(group):.0f}%",
+            )
+        )
+    return Table(
+        "The exact scores",
+        "Mean (± standard deviation) of R*; of the strict score; of what the reference "
+        "implementation's formula makes of the same executions: one more counted in numerator and "
+        "denominator (*smoothed*), and sub-inputs that fail with the exit code of a failing whole "
+        "taken for the same as well (*released*; its rewriting of outputs is not imitated).",
+        ("arguments", "inputs", "R*", "strict", "smoothed", "released", "inputs that fail"),
+        rows,
+    )
+
+
+def _released(known: Known) -> tuple[float, float]:
+    """The score smoothed as in the reference implementation, without and with its shortcut."""
+    total = total_weight(known.n)
+    smoothed, shortcut = (
+        (1 + weight_of(differing)) / (1 + total)
+        for differing in (known.differs, known.differs & ~known.same_failure)
+    )
+    return smoothed, shortcut
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _summary(found: Mapping[tuple[str, int], Cell]) -> dict[str, Any]:
+    """Mean absolute errors of the longest inputs."""
+    return {
+        f"{cell.estimator}, M = {cell.budget}": round(cell.error.value, 5)
+        for cell in found.values()
+    }
+
+
+def _chart(
+    by_length: Mapping[int, Mapping[tuple[str, int], Cell]], inputs: int, replays: int
+) -> Spec:
+    lengths = list(by_length)
+    values: list[dict[str, Any]] = [
+        {
+            "arguments": n,
+            "estimator": cell.estimator,
+            "budget": cell.budget,
+            "error": cell.error.value,
+            "low": cell.error.low,
+            "high": cell.error.high,
+        }
+        for n, found in by_length.items()
+        for cell in found.values()
+    ]
+    top = max((one["high"] for one in values), default=0.1)
+    panels = [_panel(name, lengths, top) for name in ESTIMATORS]
+    return {
+        "title": titled(
+            "How far estimates of irreducibility are from the exact score",
+            f"{inputs:,} inputs (GCS, single commands), all sub-inputs of each executed; "
+            f"{replays} estimates of each. Bars: 95% intervals over inputs.",
+            "Diamonds: what the paper says of its estimator and its longest inputs, "
+            "which may have 11 or 12 removable arguments.",
+        ),
+        "data": {"values": values},
+        "columns": 2,
+        "spacing": {"row": 26, "column": 30},
+        "concat": panels,
+        "resolve": {"scale": {"color": "shared"}},
+    }
+
+
+def _panel(name: str, lengths: Sequence[int], top: float) -> Spec:
+    y: Spec = {
+        "field": "error",
+        "type": "quantitative",
+        "scale": {"domain": [0, top], "nice": False},
+        "axis": {"title": "mean absolute error", "tickCount": 6, "format": ".2f"},
+    }
+    color: Spec = {
+        "field": "budget",
+        "type": "ordinal",
+        "title": "budget M",
+        "scale": {"domain": list(BUDGETS), "range": list(RAMP)},
+    }
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.4, "opacity": 0.75},
+            "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": color},
+        },
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": y, "color": color}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 34, "opacity": 1},
+            "encoding": {"y": y, "color": color},
+        },
+    ]
+    return {
+        "title": {"text": f"estimator: {name}", "fontSize": 13, "color": INK, "offset": 6},
+        "width": 350,
+        "height": 230,
+        "layer": [
+            {
+                "transform": [{"filter": f"datum.estimator == '{name}'"}],
+                "encoding": {"x": arguments_axis(lengths)},
+                "layer": layers,
+            },
+            *(_quoted(lengths) if max(lengths) >= quoted.LENGTH else ()),
+        ],
+    }
+
+
+def _quoted(lengths: Sequence[int]) -> list[Spec]:
+    """The paper's errors, from 11 to 12 arguments."""
+    values: list[dict[str, Any]] = [
+        {"from": quoted.LENGTH, "to": quoted.LENGTH + 1, "error": error, "label": f"M={budget}"}
+        for budget, error in quoted.ERRORS.items()
+    ]
+    last = max(lengths)
+    y = {"field": "error", "type": "quantitative"}
+    mark = {"color": PAPER, "clip": False}
+    return [
+        {
+            "data": {"values": [{**one, "to": min(last, one["to"])} for one in values]},
+            "layer": [
+                {
+                    "mark": {**mark, "type": "rule", "strokeWidth": 2},
+                    "encoding": {
+                        "x": {"field": "from", "type": "quantitative"},
+                        "x2": {"field": "to"},
+                        "y": y,
+                    },
+                },
+                {
+                    "mark": {
+                        **mark,
+                        "type": "point",
+                        "shape": "diamond",
+                        "size": 60,
+                        "opacity": 1,
+                        "filled": True,
+                    },
+                    "encoding": {"x": {"field": "to", "type": "quantitative"}, "y": y},
+                },
+                {
+                    "mark": {**mark, "type": "text", "align": "left", "dx": 8, "fontSize": 10},
+                    "encoding": {
+                        "x": {"field": "to", "type": "quantitative"},
+                        "y": y,
+                        "text": {"field": "label"},
+                    },
+                },
+            ],
+        }
+    ]

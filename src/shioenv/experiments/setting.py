@@ -1,0 +1,50 @@
+"""What every experiment is told: where, on what system, from which seed, by how many processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from shioenv.dataset.generate import Progress
+from shioenv.system.store import System, find_system
+
+Report: TypeAlias = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and of how much."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The part of a call that all experiments share."""
+
+    out: Path
+    """Directory of results; what several experiments need lies in its `data`, once."""
+    system_name: str | None = None
+    """A built system, or the TOML file it was built from; None for the default one."""
+    seed: int = 0
+    """Of everything drawn."""
+    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    """Processes that execute; the results are the same for any number."""
+    command: str = ""
+    """The command line, as it was typed."""
+    report: Report = silent
+
+    @property
+    def system(self) -> System:
+        """Where inputs are executed. Errors: those of `find_system`."""
+        return find_system(self.system_name)
+
+    @property
+    def data(self) -> Path:
+        """The directory of what took executions, which another call goes on with."""
+        return self.out / "data"
+
+    def progress(self, what: str) -> Callable[[Progress], None]:
+        """What `generate` is given to report to."""
+        return lambda progress: self.report(what, progress.done, progress.count)
