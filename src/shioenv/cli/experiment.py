@@ -84,6 +84,33 @@ def sampling_efficiency(
     _print(outcome, json=json)
 
 
+@shared.command(
+    app,
+    "shioenv experiment estimators --out ./experiments --count 5 --longest 9",
+    name="estimators",
+)
+def estimators(
+    out: Out,
+    count: ExactCount = 60,
+    longest: Longest = 12,
+    replays: Replays = 20,
+    seed: Seed = 0,
+    workers: Workers = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Error against executions spent, for every estimator: what to choose.
+
+    What `sampling-efficiency` executed in the same directory is not executed again.
+    """
+    from shioenv.experiments import estimators as experiment
+
+    with _Meter() as meter:
+        setting = _setting(meter, out, seed, workers, system)
+        outcome = experiment.run(setting, count=count, longest=longest, replays=replays)
+    _print(outcome, json=json)
+
+
 def _setting(
     meter: _Meter, out: Path, seed: int, workers: int | None, system: str | None
 ) -> Setting:

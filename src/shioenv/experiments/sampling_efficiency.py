@@ -31,6 +31,8 @@ LONGEST = 12
 REPLAYS = 20
 """Estimates of each input by each estimator at each budget."""
 BUDGETS = (4, 8, 16, 32, 64, 128)
+DODGE = 0.07
+"""Arguments between the intervals of two budgets in the picture, so that all are seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def _chart(
     lengths = list(by_length)
     values: list[dict[str, Any]] = [
         {
-            "arguments": n,
+            "arguments": n + DODGE * (BUDGETS.index(cell.budget) - len(BUDGETS) / 2),
             "estimator": cell.estimator,
             "budget": cell.budget,
             "error": cell.error.value,

@@ -1,0 +1,251 @@
+"""Error against executions spent, for every estimator: what to choose.
+
+Ours; it uses the inputs that `sampling_efficiency` executed, or executes them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from shioenv.experiments import quoted
+from shioenv.experiments.charts import PAPER, Spec, styled, titled
+from shioenv.experiments.exact import LONG, collect, wanted
+from shioenv.experiments.means import fixed
+from shioenv.experiments.replay import replayed
+from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
+from shioenv.experiments.sampling_efficiency import (
+    COUNT,
+    LONGEST,
+    REPLAYS,
+    Cell,
+    cells,
+    counts,
+    error_columns,
+)
+from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.estimators import ESTIMATORS
+
+NAME = "estimators"
+BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
+"""What a user may want, in the table."""
+
+Cells = Mapping[tuple[str, int], Cell]
+
+
+def run(
+    setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
+) -> Outcome:
+    """As `sampling_efficiency.run`, with more budgets and longer inputs alone."""
+    check_libraries()
+    started = time.monotonic()
+    collected = collect(setting, wanted(count, longest))
+    shortest = min(LONG, longest)
+    inputs = [known for known in collected.inputs if known.n >= shortest]
+    found = replayed(
+        inputs,
+        BUDGETS,
+        replays=replays,
+        seed=setting.seed,
+        workers=setting.workers,
+        report=setting.report,
+    )
+    groups = {f"{shortest} to {longest} arguments": cells(found)} if shortest < longest else {}
+    groups[f"{longest} arguments"] = cells(one for one in found if one.n == longest)
+    findings = Findings(
+        title="Estimators: error against executions",
+        data={"errors": error_columns(found)},
+        tables=[
+            *(_choice_table(label, group) for label, group in groups.items()),
+            *(_budget_table(label, group) for label, group in groups.items()),
+        ],
+        chart=_chart(groups, len(inputs), replays),
+        counts={**counts(collected), "inputs replayed": len(inputs)},
+        parameters={
+            "inputs of each length": count,
+            "longest": longest,
+            "replays": replays,
+            "budgets": list(BUDGETS),
+        },
+        summary={
+            label: {name: [spent(group, name, error) for error in ERRORS] for name in ESTIMATORS}
+            for label, group in groups.items()
+        },
+    )
+    return write(setting, NAME, findings, started=started)
+
+
+def spent(group: Cells, estimator: str, error: float) -> float | None:
+    """Executions after which the mean absolute error is at most `error`; None where it is not.
+
+    Between two budgets it is taken to be a straight line in logarithms of both.
+    """
+    curve = _curve(group, estimator)
+    for before, after in zip([None, *curve], curve, strict=False):
+        if after[1] > error:
+            continue
+        if before is None or after[1] <= 0:
+            return after[0]
+        way = math.log(before[1] / error) / math.log(before[1] / after[1])
+        return before[0] * math.exp(way * math.log(after[0] / before[0]))
+    return None
+
+
+def _curve(group: Cells, estimator: str) -> list[tuple[float, float]]:
+    """Executions and error at each budget."""
+    mine = (cell for cell in group.values() if cell.estimator == estimator)
+    return sorted((cell.executions, cell.error.value) for cell in mine)
+
+
+def _choice_table(label: str, group: Cells) -> Table:
+    def shown(value: float | None) -> str:
+        return "-" if value is None else f"{value:.0f}"
+
+    return Table(
+        f"Executions for a wanted error, {label}",
+        "Distinct sub-inputs executed on average until the mean absolute error is at most this; "
+        "the three runs of the whole input come on top. A dash: not reached.",
+        ("estimator", *(f"{error:g}" for error in ERRORS)),
+        [
+            (f"`{name}`", *(shown(spent(group, name, error)) for error in ERRORS))
+            for name in ESTIMATORS
+        ],
+    )
+
+
+def _budget_table(label: str, group: Cells) -> Table:
+    rows = []
+    for name in ESTIMATORS:
+        for budget in BUDGETS:
+            cell = group[name, budget]
+            rows.append(
+                (
+                    f"`{name}`",
+                    str(budget),
+                    f"{cell.executions:.1f}",
+                    f"{cell.error.value:.4f}",
+                    f"{cell.error.low:.4f} to {cell.error.high:.4f}",
+                    f"{cell.bias:+.4f}",
+                )
+            )
+    inputs = next(iter(group.values())).error.count
+    return Table(
+        f"Errors by budget, {label}",
+        f"{inputs} inputs. The interval (95%) is over inputs.",
+        ("estimator", "budget", "executed", "mean absolute error", "interval", "bias"),
+        rows,
+    )
+
+
+def _chart(groups: Mapping[str, Cells], inputs: int, replays: int) -> Spec:
+    return {
+        "title": titled(
+            "What an estimate costs, and how wrong it is",
+            f"{inputs:,} inputs (GCS, single commands) whose sub-inputs were all executed; "
+            f"{replays} estimates of each at each budget. Bands: 95% intervals over inputs.",
+            "Lower and further left is better. Both axes are logarithmic.",
+        ),
+        "hconcat": [
+            _panel(label, group, first=number == 0)
+            for number, (label, group) in enumerate(groups.items())
+        ],
+        "spacing": 34,
+    }
+
+
+def _panel(label: str, group: Cells, *, first: bool) -> Spec:
+    values = [
+        {
+            "estimator": cell.estimator,
+            "executions": cell.executions,
+            "error": cell.error.value,
+            "low": max(cell.error.low, 1e-4),
+            "high": cell.error.high,
+        }
+        for cell in group.values()
+        if cell.error.value > 0
+    ]
+    x: Spec = {
+        "field": "executions",
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": [3.5, 300], "nice": False},
+        "axis": {
+            "title": "sub-inputs executed per input",
+            "values": [4, 8, 16, 32, 64, 128, 256],
+            "format": "d",
+            "grid": True,
+        },
+    }
+    y: Spec = {
+        "field": "error",
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": [0.001, 0.3], "nice": False, "clamp": True},
+        "axis": {
+            "title": "mean absolute error",
+            "values": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2],
+            "format": "~g",
+        },
+    }
+    styles = styled("estimator", tuple(ESTIMATORS), "estimator")
+    colour = {"color": styles["color"]}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "area", "opacity": 0.13, "clip": True},
+            "encoding": {
+                "y": {**y, "field": "low"},
+                "y2": {"field": "high"},
+                "color": {**styles["color"], "legend": None},
+            },
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2.2, "clip": True},
+            "encoding": {"y": y, **colour, "strokeDash": styles["strokeDash"]},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 46, "opacity": 1, "clip": True},
+            "encoding": {"y": y, **colour, "shape": styles["shape"]},
+        },
+    ]
+    return {
+        "title": {"text": label, "fontSize": 13, "offset": 6},
+        "width": 360,
+        "height": 330,
+        "layer": [
+            {"data": {"values": values}, "encoding": {"x": x}, "layer": layers},
+            *_quoted(),
+        ],
+    }
+
+
+def _quoted() -> Iterable[Spec]:
+    values: Sequence[dict[str, Any]] = [
+        {"executions": budget, "error": error, "label": f"paper, {fixed(error, 2)}"}
+        for budget, error in quoted.ERRORS.items()
+    ]
+    place = {
+        "x": {"field": "executions", "type": "quantitative"},
+        "y": {"field": "error", "type": "quantitative"},
+    }
+    yield {
+        "data": {"values": values},
+        "encoding": place,
+        "layer": [
+            {
+                "mark": {
+                    "type": "point",
+                    "shape": "diamond",
+                    "filled": True,
+                    "size": 90,
+                    "opacity": 1,
+                    "color": PAPER,
+                }
+            },
+            {
+                "mark": {"type": "text", "align": "right", "dx": -9, "dy": 7, "color": PAPER},
+                "encoding": {"text": {"field": "label"}},
+            },
+        ],
+    }
