@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import Record
 from shioenv.irreducibility.recording import record_session
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
 
 
-class Says:
-    """Answers every text with the same output."""
-
-    def __init__(self, output: str) -> None:
-        self.output = output.encode()
+class Fake:
+    """A runner whose answers do not depend on where they are given, and through how many pipes."""
 
     def run(
         self,
@@ -29,21 +28,39 @@ class Says:
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
+        return self.answer(shell_input, wall_seconds)
+
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+        raise NotImplementedError
+
+
+class Says(Fake):
+    """Answers every text with the same output."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output.encode()
+
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
         return Behavior(exit_code=0, output=self.output, patch=ContextPatch(()))
 
 
-def is_volatile(output: str) -> bool:
+def recorded(runner: Fake, *tokens: str, budget: int = 4, **options: Any) -> Record:
+    """The record of one input that is run in /home."""
     record, _ = record_session(
-        Session("/home", (Input.single("ls", []),)),
-        Says(output),
+        Session("/home", (Input.from_marked(tokens),)),
+        runner,
         session_id=0,
         system="s",
         sampler="gcs",
-        budget=4,
+        budget=budget,
         rng=random.Random(0),
-        clock=lambda: MOMENT,
+        **options,
     )
-    return record.volatile
+    return record
+
+
+def is_volatile(output: str) -> bool:
+    return recorded(Says(output), "ls", clock=lambda: MOMENT).volatile
 
 
 @pytest.mark.parametrize(
@@ -69,22 +86,14 @@ def test_other_dates_are_not(output: str) -> None:
     assert not is_volatile(output)
 
 
-class Reaches(Says):
+class Reaches(Fake):
     """Reaches a limit in some of its runs of the whole, and always without its argument."""
 
     def __init__(self, name: str, runs: set[int]) -> None:
-        super().__init__("")
         self.name, self.reaching, self.whole = name, runs, 0
 
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        if shell_input.endswith(" -l"):
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+        if text.endswith(" -l"):
             self.whole += 1
             if self.whole not in self.reaching:
                 return Behavior(exit_code=0, output=b"")
@@ -112,36 +121,20 @@ def test_a_limit_that_is_found_by_looking_makes_a_record_volatile(
     name: str, runs: set[int], expected: bool
 ) -> None:
     runner = Reaches(name, runs)
-    record, _ = record_session(
-        Session("/home", (Input.from_marked(["ls", "-l"]),)),
-        runner,
-        session_id=0,
-        system="s",
-        sampler="gcs",
-        budget=4,
-        rng=random.Random(0),
-    )
+    record = recorded(runner, "ls", "-l")
     assert runner.whole == 4
     assert record.limits_hit == ([name] if 1 in runs else [])
     assert record.volatile is expected
 
 
-class Writes(Says):
+class Writes(Fake):
     """Answers every text with a file written, and one that shows files with what it holds."""
 
     def __init__(self, content: str) -> None:
-        super().__init__("")
         self.content = content.encode()
 
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        shown = shell_input.endswith("\ncat -- '/home/my list' /etc/b")
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+        shown = text.endswith("\ncat -- '/home/my list' /etc/b")
         return Behavior(
             exit_code=0,
             output=self.content if shown else b"",
@@ -151,34 +144,17 @@ class Writes(Says):
 
 @pytest.mark.parametrize(("content", "expected"), [("Mar  7 09:05 x\n", True), ("same\n", False)])
 def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool) -> None:
-    record, _ = record_session(
-        Session("/home", (Input.single("ls", []),)),
-        Writes(content),
-        session_id=0,
-        system="s",
-        sampler="gcs",
-        budget=4,
-        rng=random.Random(0),
-        clock=lambda: MOMENT,
-    )
-    assert record.volatile is expected
+    assert recorded(Writes(content), "ls", clock=lambda: MOMENT).volatile is expected
 
 
-class Hangs:
+class Hangs(Fake):
     """Runs out of time without its first argument, and keeps how long it was given."""
 
     def __init__(self) -> None:
         self.given: list[float | None] = []
 
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        hangs = "-c" not in shell_input
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+        hangs = "-c" not in text
         if hangs:
             self.given.append(wall_seconds)
         return Behavior(
@@ -191,15 +167,7 @@ class Hangs:
 
 def test_after_one_sub_input_that_hangs_the_others_are_given_less_time() -> None:
     runner = Hangs()
-    record, _ = record_session(
-        Session("/", (Input.from_marked(["ping", "-c 1", "-n", "-q"]),)),
-        runner,
-        session_id=0,
-        system="s",
-        sampler="gcs",
-        budget=64,
-        rng=random.Random(0),
-    )
+    record = recorded(runner, "ping", "-c 1", "-n", "-q", budget=64)
     assert not record.volatile
     assert runner.given[:2] == [None, None], "the first one that hangs is tried once more"
     assert all(seconds is not None and seconds < 1 for seconds in runner.given[2:])
@@ -214,21 +182,14 @@ class Waits(Says):
         self.given: list[float] = []
         self.now = 0.0
 
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
         if wall_seconds is not None:
             self.given.append(wall_seconds)
-        if "-c1" not in shell_input:
+        if "-c1" not in text:
             self.now += 2.0 if wall_seconds is None else wall_seconds
             return Behavior(124, b"", timed_out=True, limits_hit=("wall_seconds",), volatile=True)
         self.now += 1.0
-        return super().run(shell_input)
+        return super().answer(text, wall_seconds)
 
 
 def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
@@ -236,14 +197,5 @@ def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
 ) -> None:
     runner = Waits()
     monkeypatch.setattr("time.perf_counter", lambda: runner.now)
-    record_session(
-        Session("/home", (Input.from_marked(["ping", "-c1", "-n", "host"]),)),
-        runner,
-        session_id=0,
-        system="s",
-        sampler="gcs",
-        budget=8,
-        rng=random.Random(0),
-        volatile=True,
-    )
+    recorded(runner, "ping", "-c1", "-n", "host", budget=8, volatile=True)
     assert set(runner.given) == {2.0}
