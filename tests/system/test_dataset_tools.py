@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_system import require_sandbox
 from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
 from shioenv.dataset.generate import generate
 from shioenv.dataset.read import read_records
-from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
-from shioenv.system.store import find_system
 
 COUNT = 60
 
@@ -34,10 +32,7 @@ touch made.txt && rm -f README.md
 
 @pytest.fixture(scope="module", autouse=True)
 def _sandbox() -> None:
-    try:
-        NamespaceSandbox(find_system()).close()
-    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
-        pytest.skip(str(error))
+    require_sandbox()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from real_system import require_sandbox
 
 from shioenv.dataset.cache import CACHE_BYTES
 from shioenv.dataset.generate import Summary, generate
@@ -21,25 +22,17 @@ from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import (
     DatasetMismatchError,
-    HostError,
-    SystemCorruptError,
-    SystemNotBuiltError,
     UnknownGrammarError,
     UnknownSamplerError,
 )
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.system.build import cache_directory
-from shioenv.system.store import find_system
 
 COUNT, SEED, BUDGET = 30, 11, 8
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _sandbox() -> None:
-    try:
-        NamespaceSandbox(find_system()).close()
-    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
-        pytest.skip(str(error))
+    require_sandbox()
 
 
 @pytest.fixture(scope="module")

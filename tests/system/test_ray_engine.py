@@ -12,19 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_system import require_sandbox
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
-from shioenv.errors import (
-    HostError,
-    SystemCorruptError,
-    SystemNotBuiltError,
-)
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
-from shioenv.system.store import find_system
+from shioenv.errors import SystemNotBuiltError
 
 COUNT, SEED, BUDGET = 40, 11, 8
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
@@ -34,10 +29,7 @@ pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module", autouse=True)
 def _sandbox() -> None:
-    try:
-        NamespaceSandbox(find_system()).close()
-    except (SystemNotBuiltError, SystemCorruptError, HostError) as error:
-        pytest.skip(str(error))
+    require_sandbox()
 
 
 @pytest.fixture(scope="module")
