@@ -12,10 +12,11 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shioenv.dataset.generate import Opener, Progress, Summary, run
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
@@ -140,6 +141,30 @@ def interspersed(special: dict[int, Sample], seed: int = 7) -> Iterator[Sample]:
     """The stream with some of its samples replaced."""
     for number, one in enumerate(samples(seed)):
         yield special.get(number, one)
+
+
+def make(
+    directory: Path,
+    count: int = 30,
+    *,
+    workers: int = 1,
+    stream: Iterable[Sample] | None = None,
+    opener: Opener = open_fake,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """The stream's first samples (or those of `stream`) recorded, with the scratch beside them."""
+    scratch = directory.with_name(f"{directory.name}-scratch")
+    scratch.mkdir(exist_ok=True)
+    return run(
+        directory,
+        plan(),
+        samples() if stream is None else stream,
+        count=count,
+        workers=workers,
+        system=str(scratch),
+        opener=opener,
+        report=report,
+    )
 
 
 def contents(directory: Path) -> dict[str, bytes]:

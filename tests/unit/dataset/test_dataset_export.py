@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from dataset_fakes import open_fake, plan, samples
+from dataset_fakes import make
 
 from shioenv.dataset import export as export_module
 from shioenv.dataset.export import FIELDS, NULLABLE, Exported, export, schema
-from shioenv.dataset.generate import run
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
@@ -34,15 +33,7 @@ COUNT = 25
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("export") / "dataset"
-    run(
-        directory,
-        plan(),
-        islice(samples(), COUNT),
-        count=COUNT,
-        workers=1,
-        system=str(tmp_path_factory.mktemp("scratch")),
-        opener=open_fake,
-    )
+    make(directory, COUNT)
     return directory
 
 

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from dataset_fakes import (
     contents,
     interspersed,
+    make,
     open_and_die,
     open_fake,
     open_nothing,
@@ -22,7 +22,7 @@ from dataset_fakes import (
     samples,
 )
 
-from shioenv.dataset.generate import Opener, Progress, Summary, run
+from shioenv.dataset.generate import Progress, run
 from shioenv.dataset.lanes import LANES
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
@@ -33,32 +33,8 @@ from shioenv.errors import (
     ShioenvError,
     UsageError,
 )
-from shioenv.synthesis.sample import Sample
 
 HERE = str(Path(__file__).parent)
-
-
-def make(
-    directory: Path,
-    count: int = 30,
-    *,
-    workers: int = 1,
-    stream: Iterable[Sample] | None = None,
-    opener: Opener = open_fake,
-    report: Callable[[Progress], None] = lambda progress: None,
-) -> Summary:
-    scratch = directory.with_name(f"{directory.name}-scratch")
-    scratch.mkdir(exist_ok=True)
-    return run(
-        directory,
-        plan(),
-        samples() if stream is None else stream,
-        count=count,
-        workers=workers,
-        system=str(scratch),
-        opener=opener,
-        report=report,
-    )
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_fakes import contents, open_fake, plan, samples
+from dataset_fakes import contents, make, open_fake
 
-from shioenv.dataset.generate import run
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import Selection, select
@@ -32,16 +30,7 @@ COUNT = 40
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("select") / "dataset"
-    scratch = tmp_path_factory.mktemp("scratch")
-    run(
-        directory,
-        plan(),
-        islice(samples(), COUNT),
-        count=COUNT,
-        workers=1,
-        system=str(scratch),
-        opener=open_fake,
-    )
+    make(directory, COUNT)
     return directory
 
 
@@ -104,15 +93,7 @@ def test_a_selection_of_a_selection_names_both(dataset: Path, tmp_path: Path) ->
 
 
 def test_shards_have_a_thousand_records(tmp_path: Path) -> None:
-    run(
-        tmp_path / "long",
-        plan(),
-        islice(samples(), 1100),
-        count=1100,
-        workers=1,
-        system=str(tmp_path),
-        opener=open_fake,
-    )
+    make(tmp_path / "long", 1100)
     made = select(tmp_path / "long", tmp_path / "new", Selection())
     assert [shard.records for shard in made.shards] == [1000, 100]
     old, new = contents(tmp_path / "long"), contents(tmp_path / "new")
@@ -177,15 +158,7 @@ def test_an_unfinished_source_is_refused(dataset: Path, tmp_path: Path) -> None:
 def test_a_selection_cannot_be_generated_into(dataset: Path, tmp_path: Path) -> None:
     select(dataset, tmp_path / "new", Selection())
     with pytest.raises(DatasetMismatchError, match="origin"):
-        run(
-            tmp_path / "new",
-            plan(),
-            samples(),
-            count=COUNT,
-            workers=1,
-            system=str(tmp_path),
-            opener=open_fake,
-        )
+        make(tmp_path / "new", COUNT)
 
 
 @pytest.mark.parametrize(
