@@ -133,6 +133,16 @@ def descendants(pid: int) -> Iterator[int]:
         yield from descendants(int(child))
 
 
+def kill_one(pid: int, chosen: int) -> None:
+    """Kills one of the processes below this one; those of inputs may have ended meanwhile."""
+    for _ in range(100):
+        victims = list(descendants(pid))
+        with suppress(ProcessLookupError):
+            os.kill(victims[chosen % len(victims)], signal.SIGKILL)
+            return
+    pytest.fail("every process ended before it was killed")
+
+
 def assert_gone(pids: list[int]) -> None:
     assert pids
     end = time.monotonic() + 15
@@ -208,8 +218,7 @@ def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) 
     process = start(tmp_path / "a")
     for done in (3, 9, 15, 21):
         wait_for(process, done)
-        victims = list(descendants(process.pid))
-        os.kill(victims[done % len(victims)], signal.SIGKILL)
+        kill_one(process.pid, done)
     _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert_same(whole, tmp_path / "a")
