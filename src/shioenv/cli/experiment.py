@@ -55,6 +55,9 @@ Replays = Annotated[
         min=1, metavar="N", help="Estimates of each input by each estimator at each budget."
     ),
 ]
+Budget = Annotated[
+    int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
+]
 
 
 @shared.command(
@@ -108,6 +111,64 @@ def estimators(
     with _Meter() as meter:
         setting = _setting(meter, out, seed, workers, system)
         outcome = experiment.run(setting, count=count, longest=longest, replays=replays)
+    _print(outcome, json=json)
+
+
+@shared.command(
+    app,
+    "shioenv experiment irreducibility-by-length --out ./experiments --count 2000",
+    name="irreducibility-by-length",
+)
+def irreducibility_by_length(
+    out: Out,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each sampler.")] = 50000,
+    paper_size: Annotated[
+        bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")
+    ] = False,
+    budget: Budget = 64,
+    estimator: shared.EstimatorName = "paper",
+    seed: Seed = 0,
+    workers: Workers = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
+
+    Single commands, every number of arguments from 0 to 12 equally often.
+    """
+    from shioenv.experiments import by_length as experiment
+
+    if paper_size:
+        count = experiment.PAPER_COUNT
+    with _Meter() as meter:
+        setting = _setting(meter, out, seed, workers, system)
+        outcome = experiment.run(setting, count=count, budget=budget, estimator=estimator)
+    _print(outcome, json=json)
+
+
+@shared.command(
+    app,
+    "shioenv experiment training-sets --out ./experiments --count 2000",
+    name="training-sets",
+)
+def training_sets(
+    out: Out,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs with a score, of UCS and of GCS.")
+    ] = 50000,
+    budget: Budget = 64,
+    estimator: shared.EstimatorName = "paper",
+    seed: Seed = 0,
+    workers: Workers = None,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Mean and standard deviation of the scores of the paper's four training sets."""
+    from shioenv.experiments import training_sets as experiment
+
+    with _Meter() as meter:
+        setting = _setting(meter, out, seed, workers, system)
+        outcome = experiment.run(setting, count=count, budget=budget, estimator=estimator)
     _print(outcome, json=json)
 
 

@@ -87,7 +87,13 @@ RAMP = (SOFT, "#7fb0d9", "#4f90c6", MAIN, "#174f80", INK)
 def styled(field: str, names: Sequence[str], title: str, styles: Sequence[Style] = STYLES) -> Spec:
     """Encodings of colour, dashes and form that share one legend."""
     used = styles[: len(names)]
-    common: Spec = {"field": field, "type": "nominal", "sort": list(names), "title": title}
+    common: Spec = {
+        "field": field,
+        "type": "nominal",
+        "sort": list(names),
+        "title": title,
+        "legend": {"symbolOpacity": 1},
+    }
     ranges: Mapping[str, list[Any]] = {
         "color": [style.colour for style in used],
         "strokeDash": [list(style.dash) for style in used],

@@ -54,7 +54,7 @@ def run(
         report=setting.report,
     )
     groups = {f"{shortest} to {longest} arguments": cells(found)} if shortest < longest else {}
-    groups[f"{longest} arguments"] = cells(one for one in found if one.n == longest)
+    groups[_label(longest)] = cells(one for one in found if one.n == longest)
     findings = Findings(
         title="Estimators: error against executions",
         data={"errors": error_columns(found)},
@@ -62,7 +62,7 @@ def run(
             *(_choice_table(label, group) for label, group in groups.items()),
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
-        chart=_chart(groups, len(inputs), replays),
+        chart=_chart(groups, len(inputs), replays, longest),
         counts={**counts(collected), "inputs replayed": len(inputs)},
         parameters={
             "inputs of each length": count,
@@ -140,7 +140,12 @@ def _budget_table(label: str, group: Cells) -> Table:
     )
 
 
-def _chart(groups: Mapping[str, Cells], inputs: int, replays: int) -> Spec:
+def _label(longest: int) -> str:
+    return f"{longest} arguments"
+
+
+def _chart(groups: Mapping[str, Cells], inputs: int, replays: int, longest: int) -> Spec:
+    quoted_for = _label(longest) if longest >= quoted.LENGTH else None
     return {
         "title": titled(
             "What an estimate costs, and how wrong it is",
@@ -149,14 +154,14 @@ def _chart(groups: Mapping[str, Cells], inputs: int, replays: int) -> Spec:
             "Lower and further left is better. Both axes are logarithmic.",
         ),
         "hconcat": [
-            _panel(label, group, first=number == 0)
-            for number, (label, group) in enumerate(groups.items())
+            _panel(label, group, quotes=label == quoted_for) for label, group in groups.items()
         ],
         "spacing": 34,
+        "resolve": {"legend": {"color": "shared", "shape": "shared", "strokeDash": "shared"}},
     }
 
 
-def _panel(label: str, group: Cells, *, first: bool) -> Spec:
+def _panel(label: str, group: Cells, *, quotes: bool) -> Spec:
     values = [
         {
             "estimator": cell.estimator,
@@ -197,7 +202,7 @@ def _panel(label: str, group: Cells, *, first: bool) -> Spec:
             "encoding": {
                 "y": {**y, "field": "low"},
                 "y2": {"field": "high"},
-                "color": {**styles["color"], "legend": None},
+                **colour,
             },
         },
         {
@@ -215,14 +220,14 @@ def _panel(label: str, group: Cells, *, first: bool) -> Spec:
         "height": 330,
         "layer": [
             {"data": {"values": values}, "encoding": {"x": x}, "layer": layers},
-            *_quoted(),
+            *(_quoted() if quotes else ()),
         ],
     }
 
 
 def _quoted() -> Iterable[Spec]:
     values: Sequence[dict[str, Any]] = [
-        {"executions": budget, "error": error, "label": f"paper, {fixed(error, 2)}"}
+        {"executions": budget, "error": error, "label": f"paper: {fixed(error, 2)}"}
         for budget, error in quoted.ERRORS.items()
     ]
     place = {
@@ -244,7 +249,7 @@ def _quoted() -> Iterable[Spec]:
                 }
             },
             {
-                "mark": {"type": "text", "align": "right", "dx": -9, "dy": 7, "color": PAPER},
+                "mark": {"type": "text", "align": "left", "dx": 9, "dy": 4, "color": PAPER},
                 "encoding": {"text": {"field": "label"}},
             },
         ],

@@ -1,0 +1,110 @@
+"""Datasets that experiments generate, and the scores in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.cache import CACHE_BYTES
+from shioenv.dataset.generate import generate
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.report.samples import command_of
+from shioenv.errors import UnknownDatasetError
+from shioenv.experiments.setting import Setting
+
+NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
+"""Samplers as they are called in pictures and tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What these experiments need to know of a record."""
+
+    session_id: int
+    sampler: str
+    command: str
+    n_arguments: int
+    exit_code: int
+    volatile: bool
+    exact: bool
+    n_executions: int
+    irreducibility: float | None
+    irreducibility_strict: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A dataset that was generated, or was there."""
+
+    directory: Path
+    new: int
+    """Records that this call executed."""
+    scores: list[Score]
+
+
+def made(
+    setting: Setting, name: str, sampler: str, count: int, *, budget: int, estimator: str,
+    policy: str, composite_share: float,
+) -> Made:  # fmt: skip
+    """`count` records in the setting's data; those that are there are not executed again.
+
+    A dataset that was begun there for more inputs is finished first. Errors: those of `generate`.
+    """
+    directory = setting.data / name
+    summary = generate(
+        directory,
+        count=max(count, _begun(directory)),
+        sampler=sampler,
+        policy=policy,
+        seed=setting.seed,
+        budget=budget,
+        estimator=estimator,
+        workers=setting.workers,
+        system=setting.system_name,
+        composite_share=composite_share,
+        report=setting.progress(f"{name} inputs"),
+        cache_bytes=CACHE_BYTES,
+    )
+    return Made(directory, summary.new, list(_scores(directory, count)))
+
+
+def _begun(directory: Path) -> int:
+    """The records wanted of the dataset that is there; 0 where none is."""
+    try:
+        return read_manifest(directory).count
+    except UnknownDatasetError:
+        return 0
+
+
+def _scores(directory: Path, count: int) -> Iterable[Score]:
+    """Of the first `count` records: an earlier call may have made more."""
+    for record in read_records(directory):
+        if record.session_id >= count:
+            return
+        yield Score(
+            session_id=record.session_id,
+            sampler=record.sampler,
+            command=command_of(record),
+            n_arguments=record.n_arguments,
+            exit_code=record.exit_code,
+            volatile=record.volatile,
+            exact=record.exact,
+            n_executions=record.n_executions,
+            irreducibility=record.irreducibility,
+            irreducibility_strict=record.irreducibility_strict,
+        )
+
+
+def columns(scores: Sequence[Score]) -> dict[str, list[Any]]:
+    """Scores as columns."""
+    return {item.name: [getattr(one, item.name) for one in scores] for item in fields(Score)}
+
+
+def values(
+    scores: Iterable[Score], keep: Callable[[Score], bool] = lambda score: True
+) -> list[float]:
+    """The irreducibility of those that have one and are kept."""
+    return [one.irreducibility for one in scores if one.irreducibility is not None and keep(one)]
