@@ -44,7 +44,14 @@ class FakeObserver:
         self._scratch = Path(scratch)
         self.closed = False
 
-    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
         assert cwd is not None
         assert shell_input.startswith(f"cd {cwd}; ")
         words = shell_input.split()

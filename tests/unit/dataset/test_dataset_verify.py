@@ -16,6 +16,7 @@ from shioenv.dataset.recording import record as make_record
 from shioenv.dataset.stats import statistics, statistics_of
 from shioenv.dataset.store import Line, Store
 from shioenv.dataset.verify import record_problems, replay, verify
+from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
 from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError
 from shioenv.sandbox.base import Limits
@@ -295,9 +296,9 @@ class Counting(FakeObserver):
         super().__init__("/nonexistent")
         self.texts: list[str] = []
 
-    def run(self, shell_input: str, *, cwd: str | None = None, separate: bool = False) -> Any:
+    def run(self, shell_input: str, **how: Any) -> Behavior:
         self.texts.append(shell_input)
-        return super().run(shell_input, cwd=cwd, separate=separate)
+        return super().run(shell_input, **how)
 
 
 def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> None:

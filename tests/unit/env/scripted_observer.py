@@ -21,10 +21,17 @@ class ScriptedObserver:
         self.calls: list[tuple[str, str | None, bool]] = []
         self.closed = 0
 
-    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self,
+        shell_input: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
         prefix = f"cd {cwd}; "
-        assert text.startswith(prefix), text
-        text = text.removeprefix(prefix)
+        assert shell_input.startswith(prefix), shell_input
+        text = shell_input.removeprefix(prefix)
         self.calls.append((text, cwd, separate))
         if self.fails is not None:
             raise self.fails
