@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,10 +236,10 @@ def test_damage_is_seen_and_building_repairs_it(tar: Path, system: System) -> No
 
 
 @pytest.mark.parametrize("wrong", [5, b"debian-12", Path("debian-12")])
-def test_what_is_no_name_of_a_system_is_refused(wrong: object) -> None:
+def test_what_is_no_name_of_a_system_is_refused(wrong: Any) -> None:
     for ask in (find_system, open_sandbox):
         with pytest.raises(UsageError, match="a system is asked for by name"):
-            ask(wrong)  # type: ignore[operator]
+            ask(wrong)
 
 
 def remove(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dataset_fakes import plan, sample
@@ -42,7 +43,7 @@ def test_another_estimator_is_another_dataset() -> None:
     [({"estimator": "balance"}, "balanced"), ({"target_error": 0.0}, "above 0")],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
-    tmp_path: Path, changes: dict[str, object], message: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
         run(tmp_path / "d", plan(**changes), [sample("ls")], count=1, system="fake")
@@ -53,7 +54,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 def test_a_target_that_is_reached_saves_executions() -> None:
     shell_input = Input.from_marked(["c", *(f"a{index}" for index in range(10))])
 
-    def found(**how: float) -> int:
+    def found(**how: Any) -> int:
         score = estimate_irreducibility(
             shell_input,
             lambda text: Behavior(0, b""),

@@ -41,7 +41,7 @@ def test_each_number_is_held_against_what_it_must_be() -> None:
         ({"commands": 85}, 1), ({"missing": 1}, 1), ({"speed": 4999.0}, 1),
         ({"parsed_otherwise": 1}, 1), ({"gcs": bad}, 3),
     ):  # fmt: skip
-        changed = replace(REPORT, **changes)  # type: ignore[arg-type]
+        changed = replace(REPORT, **changes)
         assert sum(not reached for *_, reached in changed.goals()) == number
 
 

@@ -42,7 +42,7 @@ FILE_ENTRY = {
     "year": 2025,
     "time": "19:43",
 }
-PATCHES = (
+PATCHES: tuple[list[Any], ...] = (
     [],
     [["a", "/fs/new.txt", FILE_ENTRY]],
     [["=", "/fs/notes.txt/size", 3], ["=", "/fs/notes.txt/time", "19:43"]],

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -202,11 +203,12 @@ def test_a_command_without_values_is_left_out_unless_it_is_the_only_one() -> Non
 
 
 def test_impossible_requests_are_refused_before_the_first_sample() -> None:
-    for wrong in (
+    refused: tuple[dict[str, Any], ...] = (
         {"start_directories": ()},
         {"commands": []},
         {"composite_share": 1.5},
         {"max_segments": 0},
-    ):
+    )
+    for wrong in refused:
         with pytest.raises(UsageError):
             draw(1, **wrong)
