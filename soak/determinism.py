@@ -29,52 +29,26 @@ below 99%: the first two say mostly how many commands that never repeat themselv
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import pickle
-import random
-import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from common import Drawn, Progress, drawn, parser, report
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import LIMITS
-from shioenv.dataset.recording import record
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.errors import SandboxError
-from shioenv.grammar.library import load_grammars
+from shioenv.experiments.repeats import Task, causes, masked, passes, shows_clock
 from shioenv.system.store import find_system
 
 PASSES = 5
-BATCH = 100
 WANTED = 0.99
 """Share of the inputs not declared volatile that are identical in all passes."""
-SHOW_CLOCK = frozenset({"date", "ps", "uptime", "w"})
-"""Commands whose output is the present, masked or not."""
-
-_MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
-_DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-CLOCK = re.compile(
-    rb"(?:" + _DAY + rb",? +)?(?:"
-    rb"\d{4}-\d\d-\d\d|" + _MONTH + rb" +\d\d?|\d\d? " + _MONTH + rb"|\d\d?/" + _MONTH + rb"/\d{4}"
-    rb"|\d\d/\d\d/\d\d(?:\d\d)?|(?<!\d)20\d{6}(?!\d))"
-    rb"|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: [AP]M)?"
-    rb"|(?<!\d)1[5-9]\d{8}(?:\.\d+)?(?!\d)"
-)
-"""Dates, times of day, seconds since 1970."""
-
-Task: TypeAlias = tuple[int, str, str]
-"""An input's number, its text, its start directory."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +78,12 @@ def main() -> int:
         (number, Session(one.cwd, (one.sample.input,)).text, one.cwd)
         for number, one in enumerate(inputs)
     ]
-    found = _passes(tasks, system.name, chosen.seed, chosen.passes)
-    first = next(found)
-    others: list[dict[int, Behavior]] = []
-    for one in found:
-        others.append({number: other for number, other in one.items() if other != first[number]})
+    numbers = range(1, chosen.passes + 1)
+    found = passes(tasks, system.name, chosen.seed, numbers, _Shown())
+    first = dict(next(found)[1])
+    others = [
+        {number: other for number, other in one if other != first[number]} for _, one in found
+    ]
     if chosen.kept is not None and chosen.kept.exists():
         others.append(_kept(chosen.kept, tasks, first))
     elif chosen.kept is not None:
@@ -117,99 +92,14 @@ def main() -> int:
     return _report(verdicts, inputs, others, system.digest, as_json=chosen.json)
 
 
-def _passes(
-    tasks: Sequence[Task], system: str, seed: int, passes: int
-) -> Iterator[dict[int, Behavior]]:
-    """The behaviors of each pass by the number of the input."""
-    minute = time.time() // 60
+class _Shown:
+    """Lines of progress, by what is being done."""
 
-    def shuffled(number: int) -> list[Task]:
-        return random.Random(f"{seed} {number}").sample(tasks, len(tasks))
+    def __init__(self) -> None:
+        self._lines: dict[str, Progress] = {}
 
-    for number in range(1, passes + 1):
-        progress = Progress(f"pass {number}", len(tasks))
-        if number <= 2:
-            with open_sandbox(system, LIMITS) as observer:
-                order = list(tasks) if number == 1 else shuffled(number)
-                yield dict(_run_all(order, observer, system, progress))
-            continue
-        if number == 5 and time.time() // 60 == minute:
-            time.sleep(60 - time.time() % 60)
-        processes = 2 if number == 4 else 1
-        with _busy(number == 4):
-            yield dict(_elsewhere(shuffled(number), system, processes, progress))
-
-
-def _elsewhere(
-    tasks: Sequence[Task], system: str, processes: int, progress: Progress
-) -> Iterator[tuple[int, Behavior]]:
-    """The behaviors from new processes, batch by batch."""
-    batches = [tasks[at : at + BATCH] for at in range(0, len(tasks), BATCH)]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _open, (system,)) as pool:
-        for done in pool.map(_run_batch, batches):
-            yield from done
-            progress.step(len(done))
-        for _ in pool.map(_close, range(processes)):
-            pass
-
-
-_observer: Observer
-_system: str
-
-
-def _open(system: str) -> None:
-    global _observer, _system
-    _observer, _system = open_sandbox(system, LIMITS), system
-
-
-def _close(_: int) -> None:
-    _observer.close()
-
-
-def _run_batch(tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
-    return list(_run_all(tasks, _observer, _system, None))
-
-
-def _run_all(
-    tasks: Iterable[Task], observer: Observer, system: str, progress: Progress | None
-) -> Iterator[tuple[int, Behavior]]:
-    for number, text, cwd in tasks:
-        behavior = _run(text, cwd, observer, system)
-        if behavior.timed_out:  # as a record does: once more, and the second one counts
-            behavior = _run(text, cwd, observer, system)
-        yield number, behavior
-        if progress is not None:
-            progress.step()
-
-
-def _run(text: str, cwd: str, observer: Observer, system: str) -> Behavior:
-    try:
-        return observer.run(text, cwd=cwd)
-    except SandboxError:  # it may be repeated, elsewhere
-        with open_sandbox(system, LIMITS) as other:
-            return other.run(text, cwd=cwd)
-
-
-@contextmanager
-def _busy(wanted: bool) -> Iterator[None]:
-    """While it lasts, every processor has something else to do as well."""
-    context = multiprocessing.get_context("spawn")
-    count = len(os.sched_getaffinity(0)) if wanted else 0
-    processes = [context.Process(target=_spin, daemon=True) for _ in range(count)]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-
-
-def _spin() -> None:
-    while True:
-        pass
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self._lines.setdefault(what, Progress(what, total)).step()
 
 
 def _kept(path: Path, tasks: Sequence[Task], first: dict[int, Behavior]) -> dict[int, Behavior]:
@@ -231,41 +121,24 @@ def _verdicts(
     others: Sequence[dict[int, Behavior]],
     system: str,
 ) -> list[Verdict]:
-    reasons = {grammar.name: grammar.header.volatile_reason for grammar in load_grammars()}
     differing = sorted(set().union(*others)) if others else []
     verdicts = []
+    cause_of = causes()
     with open_sandbox(system, LIMITS) as observer:
         for number in differing:
             one, base = inputs[number], first[number]
             seen = [other[number] for other in others if number in other]
             channels = tuple(dict.fromkeys(name for other in seen for name in _other(base, other)))
-            clock = any(name in SHOW_CLOCK for name in one.commands) or all(
-                _masked(base) == _masked(other) for other in seen
-            )
-            mark, cause = "none", "no cause is stated"
-            declared = [name for name in one.commands if reasons.get(name)]
-            if declared:
-                mark, cause = "declared", f"{declared[0]}: {reasons[declared[0]]}"
-            elif one.volatile:
-                mark, cause = "declared", f"an option or operand of {' or '.join(one.commands)}"
-            elif record(
-                one.sample, 0, observer, 1, random.Random(0), sampler="gcs"
-            ).volatile:  # budget 1: all runs of the whole input, hardly any of its parts
-                mark, cause = "noticed", "dates or differences seen when it is recorded"
+            clock = shows_clock(one.sample) or all(masked(base) == masked(other) for other in seen)
+            cause = cause_of(observer, one.sample)
             values = getattr(base, channels[0]), getattr(seen[0], channels[0])
-            verdicts.append(Verdict(number, one, channels, clock, mark, cause, values))
+            verdicts.append(Verdict(number, one, channels, clock, cause.mark, cause.text, values))
     return verdicts
 
 
 def _other(a: Behavior, b: Behavior) -> list[str]:
     """Names of the fields in which two behaviors differ."""
     return [name for name in a.__slots__ if getattr(a, name) != getattr(b, name)]
-
-
-def _masked(behavior: Behavior) -> Behavior:
-    """The behavior with every clock in its output replaced; columns close up around them."""
-    masked = re.sub(rb"[ \t]+", b" ", CLOCK.sub(b"CLOCK", behavior.output))
-    return replace(behavior, output=masked)
 
 
 def _report(

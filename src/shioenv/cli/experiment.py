@@ -172,6 +172,36 @@ def training_sets(
     _print(outcome, json=json)
 
 
+@shared.command(
+    app,
+    "shioenv experiment determinism --out ./experiments --count 500 --passes 3",
+    name="determinism",
+)
+def determinism(
+    out: Out,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs.")] = 5000,
+    passes: Annotated[
+        int,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="How often they run: in other sandboxes, processes and orders, on busy "
+            "processors (the fourth time), in another minute (the fifth).",
+        ),
+    ] = 5,
+    seed: Seed = 0,
+    system: shared.SystemName = None,
+    json: shared.Json = False,
+) -> None:
+    """Share of inputs that do the same, byte for byte, however often; and why others do not."""
+    from shioenv.experiments import determinism as experiment
+
+    with _Meter() as meter:
+        setting = _setting(meter, out, seed, None, system)
+        outcome = experiment.run(setting, count=count, number_of_passes=passes)
+    _print(outcome, json=json)
+
+
 def _setting(
     meter: _Meter, out: Path, seed: int, workers: int | None, system: str | None
 ) -> Setting:

@@ -25,6 +25,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.processes import Executors
+from shioenv.experiments.results import differences
 from shioenv.experiments.setting import Setting
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import estimate_irreducibility
@@ -390,11 +391,7 @@ class _Journal:
             raise DatasetCorruptError(
                 f"{self._path} cannot be read: {error!r}", hint="choose another directory"
             ) from None
-        different = [
-            f"{name}: {there.get(name)!r} there, {value!r} asked for"
-            for name, value in self._plan.items()
-            if there.get(name) != value
-        ]
+        different = differences(there, self._plan)
         if different:
             raise DatasetMismatchError(str(self._path.parent), different)
         self.tried = {one.number: one for one in tried}

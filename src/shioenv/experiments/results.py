@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -14,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.generate import package_version
-from shioenv.dataset.store import replacing, storage_errors
-from shioenv.errors import MissingExtraError
+from shioenv.dataset.store import lock, replacing, storage_errors
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExtraError
 from shioenv.experiments.charts import Spec, drawn
 from shioenv.experiments.setting import Setting
 
@@ -36,6 +38,8 @@ class Table:
     def markdown(self) -> str:
         """The table as Markdown; columns but the first to the right."""
         lines = [f"## {self.title}", "", self.note, ""]
+        if not self.rows:
+            return "\n".join(lines)
         lines.append(f"| {' | '.join(self.headers)} |")
         lines.append("|---" + "|---:" * (len(self.headers) - 1) + "|")
         lines += [
@@ -85,7 +89,7 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         for file, columns in found.data.items():
-            _write_parquet(directory / f"{file}.parquet", columns)
+            write_columns(directory / f"{file}.parquet", columns)
         svg, png = drawn(found.chart)
         _write(directory / f"{PLOT}.svg", svg)
         _write(directory / f"{PLOT}.png", png)
@@ -120,13 +124,60 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Writes columns as Parquet."""
     import pyarrow
     import pyarrow.parquet
 
     table = pyarrow.table(dict(columns))
     with replacing(path) as file:
         pyarrow.parquet.write_table(table, file, compression="zstd")
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """The columns that `write_columns` wrote. Errors: DatasetCorruptError."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        found: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
+    except pyarrow.ArrowException as error:
+        raise DatasetCorruptError(
+            f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
+        ) from None
+    return found
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else writes there meanwhile. Errors: DatasetBusyError."""
+    handle = lock(directory)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def differences(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """What is asked for otherwise than what is there was made with, a line each."""
+    return [
+        f"{name}: {there.get(name)!r} there, {value!r} asked for"
+        for name, value in asked.items()
+        if there.get(name) != value
+    ]
+
+
+def agree(path: Path, plan: Mapping[str, Any]) -> None:
+    """Keeps a plan in a file. Errors: DatasetMismatchError where another plan is there."""
+    if not path.exists():
+        _write(path, json.dumps(plan, indent=2).encode() + b"\n")
+        return
+    try:
+        there = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DatasetCorruptError(f"{path} cannot be read: {error}") from None
+    if different := differences(there, plan):
+        raise DatasetMismatchError(str(path.parent), different)
 
 
 def shown_command() -> str:

@@ -179,8 +179,8 @@ def _chart(sets: Mapping[str, Sequence[float]]) -> Spec:
             "Scores of the training sets",
             f"{len(sets[names[0]]):,} and {len(sets[names[1]]):,} scored inputs of UCS and GCS, "
             "as `shioenv generate` makes them.",
-            "Left: mean and standard deviation on both sides. Right: all scores; light and dark are "
-            "the two sets that GCS is cut into at 0.5.",
+            "Left: mean and standard deviation on both sides. Right: all scores; light and dark "
+            "are the two sets that GCS is cut into at 0.5.",
         ),
         "hconcat": [
             _means_panel(sets),

@@ -1,0 +1,410 @@
+"""How many inputs do the same, byte for byte, in several passes, by command, and why others do not.
+
+Ours; the paper takes it for granted. What a pass saw is kept as digests, one file a pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import LIMITS, package_version, plan_of, samples_of
+from shioenv.dataset.report.charts import ACCENT, INK, SOFT
+from shioenv.dataset.store import storage_errors
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Session
+from shioenv.errors import UsageError
+from shioenv.experiments.charts import RAMP, Spec, titled
+from shioenv.experiments.repeats import (
+    Cause,
+    Pass,
+    Task,
+    causes,
+    commands_of,
+    masked,
+    passes,
+    shows_clock,
+)
+from shioenv.experiments.results import (
+    Findings,
+    Outcome,
+    Table,
+    agree,
+    check_libraries,
+    locked,
+    read_columns,
+    write,
+    write_columns,
+)
+from shioenv.experiments.setting import Setting
+from shioenv.grammar.library import load_grammars
+from shioenv.synthesis.sample import Sample
+from shioenv.system.store import System
+
+NAME = "determinism"
+COUNT = 5000
+PASSES = 5
+"""Of these inputs at full size."""
+
+AIM = 0.97
+"""Share of the inputs that are to be identical, every other one explained."""
+
+MASKED = "masked"
+"""The digest of a behavior with every clock in its output replaced."""
+
+CHANNELS = tuple(item.name for item in fields(Behavior))
+
+REASONS = {
+    "time of day": SOFT,
+    "declared volatile": RAMP[1],
+    "noticed when recorded": INK,
+    "not explained": ACCENT,
+}
+"""Why inputs differ, with the colour of each; of several reasons the first counts, but the last
+stands above all."""
+
+Digests = Mapping[str, str]
+"""What a pass saw of an input: a digest of each of `CHANNELS`, and of `MASKED`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An input, and what the passes said of it."""
+
+    number: int
+    sample: Sample
+    channels: tuple[str, ...]
+    """The fields of its behavior in which a pass differs from the first; none where all agree."""
+    differing: int
+    """Passes that differ from the first."""
+    time_of_day: bool
+    """They agree but for clocks, or a command prints the present."""
+    cause: Cause | None
+    """None where all agree."""
+    command: str
+    """The one it is counted under: the first that a grammar declares volatile, else the first."""
+
+    @property
+    def identical(self) -> bool:
+        """Whether all passes agree byte for byte."""
+        return not self.channels
+
+    @property
+    def reason(self) -> str:
+        """One of `REASONS`; "" where there is nothing to explain."""
+        if self.cause is None:
+            return ""
+        if self.cause.mark == "none":
+            return "not explained"
+        if self.time_of_day:
+            return "time of day"
+        return "declared volatile" if self.cause.mark == "declared" else "noticed when recorded"
+
+
+def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES) -> Outcome:
+    """Runs `count` inputs in each of the passes that are not there yet and writes what came out.
+
+    Errors: UsageError for fewer than two passes, MissingExtraError before anything is executed;
+    DatasetMismatchError where the passes that are there are of other inputs, DatasetBusyError,
+    DatasetCorruptError, DatasetStorageError; those of `passes`.
+    """
+    if number_of_passes < 2:
+        raise UsageError("one pass has nothing to be compared with", hint="two at least")
+    check_libraries()
+    started = time.monotonic()
+    system = setting.system
+    samples = list(_samples(system, setting.seed, count))
+    seen, reused = _seen(setting, system, samples, number_of_passes)
+    verdicts = list(_verdicts(setting, samples, seen))
+    findings = Findings(
+        title="Determinism: the same inputs again",
+        data={"inputs": _columns(verdicts)},
+        tables=[
+            _share_table(verdicts, number_of_passes),
+            _command_table(verdicts),
+            _cause_table(verdicts),
+            _open_table(verdicts),
+        ],
+        chart=_chart(verdicts, number_of_passes),
+        counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
+        parameters={"inputs": count, "passes": number_of_passes, "sampler": "gcs"},
+        summary={name: round(share, 5) for name, share in _shares(verdicts).items()},
+    )
+    return write(setting, NAME, findings, started=started)
+
+
+def _samples(system: System, seed: int, count: int) -> Iterator[Sample]:
+    """The first inputs that a dataset of this seed would have."""
+    grammars = load_grammars(versions=system.packages)
+    plan = plan_of(system, grammars, sampler="gcs", seed=seed)
+    return samples_of(plan, system, grammars, count)
+
+
+# ---- the passes ----
+
+
+def _seen(
+    setting: Setting, system: System, samples: Sequence[Sample], wanted: int
+) -> tuple[list[list[Digests]], int]:
+    """By pass and number, what was seen; and how many passes were there."""
+    directory = setting.data / NAME
+    plan = {
+        "seed": setting.seed,
+        "inputs": len(samples),
+        "system": system.name,
+        "system digest": system.digest,
+        "version": package_version(),
+    }
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory):
+            agree(directory / "plan.json", plan)
+            there = {
+                number: path
+                for number in range(1, wanted + 1)
+                if (path := directory / f"pass-{number}.parquet").exists()
+            }
+            tasks: list[Task] = [
+                (number, Session(one.cwd, (one.input,)).text, one.cwd)
+                for number, one in enumerate(samples)
+            ]
+            missing = [number for number in range(1, wanted + 1) if number not in there]
+            name = setting.system_name or system.name
+            for number, found in passes(tasks, name, setting.seed, missing, setting.report):
+                path = directory / f"pass-{number}.parquet"
+                write_columns(path, _digested(found))
+            paths = [directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)]
+            return [_read(path, len(samples)) for path in paths], len(there)
+
+
+def _digested(found: Pass) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for number, behavior in found:
+        columns["number"].append(number)
+        for name, digest in digests(behavior).items():
+            columns[name].append(digest)
+    return columns
+
+
+def digests(behavior: Behavior) -> dict[str, str]:
+    """A digest of each of a behavior's fields, and of the whole with its clocks masked."""
+    whole = masked(behavior)
+    return {
+        **{name: _digest(getattr(behavior, name)) for name in CHANNELS},
+        MASKED: _digest([_plain(getattr(whole, name)) for name in CHANNELS]),
+    }
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(_plain(value)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _plain(value: object) -> object:
+    return sorted(value.items()) if isinstance(value, Mapping) else value
+
+
+def _read(path: Path, count: int) -> list[Digests]:
+    columns = read_columns(path)
+    names = [name for name in columns if name != "number"]
+    rows: list[Digests] = [{} for _ in range(count)]
+    for place, number in enumerate(columns["number"]):
+        rows[number] = {name: columns[name][place] for name in names}
+    return rows
+
+
+# ---- what they say ----
+
+
+def _verdicts(
+    setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
+) -> Iterator[Verdict]:
+    grammars = {one.name: one.header.volatile for one in load_grammars()}
+    cause_of = causes()
+    differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
+    explained: dict[int, Cause] = {}
+    with open_sandbox(setting.system, LIMITS) as observer:
+        for done, number in enumerate(differing, 1):
+            explained[number] = cause_of(observer, samples[number])
+            setting.report("differences explained", done, len(differing))
+    for number, one in enumerate(samples):
+        first = seen[0][number]
+        others = [digests[number] for digests in seen[1:] if digests[number] != first]
+        channels = tuple(
+            name for name in CHANNELS if any(other[name] != first[name] for other in others)
+        )
+        names = commands_of(one)
+        yield Verdict(
+            number=number,
+            sample=one,
+            channels=channels,
+            differing=len(others),
+            time_of_day=shows_clock(one) or all(other[MASKED] == first[MASKED] for other in others),
+            cause=explained.get(number),
+            command=next((name for name in names if grammars.get(name)), names[0]),
+        )
+
+
+def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    same = sum(one.identical for one in verdicts)
+    timed = sum(not one.identical and one.time_of_day for one in verdicts)
+    quiet = [one for one in verdicts if not one.sample.volatile]
+    explained = sum(one.reason != "not explained" for one in verdicts)
+    return {
+        "identical, of all inputs": same / len(verdicts),
+        "identical, of those that do not differ by the time of day alone": same
+        / max(1, len(verdicts) - timed),
+        "identical, of those not declared volatile": sum(one.identical for one in quiet)
+        / max(1, len(quiet)),
+        "identical or explained, of all inputs": explained / len(verdicts),
+    }
+
+
+def _columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+    return {
+        "number": [one.number for one in verdicts],
+        "input": [one.sample.input.text for one in verdicts],
+        "cwd": [one.sample.cwd for one in verdicts],
+        "command": [one.command for one in verdicts],
+        "commands": [list(commands_of(one.sample)) for one in verdicts],
+        "declared_volatile": [one.sample.volatile for one in verdicts],
+        "identical": [one.identical for one in verdicts],
+        "differing_passes": [one.differing for one in verdicts],
+        "channels": ["+".join(one.channels) for one in verdicts],
+        "reason": [one.reason for one in verdicts],
+        "mark": [one.cause.mark if one.cause else "" for one in verdicts],
+        "cause": [one.cause.text if one.cause else "" for one in verdicts],
+    }
+
+
+def _share_table(verdicts: Sequence[Verdict], passes: int) -> Table:
+    return Table(
+        "Shares",
+        f"{len(verdicts):,} inputs, GCS with composites, in {passes} passes: other sandboxes, "
+        "other processes, other orders, busy processors, another minute. Identical: exit code, "
+        f"output, patch, content and flags are the same bytes in all. The aim is {AIM:.0%} of "
+        "all, and a cause for each of the others.",
+        ("share", ""),
+        [(name, f"{share:.2%}") for name, share in _shares(verdicts).items()],
+    )
+
+
+def _by_command(verdicts: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
+    """Commands with inputs that differ, those with the most of them first."""
+    groups: dict[str, list[Verdict]] = defaultdict(list)
+    for one in verdicts:
+        groups[one.command].append(one)
+    differing = {name: sum(not one.identical for one in group) for name, group in groups.items()}
+    names = sorted((name for name, some in differing.items() if some),
+                   key=lambda name: (-differing[name], name))  # fmt: skip
+    return [(name, groups[name]) for name in names]
+
+
+def _command_table(verdicts: Sequence[Verdict]) -> Table:
+    groups = _by_command(verdicts)
+    rows = []
+    for name, group in groups:
+        reasons = Counter(one.reason for one in group)
+        same = sum(one.identical for one in group)
+        rows.append(
+            (
+                f"`{name}`",
+                str(len(group)),
+                f"{same / len(group):.1%}",
+                *(str(reasons[reason] or "") for reason in REASONS),
+            )
+        )
+    named = {name for name, _ in groups}
+    others = [one for one in verdicts if one.command not in named]
+    count = len({one.command for one in others})
+    rows.append((f"{count} others", str(len(others)), "100%", *("" for _ in REASONS)))
+    return Table(
+        "By command",
+        "An input of several commands is counted under the first that a grammar declares "
+        "volatile, else under the first.",
+        ("command", "inputs", "identical", *REASONS),
+        rows,
+    )
+
+
+def _cause_table(verdicts: Sequence[Verdict]) -> Table:
+    found = Counter(
+        (one.cause.text, "+".join(one.channels), one.reason) for one in verdicts if one.cause
+    )
+    return Table(
+        "By cause",
+        "What a grammar's header, or the recording of the input, says.",
+        ("cause", "differs in", "counted as", "inputs"),
+        [(*key, str(number)) for key, number in found.most_common()],
+    )
+
+
+def _open_table(verdicts: Sequence[Verdict]) -> Table:
+    found = [one for one in verdicts if one.reason == "not explained"]
+    return Table(
+        "Not explained",
+        "Inputs that differ and of which nobody who reads their record is warned."
+        if found
+        else "None.",
+        ("input", "directory", "differs in"),
+        [(f"`{one.sample.input.text}`", one.sample.cwd, "+".join(one.channels)) for one in found],
+    )
+
+
+def _chart(verdicts: Sequence[Verdict], passes: int) -> Spec:
+    shares = _shares(verdicts)
+    groups = _by_command(verdicts)
+    labels = [f"{name} ({len(group)})" for name, group in groups]
+    rows = [
+        {
+            "label": label,
+            "reason": reason,
+            "order": order,
+            "inputs": sum(one.reason == reason for one in group),
+        }
+        for label, (_, group) in zip(labels, groups, strict=True)
+        for order, reason in enumerate(REASONS)
+    ]
+    same = shares["identical, of all inputs"]
+    quiet = shares["identical, of those not declared volatile"]
+    return {
+        "title": titled(
+            f"{same:.1%} of {len(verdicts):,} inputs are byte-identical in {passes} passes",
+            f"Of those that no grammar declares volatile {quiet:.1%}.",
+            "Bars: inputs that differ, by command (in brackets: how many inputs it has) and "
+            "reason. Commands without a bar never differ.",
+        ),
+        "data": {"values": rows},
+        "width": 420,
+        "height": {"step": 19},
+        "mark": {"type": "bar", "height": {"band": 0.72}},
+        "encoding": {
+            "y": {
+                "field": "label",
+                "type": "nominal",
+                "sort": labels,
+                "axis": {"title": None, "labelColor": INK, "labelLimit": 220},
+            },
+            "x": {
+                "field": "inputs",
+                "type": "quantitative",
+                "axis": {
+                    "title": "inputs that differ between passes",
+                    "tickMinStep": 1,
+                    "grid": True,
+                },
+            },
+            "color": {
+                "field": "reason",
+                "type": "nominal",
+                "title": "reason",
+                "scale": {"domain": list(REASONS), "range": list(REASONS.values())},
+            },
+            "order": {"field": "order", "type": "quantitative"},
+        },
+    }
