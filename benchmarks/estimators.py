@@ -17,91 +17,12 @@ import json
 import random
 import statistics
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import LIMITS
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Input
-from shioenv.grammar.library import load_grammars
+from shioenv.experiments.exact import Known, executed, stream
+from shioenv.experiments.replay import Replay
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.irreducibility.score import estimate_irreducibility
-from shioenv.synthesis.policy import policy_named
-from shioenv.synthesis.sample import Sample, sample
-from shioenv.system.catalogue import catalogue
-
-SLOW_SECONDS = 0.02
-
-
-class TooSlowError(Exception):
-    """An input whose sub-inputs take too long to execute them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """An input all of whose sub-inputs were executed."""
-
-    input: Input
-    differing: frozenset[str]
-    """Texts of the sub-inputs that do something else."""
-    irreducibility: float
-
-    def behave(self, text: str) -> Behavior:
-        """A behavior that differs from the full input's where the real one did."""
-        return Behavior(int(text in self.differing), b"")
-
-    def estimate(self, estimator: str, budget: int, seed: int) -> tuple[float, int]:
-        """An estimate from what was executed, and how many sub-inputs it looked at."""
-        found = estimate_irreducibility(
-            self.input,
-            self.behave,
-            budget=budget,
-            rng=random.Random(seed),
-            runs=1,
-            estimator=estimator,
-        )
-        assert found.irreducibility is not None
-        return found.irreducibility, found.n_executions - 1
-
-
-def drawn(observer: Observer, seed: int) -> Iterator[Sample]:
-    """Single commands, every number of arguments equally often."""
-    system = observer.system
-    return sample(
-        "gcs",
-        seed=seed,
-        catalogue=lambda directory: catalogue(system, directory),
-        start_directories=system.declaration.session.start_directories,
-        grammars=load_grammars(versions=system.packages),
-        policy=policy_named("lengths"),
-        composite_share=0.0,
-    )
-
-
-def executed(observer: Observer, one: Sample) -> Known | None:
-    """The sample with all its sub-inputs executed; None where it is passed over."""
-    started = time.perf_counter()
-    observer.run(one.input.text, cwd=one.cwd)
-    if time.perf_counter() - started > SLOW_SECONDS:
-        return None
-    started = time.perf_counter()
-
-    def behave(text: str) -> Behavior:
-        if time.perf_counter() - started > SLOW_SECONDS * every:
-            raise TooSlowError
-        return observer.run(text, cwd=one.cwd)
-
-    every = 1 << one.input.n_arguments
-    try:
-        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
-    except TooSlowError:
-        return None
-    if found.volatile or found.irreducibility is None:
-        return None
-    texts = frozenset(contrast.text for contrast in found.segments[0].mattered)
-    return Known(one.input, texts, found.irreducibility)
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
@@ -109,12 +30,12 @@ def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
     found: list[Known] = []
     missing = dict.fromkeys(lengths, count)
     with open_sandbox(None, LIMITS) as observer:
-        for one in drawn(observer, seed):
+        for number, one in enumerate(stream(observer.system, seed)):
             n = one.input.n_arguments
             if one.volatile or not missing.get(n):
                 continue
-            known = executed(observer, one)
-            if known is not None:
+            known = executed(observer, (number, one))
+            if isinstance(known, Known):
                 found.append(known)
                 missing[n] -= 1
                 print(
@@ -131,7 +52,8 @@ def measure(inputs: list[Known], estimator: str, budget: int, seeds: int) -> dic
     """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
     errors, executions = [], []
     for known in inputs:
-        found = [known.estimate(estimator, budget, seed) for seed in range(seeds)]
+        replay = Replay(known)
+        found = [replay.estimate(estimator, budget, random.Random(seed)) for seed in range(seeds)]
         errors.append(statistics.fmean(abs(value - known.irreducibility) for value, _ in found))
         executions.append(statistics.fmean(looked for _, looked in found))
     return {
