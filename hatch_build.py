@@ -23,6 +23,8 @@ PROGRAMS = {
             "mounts.c",
             "notices.c",
             "terminal.c",
+            "traces.c",
+            "usage.c",
             "server.c",
             "scan.c",
             "gateway.c",

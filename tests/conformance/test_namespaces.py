@@ -231,3 +231,11 @@ def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: Sy
         added = opened.run("curl -s http://10.20.30.1/ > /dev/null; ip link set eth0 alias other")
         assert added.network is not None
         assert b"other" in added.network
+
+
+def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:
+    with NamespaceSandbox(system, LIMITS) as opened:
+        for _ in range(40):
+            opened.run("for i in {1..9}; do sleep 9 & done; true")
+            looked = opened.run("read -r status < /proc/1/stat; set -- $status; echo $3")
+            assert looked.output == b"S\n"

@@ -156,6 +156,22 @@ static void __attribute__((noreturn)) run_init(int from, int to)
     }
 }
 
+/* Who says that it is done is not yet asleep, as the next run shall find it: up to 100 ms. */
+static void wait_for_sleep(void)
+{
+    static int status = -1;
+    char text[128], path[32];
+    snprintf(path, sizeof path, "%d/stat", (int)init_pid);
+    if (status < 0) status = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    for (int tries = 0; tries < 1000; tries++) {
+        ssize_t length = pread(status, text, sizeof text - 1, 0);
+        text[length < 0 ? 0 : length] = 0;
+        const char *state = strstr(text, ") ");
+        if (!state || state[2] != 'R') return;
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+    }
+}
+
 void ask_init(void)
 {
     char byte = 0;
@@ -164,6 +180,7 @@ void ask_init(void)
     /* Where the fork server died, the shell is this process's to reap, and init waits for that. */
     while (init_alive && poll(&answer, 1, 20) <= 0) while (waitpid(-1, NULL, WNOHANG | __WALL) > 0) {}
     if (!init_alive || read(init_from, &byte, 1) != 1) init_alive = false;
+    else wait_for_sleep();
 }
 
 /* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of

@@ -7,26 +7,19 @@
  *
  * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
  *   outer: this process and the fork server; owns the mounts.
- *   inner: the input; owns its network, IPC, UTS, pid and time namespaces and, for each run, a
+ *   inner: the input; owns its network, IPC, UTS, pid and time namespaces and a
  *          copy of the mounts in which every mount is locked (it cannot be removed or made writable).
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <fcntl.h>
-#include <linux/if.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,7 +32,6 @@
 #define LOOK_NS 50000000ll /* between two looks at what a run uses */
 
 static int server_socket = -1, children_fd = -1, siblings_fd = -1, shared_fd = -1;
-static int net_events = -1, filter_events = -1, policy_events = -1;
 
 /* ---- the fork server ---------------------------------------------------------------------------- */
 
@@ -133,193 +125,6 @@ static void start_server(int library_layer, int layer, const int pair[2])
     if (reply.error) { errno = reply.error; die("start the fork server (%s)", config.shell_mode); }
 }
 
-/* ---- what else a run may leave behind ----------------------------------------------------------- */
-
-/* What no layer renews: the directory of POSIX message queues, which can be made without a call that is
- * noticed, and that of terminals with its multiplexer. */
-enum { QUEUES, TERMINALS, MULTIPLEXER, N_STANDING };
-static int standing_fd[N_STANDING];
-static struct standing { off_t size; mode_t mode; uid_t uid; gid_t gid; struct timespec accessed, modified, changed; } standing[N_STANDING];
-
-static struct standing standing_now(int i)
-{
-    struct standing now;
-    memset(&now, 0, sizeof now);
-    struct stat status;
-    if (!fstat(standing_fd[i], &status)) {
-        now.size = status.st_size;  /* of a directory of queues: grows by each */
-        now.mode = status.st_mode;
-        now.uid = status.st_uid;
-        now.gid = status.st_gid;
-        now.accessed = status.st_atim;
-        now.modified = status.st_mtim;
-        now.changed = status.st_ctim;
-    }
-    return now;
-}
-
-/* Whether a run changed any of them. One on a terminal moves the multiplexer's times as a matter of course. */
-static bool standing_changed(bool had_terminal)
-{
-    for (int i = 0; i < N_STANDING; i++) {
-        struct standing now = standing_now(i);
-        if (i == MULTIPLEXER && had_terminal) {
-            now.accessed = standing[i].accessed;
-            now.modified = standing[i].modified;
-            now.changed = standing[i].changed;
-        }
-        if (memcmp(&now, &standing[i], sizeof now)) return true;
-    }
-    return false;
-}
-
-static void remember_standing(void)
-{
-    for (int i = 0; i < N_STANDING; i++) standing[i] = standing_now(i);
-}
-
-/* Files of the host's /proc that tell what no netlink message and no noticed call does. */
-static struct watched_file {
-    char path[64];
-    const char *line;  /* the one line of it that counts, by its beginning; NULL: all of it */
-    int fd;
-    char pristine[8192];
-} init_slack,  /* of process 1, which anybody may write */
-  /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
-   * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
-  traffic[] = {{.path = "self/net/snmp"}, {.path = "self/net/dev", .line = "lo:"}},
-  /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
-   * of them, until the kernel collects such. */
-  sockets = {.path = "self/net/sockstat", .line = "sockets:"};
-
-static const char *read_watched(const struct watched_file *file)
-{
-    static char text[sizeof file->pristine];
-    ssize_t length = pread(file->fd, text, sizeof text - 1, 0);
-    text[length < 0 ? 0 : length] = 0;
-    char *line = file->line ? strstr(text, file->line) : text;
-    if (!line) return "";
-    if (file->line) line[strcspn(line, "\n")] = 0;
-    return line;
-}
-
-static void start_watching(struct watched_file *file)
-{
-    file->fd = openat(host_proc, file->path, O_RDONLY | O_CLOEXEC);
-    strcpy(file->pristine, read_watched(file));
-}
-
-static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
-
-/* Waits up to 50 ms for the sockets of a run to be gone. */
-static bool has_sockets_left(void)
-{
-    static int fewest = INT_MAX;  /* some of opening the sandbox may have gone since */
-    static const size_t number = sizeof "sockets: used " - 1;
-    if (fewest == INT_MAX && strlen(sockets.pristine) > number) fewest = atoi(sockets.pristine + number);
-    for (int tries = 0; tries < 50; tries++) {
-        const char *now = read_watched(&sockets);
-        int used = strlen(now) > number ? atoi(now + number) : 0;
-        if (used < fewest) fewest = used;
-        if (used == fewest) return false;
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-    return true;
-}
-
-static int listen_to(int protocol, uint32_t groups)
-{
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = groups};
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address)) close_fd(&fd);
-    return fd;
-}
-
-static bool drained(int fd)
-{
-    static char bytes[65536];
-    bool any = false;
-    while (fd >= 0 && (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0 || errno == ENOBUFS)) any = true;
-    return any;
-}
-
-/* Whether a link of a dump is switched on and not yet known to be connected; lo never is. */
-static bool is_coming_up(const struct nlmsghdr *message)
-{
-    const struct ifinfomsg *link = NLMSG_DATA(message);
-    if (message->nlmsg_type != RTM_NEWLINK || !(link->ifi_flags & IFF_UP) || link->ifi_flags & IFF_LOOPBACK) return false;
-    int length = (int)IFLA_PAYLOAD(message);
-    for (const struct rtattr *each = IFLA_RTA(link); RTA_OK(each, length); each = RTA_NEXT(each, length))
-        if (each->rta_type == IFLA_OPERSTATE) return *(const uint8_t *)RTA_DATA(each) != IF_OPER_UP;
-    return false;
-}
-
-static bool any_is_coming_up(void)
-{
-    static _Alignas(struct nlmsghdr) char bytes[65536];
-    const struct { struct nlmsghdr header; struct ifinfomsg link; } question = {
-        {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}, {0}};
-    CHECK(send(net_events, &question, sizeof question, 0), "ask for the links");
-    bool any = false;
-    for (;;) {
-        poll(&(struct pollfd){net_events, POLLIN, 0}, 1, -1);
-        int length = (int)recv(net_events, bytes, sizeof bytes, 0);
-        CHECK(length, "hear of the links");
-        for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
-            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return any;
-            any |= is_coming_up(each);
-        }
-    }
-}
-
-/* The kernel finds out a moment later that a cable is plugged in at both ends; an input sees it so. */
-static void wait_for_links(void)
-{
-    for (int tries = 0; tries < 1000 && any_is_coming_up(); tries++) poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1);
-    drained(net_events);
-}
-
-static void listen_for_changes(void)
-{
-    /* link, neighbour, tc, addresses, routes and rules of both families */
-    net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
-    CHECK(net_events, "netlink listener");
-    wait_for_links();
-    int next_hops = 32;  /* RTNLGRP_NEXTHOP, past what an address can name */
-    setsockopt(net_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &next_hops, sizeof next_hops);
-    policy_events = listen_to(NETLINK_XFRM, 4 | 8);  /* associations and policies */
-    filter_events = listen_to(NETLINK_NETFILTER, 0);
-    if (filter_events >= 0)
-        for (int group = 1; group < 8; group++)
-            setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
-    for (unsigned i = 0; i < sizeof traffic / sizeof *traffic; i++) start_watching(&traffic[i]);
-    snprintf(init_slack.path, sizeof init_slack.path, "%d/timerslack_ns", (int)init_pid);
-    start_watching(&init_slack);
-    start_watching(&sockets);
-    static const char *const paths[N_STANDING] = {"/queues", "/terminals", "/terminals/ptmx"};
-    for (int i = 0; i < N_STANDING; i++) standing_fd[i] = open(paths[i], O_PATH | O_CLOEXEC);
-    remember_standing();
-}
-
-/* What the events of a run are about: neighbours, which any packet makes, are no part of what is recorded. */
-enum { ABOUT_NEIGHBOURS = 1, ABOUT_NETWORK = 2 };
-
-static unsigned drained_network(void)
-{
-    static _Alignas(struct nlmsghdr) char bytes[65536];
-    unsigned about = 0;
-    for (;;) {
-        int length = (int)recv(net_events, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
-        if (length < 0 && errno != ENOBUFS) return about;
-        if (length < 0 || length > (int)sizeof bytes) {
-            about |= ABOUT_NETWORK;
-            continue;
-        }
-        for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length))
-            about |= each->nlmsg_type == RTM_NEWNEIGH || each->nlmsg_type == RTM_DELNEIGH ? ABOUT_NEIGHBOURS : ABOUT_NETWORK;
-    }
-}
-
 /* ---- one run ------------------------------------------------------------------------------------ */
 
 static int64_t now_ns(clockid_t clock)
@@ -327,59 +132,6 @@ static int64_t now_ns(clockid_t clock)
     struct timespec now;
     clock_gettime(clock, &now);
     return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
-
-/* What the processes inside use at this moment; pages that several share count for each. */
-struct usage { uint64_t bytes, cpu_ms, threads; bool busy; };
-
-static struct usage usage_now(void)
-{
-    struct usage now = {0};
-    long page = sysconf(_SC_PAGESIZE), ticks = sysconf(_SC_CLK_TCK);
-    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-    while (list && (entry = readdir(list))) {
-        /* process 1 is older than the run */
-        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !strcmp(entry->d_name, "1")) continue;
-        char path[300], text[1024];
-        snprintf(path, sizeof path, "%s/stat", entry->d_name);
-        int stat = openat(fd, path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof text - 1);
-        if (stat >= 0) close(stat);
-        if (n <= 0) continue;
-        text[n] = 0;
-        char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */
-        unsigned long long user, system, waited_user, waited_system, threads, resident;
-        char state;
-        /* state ... utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */
-        if (!fields || sscanf(fields + 2, "%c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %llu"
-                              " %*d %*u %*u %llu", &state, &user, &system, &waited_user, &waited_system, &threads, &resident) != 7)
-            continue;
-        now.busy |= state == 'R' || state == 'D';
-        now.bytes += resident * (uint64_t)page;
-        now.cpu_ms += (user + system + waited_user + waited_system) * 1000 / (uint64_t)ticks;
-        now.threads += threads;
-    }
-    if (list) closedir(list);
-    struct shm_info shared_memory;
-    if (shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&shared_memory) >= 0)
-        now.bytes += shared_memory.shm_rss * (uint64_t)page;  /* attached or not */
-    return now;
-}
-
-/* The last resort against memory that belongs to no process (files in memory, sockets). */
-static bool host_is_short_of_memory(void)
-{
-    char text[512];
-    int fd = openat(host_proc, "meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return false;
-    text[n] = 0;
-    const char *total = strstr(text, "MemTotal:"), *available = strstr(text, "MemAvailable:");
-    if (!total || !available) return false;
-    return strtoull(available + 13, NULL, 10) < strtoull(total + 9, NULL, 10) / 20;
 }
 
 struct channel { int fd; struct buffer kept; uint64_t seen; };
@@ -561,21 +313,7 @@ static void run(const struct request *request, struct channel *channels)
         if (!disk.files) reply.flags |= REPLY_INODES;
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
-    if (standing_changed(terminal)) reply.flags |= REPLY_IPC;
-    else if (terminal) {
-        settle_terminals();
-        remember_standing();
-    }
-    if (noticed & NOTICED_IPC) reply.flags |= REPLY_IPC;
-    if (noticed & NOTICED_NAMES) reply.flags |= REPLY_HOSTNAME;
-    if (noticed & NOTICED_MOUNTS) reply.flags |= REPLY_MOUNTS;
-    if (noticed & NOTICED_INIT || is_changed(&init_slack)) reply.flags |= REPLY_INIT;
-    unsigned network = drained_network();
-    bool filter = drained(filter_events), policy = drained(policy_events);
-    if (network & ABOUT_NETWORK || filter || policy) reply.flags |= REPLY_NETWORK;
-    if (network & ABOUT_NEIGHBOURS) reply.flags |= REPLY_TRAFFIC;
-    if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) reply.flags |= REPLY_TRAFFIC;
-    if (has_sockets_left()) reply.flags |= REPLY_TRAFFIC;
+    reply.flags |= traces_left(noticed, terminal);
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
     if (request->flags & REQUEST_KEEP) return;
@@ -667,7 +405,7 @@ int main(int argc, char **argv)
     int library_layer = make_layer(strcmp(config.shell_mode, "fresh") != 0), layer = make_layer(false);
     start_server(library_layer, layer, pair);
     close(library_layer);
-    listen_for_changes();
+    watch_for_traces();
     write_all(control, "R\n", 2);
     serving_inputs = true;
     serve_requests();

@@ -96,6 +96,25 @@ void offer_ends_of_file(int master, size_t n);
 /* Sets back the times that using terminals moves. */
 void settle_terminals(void);
 
+/* ---- usage.c ------------------------------------------------------------------------------------- */
+
+/* What the processes inside use at this moment; pages that several share count for each. `busy`: one of them
+ * wants a processor or a disk. */
+struct usage { uint64_t bytes, cpu_ms, threads; bool busy; };
+struct usage usage_now(void);
+
+/* The last resort against memory that belongs to no process (files in memory, sockets). */
+bool host_is_short_of_memory(void);
+
+/* ---- traces.c ------------------------------------------------------------------------------------ */
+
+/* Remembers what the sandbox looks like before its first run, once its links are up. */
+void watch_for_traces(void);
+
+/* What a run left behind besides files, and what of it calls for new namespaces: REPLY_* flags. `noticed` is
+ * what `attend_notice` told of it. */
+uint32_t traces_left(unsigned noticed, bool had_terminal);
+
 /* ---- mounts.c ------------------------------------------------------------------------------------ */
 
 extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */

@@ -1,0 +1,60 @@
+/* What a run uses while it lasts, read from /proc. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include "supervisor.h"
+
+struct usage usage_now(void)
+{
+    struct usage now = {0};
+    long page = sysconf(_SC_PAGESIZE), ticks = sysconf(_SC_CLK_TCK);
+    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    while (list && (entry = readdir(list))) {
+        /* process 1 is older than the run */
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !strcmp(entry->d_name, "1")) continue;
+        char path[300], text[1024];
+        snprintf(path, sizeof path, "%s/stat", entry->d_name);
+        int stat = openat(fd, path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof text - 1);
+        if (stat >= 0) close(stat);
+        if (n <= 0) continue;
+        text[n] = 0;
+        char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */
+        unsigned long long user, system, waited_user, waited_system, threads, resident;
+        char state;
+        /* state ... utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */
+        if (!fields || sscanf(fields + 2, "%c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d %*d %llu"
+                              " %*d %*u %*u %llu", &state, &user, &system, &waited_user, &waited_system, &threads, &resident) != 7)
+            continue;
+        now.busy |= state == 'R' || state == 'D';
+        now.bytes += resident * (uint64_t)page;
+        now.cpu_ms += (user + system + waited_user + waited_system) * 1000 / (uint64_t)ticks;
+        now.threads += threads;
+    }
+    if (list) closedir(list);
+    struct shm_info shared_memory;
+    if (shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&shared_memory) >= 0)
+        now.bytes += shared_memory.shm_rss * (uint64_t)page;  /* attached or not */
+    return now;
+}
+
+bool host_is_short_of_memory(void)
+{
+    char text[512];
+    int fd = openat(host_proc, "meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char *total = strstr(text, "MemTotal:"), *available = strstr(text, "MemAvailable:");
+    if (!total || !available) return false;
+    return strtoull(available + 13, NULL, 10) < strtoull(total + 9, NULL, 10) / 20;
+}
