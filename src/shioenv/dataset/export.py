@@ -171,6 +171,8 @@ def export(
     manifest = read_manifest(directory)
     if not manifest.records:
         raise UsageError(f"{directory} has no finished records", hint="nothing is there to export")
+    if format != "jsonl":
+        _pyarrow()  # a missing one is told before anything is written
     records = _told(read_records(directory, check=True), manifest.records, report)
     count = 1
     if format == "jsonl":
@@ -178,12 +180,10 @@ def export(
             _write_lines(records, temporary, output.suffix)
         size = output.stat().st_size
     elif format == "parquet":
-        arrow, _ = _pyarrow()
         with new_file(output) as temporary:
-            _write_parquet(records, temporary, schema(arrow))
+            _write_parquet(records, temporary)
         size = output.stat().st_size
     else:
-        _pyarrow()
         with new_directory(output) as temporary:
             count = _write_layout(records, manifest, temporary, licence)
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
@@ -252,8 +252,9 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
     return file
 
 
-def _write_parquet(records: Iterator[Record], path: Path, columns: Any) -> None:
+def _write_parquet(records: Iterator[Record], path: Path) -> None:
     arrow, parquet = _pyarrow()
+    columns = schema(arrow)
     with parquet.ParquetWriter(path, columns, compression="zstd") as writer:
         for group in _groups(records):
             rows = [_row(record) for record in group]
@@ -294,13 +295,11 @@ def _row(record: Record) -> dict[str, Any]:
 def _write_layout(
     records: Iterator[Record], manifest: Manifest, directory: Path, licence: str
 ) -> int:
-    arrow, _ = _pyarrow()
-    columns = schema(arrow)
     count = -(-manifest.records // FILE_RECORDS)
     (directory / "data").mkdir()
     for number in range(count):
         name = f"train-{number:05}-of-{count:05}.parquet"
-        _write_parquet(islice(records, FILE_RECORDS), directory / "data" / name, columns)
+        _write_parquet(islice(records, FILE_RECORDS), directory / "data" / name)
     next(records, None)  # the last shard's bytes are held against the manifest at its end
     (directory / SOURCE_MANIFEST).write_bytes(manifest.encode())
     (directory / "README.md").write_text(card(manifest, licence), encoding="utf-8")
