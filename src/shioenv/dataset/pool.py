@@ -190,10 +190,7 @@ class Pool:
         self._attempts[number] += 1
         self.retried += 1
         if self._attempts[number] >= ATTEMPTS:
-            raise GenerationError(
-                f"record {number} could not be made in {ATTEMPTS} attempts: {why}",
-                hint=f"its input: {sample.input.text}",
-            )
+            raise given_up(number, sample, why)
         heapq.heappush(self._waiting, task)
 
     def _bury(self, worker: _Worker) -> None:
@@ -264,6 +261,14 @@ class _Worker:
         self._stderr.seek(max(0, self._stderr.tell() - 2000))
         text = self._stderr.read().decode("utf-8", "replace").strip()
         return f":\n{text}" if text else ""
+
+
+def given_up(number: int, sample: Sample, why: object) -> GenerationError:
+    """What ends a run whose record failed every time."""
+    return GenerationError(
+        f"record {number} could not be made in {ATTEMPTS} attempts: {why}",
+        hint=f"its input: {sample.input.text}",
+    )
 
 
 def raised_elsewhere(name: str, message: str, hint: str | None) -> ShioenvError:

@@ -24,7 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.generate import package_version
-from shioenv.dataset.pool import AHEAD, ATTEMPTS, STARTS, WINDOW, Pool, Task, raised_elsewhere
+from shioenv.dataset.pool import (
+    AHEAD,
+    ATTEMPTS,
+    STARTS,
+    WINDOW,
+    Pool,
+    Task,
+    given_up,
+    raised_elsewhere,
+)
 from shioenv.dataset.store import Line
 from shioenv.dataset.worker import Setup
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
@@ -372,10 +381,7 @@ class RayPool:
             self._lost[number] += 1
             self.retried += 1
             if self._lost[number] >= ATTEMPTS:
-                raise GenerationError(
-                    f"record {number} could not be made in {ATTEMPTS} attempts: {why}",
-                    hint=f"its input: {node.tasks[number].input.text}",
-                )
+                raise given_up(number, node.tasks[number], why)
         for task in node.tasks.items():
             heapq.heappush(self._retry, task)
         self._dead_starts[node.name] += 1
