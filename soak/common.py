@@ -46,16 +46,14 @@ def parser(description: str | None, *, count: int) -> argparse.ArgumentParser:
     return made
 
 
-def drawn(
-    sampler: str = "gcs", *, system: str | System | None = None, seed: int = 0, count: int
-) -> Iterator[Drawn]:
-    """The first `count` inputs that a dataset of this sampler (`gcs`, `ucs`) and seed would have.
+def drawn(*, system: str | System | None = None, seed: int = 0, count: int) -> Iterator[Drawn]:
+    """The first `count` inputs that a dataset of the sampler `gcs` and this seed would have.
 
     Errors: those of `find_system` and `sample`.
     """
     built = system if isinstance(system, System) else find_system(system)
     stream = sample(
-        sampler,
+        "gcs",
         seed=seed,
         count=count,
         catalogue=lambda directory: catalogue(built, directory),

@@ -903,7 +903,7 @@ def _same(a: Answer, b: Answer) -> bool:
 def steady_inputs(system: System, seed: int, count: int) -> Iterator[tuple[str, str]]:
     """So many drawn inputs that no grammar declares volatile, with their start directories."""
     found = 0
-    for one in drawn("gcs", system=system, seed=seed, count=2 * count + 100):
+    for one in drawn(system=system, seed=seed, count=2 * count + 100):
         if not one.volatile and found < count:
             found += 1
             yield one.text, one.cwd
