@@ -19,16 +19,16 @@ from dataset_fakes import HOME, plan
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, shard_file
 from shioenv.dataset.report import page as page_module
 from shioenv.dataset.report import samples as samples_module
 from shioenv.dataset.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
 from shioenv.dataset.report.charts import RANKED, figures
 from shioenv.dataset.report.page import FILE, write_report
 from shioenv.dataset.report.samples import argument_levels, changes, visible
+from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import Record, encode
+from shioenv.domain.record import Record
 from shioenv.errors import DatasetStorageError, HostError
 
 FILE_ENTRY = {
@@ -124,26 +124,11 @@ def some_records(count: int = 300, seed: int = 1) -> list[Record]:
 
 def dataset(directory: Path, records: Sequence[Record]) -> Path:
     """A dataset directory with these records, one shard after the other."""
-    shards = []
-    for number in range(0, len(records), SHARD_RECORDS):
-        part = records[number : number + SHARD_RECORDS]
-        content = b"".join(encode(one) for one in part)
-        file = directory / shard_file(number // SHARD_RECORDS)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-        shards.append(
-            Shard(
-                file=shard_file(number // SHARD_RECORDS),
-                records=len(part),
-                sha256=hashlib.sha256(content).hexdigest(),
-                inputs_sha256="",
-                volatile=sum(one.volatile for one in part),
-                executions=sum(one.n_executions for one in part),
-            )
-        )
-    manifest = Manifest(plan=plan(), count=len(records), kernels=("6.1.0",), shards=tuple(shards))
     directory.mkdir(exist_ok=True)
-    (directory / MANIFEST).write_bytes(manifest.encode())
+    writer = Writer(directory, plan(), ("6.1.0",))
+    for one in records:
+        writer.add(one)
+    writer.finish()
     return directory
 
 
