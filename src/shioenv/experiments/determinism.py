@@ -224,7 +224,8 @@ def _read(path: Path, count: int) -> list[Digests]:
 def _verdicts(
     setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
 ) -> Iterator[Verdict]:
-    grammars = {one.name: one.header.volatile for one in load_grammars()}
+    names = sorted({name for one in samples for name in commands_of(one)})
+    declared = {one.name for one in load_grammars(names) if one.header.volatile}
     cause_of = causes()
     differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
     explained: dict[int, Cause] = {}
@@ -238,7 +239,7 @@ def _verdicts(
         channels = tuple(
             name for name in CHANNELS if any(other[name] != first[name] for other in others)
         )
-        names = commands_of(one)
+        own = commands_of(one)
         yield Verdict(
             number=number,
             sample=one,
@@ -246,7 +247,7 @@ def _verdicts(
             differing=len(others),
             time_of_day=shows_clock(one) or all(other[MASKED] == first[MASKED] for other in others),
             cause=explained.get(number),
-            command=next((name for name in names if grammars.get(name)), names[0]),
+            command=next((name for name in own if name in declared), own[0]),
         )
 
 

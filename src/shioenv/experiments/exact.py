@@ -105,7 +105,7 @@ class Known:
             "cwd": self.cwd,
             "exit_code": self.exit_code,
             "noise_threshold": self.noise_threshold,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             **{
                 name: base64.b64encode(getattr(self, name).to_bytes(size, "little")).decode()
                 for name in ("differs", "differs_strict", "same_failure")
@@ -199,7 +199,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         differs=_set(contrast.kept for contrast in contrasts if contrast.difference),
         differs_strict=_set(contrast.kept for contrast in contrasts if contrast.strict),
         same_failure=_set(one.kept for one in contrasts if code and codes[one.text] == code),
-        seconds=time.perf_counter() - started,
+        seconds=round(time.perf_counter() - started, 3),
     )
 
 

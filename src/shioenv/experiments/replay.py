@@ -7,6 +7,7 @@ import multiprocessing
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -91,9 +92,12 @@ def replayed(
     found: list[Outcome] = []
     one = partial(_outcomes, budgets=tuple(budgets), replays=replays, seed=seed)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context) as pool:
-        for done, outcomes in enumerate(pool.map(one, inputs), 1):
-            found += outcomes
+    with ExitStack() as stack:
+        each: Callable[..., Iterator[list[Outcome]]] = map
+        if workers > 1:
+            each = stack.enter_context(ProcessPoolExecutor(workers, context)).map
+        for done, some in enumerate(each(one, inputs), 1):
+            found += some
             report("inputs replayed", done, len(inputs))
     return found
 

@@ -1,0 +1,115 @@
+"""Every experiment in small on the real system, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shioenv.experiments.exact import JOURNAL
+from shioenv.experiments.results import read_columns
+
+pytestmark = pytest.mark.usefixtures("system")
+
+FILES = {"plot.png", "plot.svg", "run.json", "table.md"}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for all, so that they share what they execute."""
+    return tmp_path_factory.mktemp("experiments")
+
+
+def command(name: str, out: Path, *options: str) -> list[str]:
+    program = [sys.executable, "-m", "shioenv.cli.main", "experiment", name]
+    return [*program, "--out", str(out), "--json", *options]
+
+
+def answer(name: str, out: Path, *options: str) -> dict[str, Any]:
+    """What the experiment says of itself, once its files are checked."""
+    done = subprocess.run(command(name, out, *options), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    directory = out / name
+    assert found.pop("directory") == str(directory)
+    assert found == json.loads((directory / "run.json").read_text())
+    assert set(found["files"]) >= FILES
+    assert f"experiment {name} --out {out}" in found["command"]
+    assert len(found["system"]["digest"]) == 64
+    return found
+
+
+def test_sampling_efficiency_then_estimators(out: Path) -> None:
+    size = ("--count", "1", "--longest", "4", "--replays", "2", "--workers", "1")
+    found = answer("sampling-efficiency", out, *size)
+    assert found["counts"]["by number of arguments"] == {"2": 4, "3": 4, "4": 4}
+    errors = read_columns(out / "sampling-efficiency" / "errors.parquet")
+    covered = [
+        error
+        for n, budget, error in zip(
+            errors["n"], errors["budget"], errors["absolute_error"], strict=True
+        )
+        if budget >= 2**n - 1
+    ]
+    assert len(covered) > 100
+    assert max(covered) == 0
+    again = answer("estimators", out, *size)
+    assert again["counts"]["executed by an earlier call"] == 12
+
+
+def test_irreducibility_by_length(out: Path) -> None:
+    size = ("--count", "26", "--budget", "4", "--workers", "1")
+    found = answer("irreducibility-by-length", out, *size)
+    assert {one["inputs"] for one in found["counts"].values()} == {26}
+    scores = read_columns(out / "irreducibility-by-length" / "scores.parquet")
+    assert sorted(set(scores["n_arguments"])) == list(range(13))
+    assert set(scores["sampler"]) == {"gcs", "ucs", "ucs-universal"}
+
+
+def test_training_sets(out: Path) -> None:
+    found = answer("training-sets", out, "--count", "12", "--budget", "4", "--workers", "1")
+    assert {one["with a score"] for one in found["counts"].values()} == {12}
+    sets = found["summary"]
+    assert sets["GCS, R* ≥ 0"]["inputs"] == 12
+    assert sets["GCS, R* ≥ 0.5"]["inputs"] + sets["GCS, R* ≤ 0.5"]["inputs"] >= 12
+
+
+def test_determinism(out: Path) -> None:
+    found = answer("determinism", out, "--count", "40", "--passes", "3", "--seed", "3")
+    assert found["summary"]["identical or explained, of all inputs"] == 1
+    inputs = read_columns(out / "determinism" / "inputs.parquet")
+    assert sum(inputs["identical"]) >= 30
+
+
+def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
+    size = ("--count", "2", "--longest", "5", "--replays", "1", "--workers", "1")
+    process = subprocess.Popen(
+        command("sampling-efficiency", tmp_path, *size),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    journal = tmp_path / "data" / "exact" / JOURNAL
+    while process.poll() is None and not (journal.exists() and len(_lines(journal)) > 4):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = _lines(journal)
+    assert len(kept) > 4
+    found = answer("sampling-efficiency", tmp_path, *size)
+    assert _lines(journal)[: len(kept)] == kept
+    executed = [line for line in kept[1:] if b'"passed"' not in line]
+    assert found["counts"]["executed by an earlier call"] == len(executed)
+    assert found["counts"]["inputs"] == 32
+
+
+def _lines(path: Path) -> list[bytes]:
+    """The whole ones."""
+    return path.read_bytes().split(b"\n")[:-1]

@@ -1,0 +1,108 @@
+"""Inputs with known scores, and what stands for a system, without executing anything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.experiments.exact import Known
+from shioenv.synthesis.sample import Sample, SegmentTrace
+
+HOME = "/home/ubuntu"
+SYSTEM: Any = SimpleNamespace(
+    name="fake", digest="d1935", packages={}, declaration=SimpleNamespace(start_directory=HOME)
+)
+
+
+def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> Known:
+    """A command with these arguments; `differing` says of a mask whether its sub-input differs."""
+    n = len(words)
+    masks = sum(1 << mask for mask in range(1 if n > 1 else 0, (1 << n) - 1) if differing(mask))
+    return Known(
+        number=number,
+        input=Input.from_marked(["cmd", *words]),
+        cwd=HOME,
+        exit_code=0,
+        noise_threshold=0.95,
+        differs=masks,
+        differs_strict=masks,
+        same_failure=0,
+        seconds=0.1,
+    )
+
+
+def needing(n: int, *needed: int, number: int = 0) -> Known:
+    """n arguments of which the needed ones matter, whatever else is left out."""
+    wanted = sum(1 << index for index in needed)
+    return known([f"a{index}" for index in range(n)], lambda mask: mask & wanted != wanted, number)
+
+
+def at_random(n: int, seed: int, number: int = 0) -> Known:
+    """n arguments with sub-inputs that differ at random."""
+    bits = random.Random(seed).getrandbits(1 << n)
+    return known([f"a{index}" for index in range(n)], lambda mask: bool(bits >> mask & 1), number)
+
+
+class FakeObserver:
+    """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def run(self, text: str, *, cwd: str | None = None) -> Behavior:
+        self.asked.append(text)
+        words = text.split()
+        code = {"needs": 0, "fails": 2}[words[0]]
+        if "random" in words:
+            return Behavior(code, str(len(self.asked)).encode())
+        return Behavior(code, b"with" if "x" in words else b"out")
+
+
+def sample(*input_args: str, volatile: bool = False) -> Sample:
+    return Sample(
+        Input.from_marked(input_args), HOME, volatile, (SegmentTrace(input_args[0], False, ()),)
+    )
+
+
+def samples() -> Iterator[Sample]:
+    """A stream without end: lengths 2 and 3 in turn, every fifth input declared volatile."""
+    number = 0
+    while True:
+        words = ["x", "random" if number % 7 == 3 else f"n{number}", "y"][: 2 + number % 2]
+        yield sample("needs", *words, volatile=number % 5 == 4)
+        number += 1
+
+
+class FakeExecutors:
+    """Executes at once, in this process; `fail_after` tasks it is interrupted."""
+
+    executed = 0
+    fail_after: int | None = None
+
+    def __init__(self, system: str, workers: int) -> None:
+        self._observer: Any = FakeObserver()
+
+    def __enter__(self) -> FakeExecutors:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def submit(self, function: Callable[[Any, Any], Any], task: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        cls = type(self)
+        if cls.fail_after is not None and cls.executed >= cls.fail_after:
+            future.set_exception(KeyboardInterrupt())
+        else:
+            future.set_result(function(self._observer, task))
+        cls.executed += 1
+        return future
+
+
+def columns_of(document: Mapping[str, Any]) -> set[int]:
+    return {len(values) for values in document.values()}

@@ -1,0 +1,133 @@
+"""What several passes say of an input, and how it is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_fakes import HOME, SYSTEM, sample
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.experiments import determinism
+from shioenv.experiments.determinism import CHANNELS, MASKED, digests
+from shioenv.experiments.repeats import Cause, Task, masked, shows_clock
+from shioenv.experiments.results import read_columns
+from shioenv.experiments.setting import Report, Setting
+
+
+@pytest.mark.parametrize(
+    ("channel", "other"),
+    [
+        ("exit_code", Behavior(1, b"x")),
+        ("output", Behavior(0, b"y")),
+        ("patch", Behavior(0, b"x", ContextPatch((("r", "/fs/a"),)))),
+        ("content_digests", Behavior(0, b"x", content_digests={"a": "0"})),
+        ("timed_out", Behavior(0, b"x", timed_out=True)),
+    ],
+)
+def test_a_digest_tells_the_channel_that_differs(channel: str, other: Behavior) -> None:
+    a, b = digests(Behavior(0, b"x")), digests(other)
+    assert [name for name in CHANNELS if a[name] != b[name]] == [channel]
+    assert a[MASKED] != b[MASKED]
+
+
+def test_the_order_of_files_tells_nothing() -> None:
+    one, other = {"a": "0", "b": "1"}, {"b": "1", "a": "0"}
+    assert digests(Behavior(0, b"", content_digests=one)) == digests(
+        Behavior(0, b"", content_digests=other)
+    )
+
+
+def test_clocks_are_masked() -> None:
+    texts = (b"Mon Jan  5 10:00:01 2026", b"Tue Nov 21 9:12:44 2026", b"2026-01-05 10:00", b"1 2")
+    first, second, third, other = (masked(Behavior(0, text)).output for text in texts)
+    assert first == second != third
+    assert other == b"1 2"
+    a, b = (digests(Behavior(0, text)) for text in texts[:2])
+    assert a["output"] != b["output"]
+    assert a[MASKED] == b[MASKED]
+
+
+def test_some_commands_print_the_present() -> None:
+    assert shows_clock(sample("uptime", "-p"))
+    assert not shows_clock(sample("ls", "-p"))
+
+
+SAMPLES = [
+    sample("ls", "a"),
+    sample("touch", "b"),
+    sample("mktemp", volatile=True),
+    sample("find", "c"),
+    sample("cat", "d"),
+]
+"""The first never differs, the second by a clock, the third as declared, the others otherwise."""
+
+
+def behavior(number: int, time: int) -> Behavior:
+    texts = ["same", f"10:00:0{time}", f"/tmp/x{time}", f"inode {time}", f"what {time}"]
+    return Behavior(0, texts[number].encode())
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+    def passes(
+        tasks: Sequence[Task], system: str, seed: int, numbers: Iterable[int], report: Report
+    ) -> Iterator[tuple[int, Iterator[tuple[int, Behavior]]]]:
+        for one in numbers:
+            assert all(text.startswith(f"cd {HOME}; ") for _, text, _ in tasks)
+            yield one, ((number, behavior(number, one)) for number, _, _ in reversed(tasks))
+
+    def causes() -> Any:
+        marks = {"touch": "noticed", "mktemp": "declared", "find": "noticed", "cat": "none"}
+        return lambda observer, one: Cause(marks[one.trace[0].grammar], "because")
+
+    monkeypatch.setattr(determinism, "passes", passes)
+    monkeypatch.setattr(determinism, "causes", causes)
+    monkeypatch.setattr(determinism, "open_sandbox", lambda *given: nullcontext())
+    monkeypatch.setattr(determinism, "_samples", lambda system, seed, count: SAMPLES[:count])
+    monkeypatch.setattr(Setting, "system", SYSTEM)
+    return Setting(out=tmp_path, workers=1)
+
+
+def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
+    outcome = determinism.run(setting, count=5, number_of_passes=3)
+    data = read_columns(outcome.directory / "inputs.parquet")
+    assert data["identical"] == [True, False, False, False, False]
+    assert data["reason"] == [
+        "", "time of day", "declared volatile", "noticed when recorded", "not explained",
+    ]  # fmt: skip
+    assert data["channels"] == ["", "output", "output", "output", "output"]
+    assert data["differing_passes"] == [0, 2, 2, 2, 2]
+    assert outcome.document["summary"] == {
+        "identical, of all inputs": 0.2,
+        "identical, of those that do not differ by the time of day alone": 0.25,
+        "identical, of those not declared volatile": 0.25,
+        "identical or explained, of all inputs": 0.8,
+    }
+    unexplained = outcome.tables[-1]
+    assert [row[0] for row in unexplained.rows] == ["`cat d`"]
+
+
+def test_passes_that_are_there_are_not_run_again(setting: Setting) -> None:
+    determinism.run(setting, count=5, number_of_passes=2)
+    outcome = determinism.run(setting, count=5, number_of_passes=3)
+    assert outcome.document["counts"]["passes of earlier calls"] == 2
+    (setting.data / "determinism" / "pass-1.parquet").unlink()
+    again = determinism.run(setting, count=5, number_of_passes=3)
+    assert again.document["summary"] == outcome.document["summary"]
+
+
+def test_passes_of_other_inputs_are_refused(setting: Setting) -> None:
+    determinism.run(setting, count=5, number_of_passes=2)
+    with pytest.raises(DatasetMismatchError, match="inputs: 5 there, 4 asked for"):
+        determinism.run(setting, count=4, number_of_passes=2)
+
+
+def test_one_pass_says_nothing(setting: Setting) -> None:
+    with pytest.raises(UsageError):
+        determinism.run(setting, count=5, number_of_passes=1)

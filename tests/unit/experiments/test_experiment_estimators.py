@@ -1,0 +1,85 @@
+"""Errors by estimator and budget, and what a wanted error costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiment_fakes import SYSTEM, FakeExecutors, needing, samples
+
+from shioenv.experiments import estimators, exact, sampling_efficiency
+from shioenv.experiments.estimators import Cells, spent
+from shioenv.experiments.means import Mean
+from shioenv.experiments.replay import Outcome
+from shioenv.experiments.results import read_columns
+from shioenv.experiments.sampling_efficiency import Cell, cells
+from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.estimators import ESTIMATORS
+
+
+def curve(*points: tuple[float, float]) -> Cells:
+    return {
+        ("paper", budget): Cell("paper", budget, Mean(error, error, error, 3), 0.0, executions)
+        for budget, (executions, error) in enumerate(points)
+    }
+
+
+def test_a_wanted_error_lies_between_budgets() -> None:
+    group = curve((4, 0.1), (16, 0.05), (64, 0.025))
+    assert spent(group, "paper", 0.2) == 4
+    assert spent(group, "paper", 0.05) == pytest.approx(16)
+    assert spent(group, "paper", 0.05 / 2**0.5) == pytest.approx(32)
+    assert spent(group, "paper", 0.01) is None
+
+
+def test_an_error_of_nothing_is_reached_where_it_is() -> None:
+    assert spent(curve((4, 0.1), (14, 0.0)), "paper", 0.01) == 14
+
+
+def test_outcomes_are_averaged_over_inputs() -> None:
+    found = cells(
+        Outcome(number, 3, "pps", 8, error, error - 0.1, 6.0 + number)
+        for number, error in enumerate((0.1, 0.3))
+    )
+    cell = found["pps", 8]
+    assert cell.error.value == pytest.approx(0.2)
+    assert cell.bias == pytest.approx(0.1)
+    assert cell.executions == 6.5
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+    class Executors(FakeExecutors):
+        pass
+
+    monkeypatch.setattr(exact, "Executors", Executors)
+    monkeypatch.setattr(exact, "stream", lambda system, seed: samples())
+    monkeypatch.setattr(Setting, "system", SYSTEM)
+    return Setting(out=tmp_path, workers=1)
+
+
+def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: Setting) -> None:
+    outcome = sampling_efficiency.run(setting, count=1, longest=3, replays=2)
+    errors = read_columns(outcome.directory / "errors.parquet")
+    assert len(errors["n"]) == 8 * len(ESTIMATORS) * len(sampling_efficiency.BUDGETS)
+    inputs = read_columns(outcome.directory / "inputs.parquet")
+    for known in range(len(inputs["number"])):
+        n, differs = inputs["n_arguments"][known], inputs["differs"][known]
+        score = exact.weighed(n, int.from_bytes(differs, "little"))
+        assert score == inputs["irreducibility"][known]
+    titles = [table.title for table in outcome.tables]
+    assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), "The exact scores"]
+
+
+def test_the_released_formula_counts_one_more() -> None:
+    nothing, one_of_two = needing(2), needing(2, 0)
+    assert sampling_efficiency._released(nothing)[0] == pytest.approx(1 / 3)
+    assert sampling_efficiency._released(one_of_two)[0] == pytest.approx(2 / 3)
+
+
+def test_estimators_uses_what_sampling_efficiency_executed(setting: Setting) -> None:
+    sampling_efficiency.run(setting, count=1, longest=3, replays=2)
+    outcome = estimators.run(setting, count=1, longest=3, replays=2)
+    assert outcome.document["counts"]["executed by an earlier call"] == 8
+    assert set(outcome.document["summary"]["3 arguments"]) == set(ESTIMATORS)
+    assert (outcome.directory / "plot.png").read_bytes().startswith(b"\x89PNG")

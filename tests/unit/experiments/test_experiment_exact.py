@@ -1,0 +1,142 @@
+"""Inputs executed whole: what is kept of them, which are taken, and how a stopped call goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_fakes import (
+    SYSTEM,
+    FakeExecutors,
+    FakeObserver,
+    at_random,
+    needing,
+    sample,
+    samples,
+)
+
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.experiments import exact
+from shioenv.experiments.exact import JOURNAL, Known, Passed, collect, executed, wanted, weighed
+from shioenv.experiments.setting import Setting
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
+    class Executors(FakeExecutors):
+        pass
+
+    monkeypatch.setattr(exact, "Executors", Executors)
+    monkeypatch.setattr(exact, "stream", lambda system, seed: samples())
+    monkeypatch.setattr(Setting, "system", SYSTEM)
+    return Executors
+
+
+def test_scores_of_inputs_whose_needed_arguments_are_known() -> None:
+    assert needing(4, 0, 1, 2, 3).irreducibility == 1
+    assert needing(4).irreducibility == 0
+    # of two arguments one is needed: of {a}, {b} and the empty set only {a} does the same
+    assert needing(2, 0).irreducibility == 0.5
+    assert weighed(1, 0b1) == 1
+    assert weighed(1, 0b0) == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+def test_a_line_of_the_journal_gives_the_input_back(n: int) -> None:
+    one = at_random(n, seed=n, number=17)
+    assert Known.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_every_sub_input_is_executed_and_what_differs_is_kept() -> None:
+    observer: Any = FakeObserver()
+    found = executed(observer, (4, sample("needs", "x", "y", "z")))
+    assert isinstance(found, Known)
+    assert found.number == 4
+    with_x = {mask for mask in range(7) if mask & 1}
+    assert {mask for mask in range(1, 7) if not found.differs >> mask & 1} == with_x
+    assert found.same_failure == 0
+    assert found.irreducibility == needing(3, 0).irreducibility
+    assert {"needs x", "needs y z", "needs x y"} <= set(observer.asked)
+
+
+def test_sub_inputs_that_fail_as_the_whole_does_are_told() -> None:
+    observer: Any = FakeObserver()
+    found = executed(observer, (0, sample("fails", "x", "y")))
+    assert isinstance(found, Known)
+    assert found.exit_code == 2
+    assert found.differs == 0b100  # only `y` is kept
+    assert found.same_failure == 0b110
+
+
+def test_volatile_and_slow_inputs_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer: Any = FakeObserver()
+    assert executed(observer, (3, sample("needs", "x", "random"))) == Passed(3, 2, "volatile")
+    monkeypatch.setattr(exact, "SLOW_SECONDS", 0.0)
+    assert executed(observer, (5, sample("needs", "x", "y"))) == Passed(5, 2, "slow")
+
+
+def test_short_inputs_are_more_than_long_ones() -> None:
+    assert wanted(5, 9) == {**dict.fromkeys(range(2, 8), 20), 8: 5, 9: 5}
+    assert wanted(2, 3) == {2: 8, 3: 8}
+
+
+def test_the_first_inputs_of_each_length_are_taken(fakes: object, tmp_path: Path) -> None:
+    found = collect(Setting(out=tmp_path), {2: 4, 3: 3})
+    # 4, 9, 14 are declared volatile; 3, 10 and 17 turn out to be
+    assert [(known.n, known.number) for known in found.inputs] == [
+        (2, 0), (2, 2), (2, 6), (2, 8), (3, 1), (3, 5), (3, 7),
+    ]  # fmt: skip
+    assert found.passed == {"slow": 0, "volatile": 1}
+    assert found.reused == 0
+
+
+def test_what_is_there_is_not_executed_again(fakes: type[FakeExecutors], tmp_path: Path) -> None:
+    setting = Setting(out=tmp_path)
+    first = collect(setting, {2: 2, 3: 2})
+    fakes.executed = 0
+    assert collect(setting, {2: 2, 3: 2}).inputs == first.inputs
+    assert fakes.executed == 0
+    more = collect(setting, {2: 4, 3: 2})
+    assert fakes.executed == 2
+    assert set(first.inputs) < set(more.inputs)
+    assert more.reused == 4
+    assert collect(setting, {2: 1}).inputs == first.inputs[:1]
+
+
+def test_a_stopped_call_goes_on(fakes: type[FakeExecutors], tmp_path: Path) -> None:
+    setting = Setting(out=tmp_path / "stopped")
+    fakes.fail_after = 3
+    with pytest.raises(KeyboardInterrupt):
+        collect(setting, {2: 4, 3: 3})
+    journal = setting.data / "exact" / JOURNAL
+    with journal.open("ab") as file:
+        file.write(b'{"number": 8, "n_argu')  # killed while it wrote
+    fakes.fail_after = None
+    found = collect(setting, {2: 4, 3: 3})
+    assert found.inputs == _untimed(collect(Setting(out=tmp_path / "whole"), {2: 4, 3: 3}), found)
+    assert b"n_argu{" not in journal.read_bytes()
+
+
+def _untimed(other: exact.Collection, found: exact.Collection) -> tuple[Known, ...]:
+    """The other's inputs with the times of these: times differ from call to call."""
+    lines = [one.to_json() for one in other.inputs]
+    times = [one.seconds for one in found.inputs]
+    return tuple(
+        Known.from_json({**line, "seconds": time}) for line, time in zip(lines, times, strict=True)
+    )
+
+
+def test_another_seed_is_refused(fakes: object, tmp_path: Path) -> None:
+    collect(Setting(out=tmp_path), {2: 1})
+    with pytest.raises(DatasetMismatchError, match="seed: 0 there, 1 asked for"):
+        collect(Setting(out=tmp_path, seed=1), {2: 1})
+
+
+def test_a_journal_that_cannot_be_read_is_named(fakes: object, tmp_path: Path) -> None:
+    collect(Setting(out=tmp_path), {2: 1})
+    journal = tmp_path / "data" / "exact" / JOURNAL
+    journal.write_bytes(journal.read_bytes() + b"nonsense\n")
+    with pytest.raises(DatasetCorruptError, match=JOURNAL):
+        collect(Setting(out=tmp_path), {2: 1})

@@ -1,0 +1,45 @@
+"""Means with intervals, spreads and distribution functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from shioenv.experiments.means import Spread, bootstrapped, cumulative, fixed
+
+
+def test_the_interval_of_a_mean_holds_it_and_narrows() -> None:
+    few = bootstrapped([0.0, 1.0] * 5)
+    many = bootstrapped([0.0, 1.0] * 500)
+    for mean in (few, many):
+        assert mean.low < mean.value == 0.5 < mean.high
+    assert few.high - few.low > 5 * (many.high - many.low)
+    assert few == bootstrapped([0.0, 1.0] * 5)
+    assert (few.count, many.count) == (10, 1000)
+
+
+def test_the_interval_of_one_value_is_that_value() -> None:
+    one = bootstrapped([0.25])
+    assert (one.low, one.value, one.high) == (0.25, 0.25, 0.25)
+
+
+def test_a_spread_is_that_of_a_sample() -> None:
+    spread = Spread.of([0.0, 1.0])
+    assert spread is not None
+    assert (spread.count, spread.mean) == (2, 0.5)
+    assert spread.sd == pytest.approx(0.5**0.5)
+    assert spread.variance_of_mean == pytest.approx(0.25)
+    assert Spread.of([0.5]) == Spread(1, 0.5, 0.0)
+    assert Spread.of([]) is None
+
+
+def test_a_distribution_function_rises_to_one_and_shows_the_step_there() -> None:
+    points = cumulative([0.0, 0.5, 1.0, 1.0])
+    reached = dict(points)
+    assert (reached[0.0], reached[0.5], reached[1.0]) == (0.25, 0.5, 1.0)
+    assert points[-2][1] == 0.5
+    assert [share for _, share in points] == sorted(share for _, share in points)
+    assert cumulative([]) == []
+
+
+def test_numbers_have_as_many_digits_as_asked_for() -> None:
+    assert (fixed(0.12345), fixed(0.5, 1), fixed(None)) == ("0.123", "0.5", "-")

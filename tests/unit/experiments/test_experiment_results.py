@@ -1,0 +1,93 @@
+"""What an experiment writes: data, picture, table, and what they were made with."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from experiment_fakes import SYSTEM
+
+from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
+from shioenv.experiments import results
+from shioenv.experiments.charts import STYLES, Spec, styled
+from shioenv.experiments.results import Findings, Table, check_libraries, locked, read_columns
+from shioenv.experiments.setting import Setting
+
+CHART: Spec = {
+    "data": {"values": [{"x": 1, "y": 2, "s": "a"}]},
+    "mark": "point",
+    "encoding": {
+        "x": {"field": "x", "type": "quantitative"},
+        "y": {"field": "y", "type": "quantitative"},
+    },
+}
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+    monkeypatch.setattr(Setting, "system", SYSTEM)
+    return Setting(out=tmp_path, workers=3, seed=4, command="shioenv experiment x")
+
+
+def test_results_say_what_they_were_made_with(setting: Setting) -> None:
+    findings = Findings(
+        title="An experiment",
+        data={"numbers": {"n": [1, 2], "text": ["a", "b"], "bits": [b"\x01", b""]}},
+        tables=[Table("Some", "A note.", ("name", "value"), [("a|b", "1")])],
+        chart=CHART,
+        counts={"inputs": 2},
+        parameters={"budget": 8},
+        summary={"mean": 0.5},
+    )
+    outcome = results.write(setting, "x", findings, started=time.monotonic())
+    directory = setting.out / "x"
+    assert outcome.directory == directory
+    document = json.loads((directory / "run.json").read_text())
+    assert document == outcome.document
+    assert document["command"] == "shioenv experiment x"
+    assert (document["seed"], document["workers"]) == (4, 3)
+    assert document["system"] == {"name": "fake", "digest": "d1935"}
+    assert (document["counts"], document["parameters"]) == ({"inputs": 2}, {"budget": 8})
+    assert set(document["versions"]) >= {"shioenv", "python", "kernel", "pyarrow"}
+    assert document["wall_seconds"] >= 0
+    assert set(document["files"]) == {path.name for path in directory.iterdir()}
+    assert read_columns(directory / "numbers.parquet") == findings.data["numbers"]
+    assert (directory / "plot.svg").read_text().startswith("<svg")
+    assert (directory / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert (directory / "table.md").read_text() == (
+        "# An experiment\n\n## Some\n\nA note.\n\n| name | value |\n|---|---:|\n| a\\|b | 1 |\n"
+    )
+
+
+def test_a_table_without_rows_is_its_note() -> None:
+    assert Table("Some", "None.", ("name",), []).markdown == "## Some\n\nNone.\n"
+
+
+def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "find_spec", lambda name: None if name == "vl_convert" else 1)
+    with pytest.raises(MissingExtraError, match="vl_convert") as error:
+        check_libraries()
+    assert error.value.hint == "pip install 'shioenv[report]'"
+
+
+def test_data_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "pass-1.parquet"
+    path.write_bytes(b"nothing")
+    with pytest.raises(DatasetCorruptError, match=r"pass-1\.parquet"):
+        read_columns(path)
+
+
+def test_a_directory_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(DatasetBusyError), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_no_two_series_look_the_same_without_colours() -> None:
+    assert len({style.shape for style in STYLES}) == len(STYLES)
+    encodings = styled("s", ("a", "b"), "series")
+    assert encodings["shape"]["scale"] == {"domain": ["a", "b"], "range": ["circle", "square"]}
+    assert {one["title"] for one in encodings.values()} == {"series"}

@@ -1,0 +1,126 @@
+"""What is made of scores: means by length, gains, distributions, training sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_fakes import SYSTEM
+
+from shioenv.errors import DatasetMismatchError
+from shioenv.experiments import by_length, scores, training_sets
+from shioenv.experiments.results import read_columns
+from shioenv.experiments.scores import Made, Score, values
+from shioenv.experiments.setting import Setting
+
+
+def score(number: int, sampler: str, n: int, value: float | None, exit_code: int = 0) -> Score:
+    return Score(
+        session_id=number,
+        sampler=sampler,
+        command="ls",
+        n_arguments=n,
+        exit_code=exit_code,
+        volatile=False,
+        exact=True,
+        n_executions=5,
+        irreducibility=value,
+        irreducibility_strict=value,
+    )
+
+
+def of(sampler: str, count: int) -> list[Score]:
+    """Lengths 0, 1, 2 in turn; of GCS all arguments matter, of others half; every second fails."""
+    high = 1.0 if sampler == "gcs" else 0.5
+    return [
+        score(number, sampler, number % 3, high if number % 3 else None, number % 2)
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
+        return Made(setting.data / name, count, of(sampler, count))
+
+    monkeypatch.setattr(by_length, "made", made)
+    monkeypatch.setattr(training_sets, "made", made)
+    monkeypatch.setattr(Setting, "system", SYSTEM)
+    return Setting(out=tmp_path, workers=1)
+
+
+def test_irreducibility_by_length_compares_the_samplers(setting: Setting) -> None:
+    outcome = by_length.run(setting, count=60)
+    gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
+    assert [row[0] for row in gains.rows] == ["1", "2"]
+    assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 3, "+100%")
+    assert outcome.document["counts"]["gcs"]["fail"] == 30
+    assert outcome.document["summary"]["share of GCS inputs at exactly 1"] == 1
+    assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 180
+    shares = next(table for table in outcome.tables if table.title == "Distributions")
+    assert shares.rows[0] == (
+        "GCS", "all with a score", "all inputs", "40", "1.000", "0.0%", "0.0%", "100.0%",
+    )  # fmt: skip
+    assert shares.rows[3][:4] == ("GCS", "2 and more", "all inputs", "20")
+    assert shares.rows[7][2:6] == ("inputs that succeed (exit 0)", "20", "0.500", "0.0%")
+
+
+def test_a_sampler_without_inputs_of_a_length_has_none_there(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
+        return Made(setting.data, count, [score(0, sampler, 2 + (sampler == "ucs"), 0.5)] * 8)
+
+    monkeypatch.setattr(by_length, "made", made)
+    outcome = by_length.run(setting, count=8)
+    table = outcome.tables[0]
+    assert [row[:7] for row in table.rows] == [
+        ["2", "8", "0.500 ± 0.000", "0.0%", "0", "-", "-"],
+        ["3", "0", "-", "-", "8", "0.500 ± 0.000", "0.0%"],
+    ]
+
+
+def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
+    setting: Setting,
+) -> None:
+    outcome = training_sets.run(setting, count=20)
+    counts = outcome.document["counts"]
+    assert {one["with a score"] for one in counts.values()} == {20}
+    assert counts["gcs"]["inputs"] == 30  # a third have no arguments
+    summary = outcome.document["summary"]
+    assert summary["UCS, R* ≥ 0"] == {"inputs": 20, "mean": 0.5, "sd": 0.0}
+    assert summary["GCS, R* ≥ 0.5"] == {"inputs": 20, "mean": 1.0, "sd": 0.0}
+    assert summary["GCS, R* ≤ 0.5"] == {"inputs": 0}
+    assert outcome.tables[0].rows[1][2:4] == ("1.000 ± 0.000", "0.58 ± 0.31")
+
+
+def test_a_dataset_that_was_begun_for_more_is_finished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+
+    class Manifest:
+        count = 9
+
+    def generate(directory: Path, **how: Any) -> Any:
+        asked.append(how["count"])
+        raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 asked for"])
+
+    monkeypatch.setattr(scores, "generate", generate)
+    how: dict[str, Any] = {
+        "budget": 8, "estimator": "paper", "policy": "weighted", "composite_share": 0.0
+    }  # fmt: skip
+    setting = Setting(out=tmp_path)
+    with pytest.raises(DatasetMismatchError):
+        scores.made(setting, "gcs", "gcs", 4, **how)
+    monkeypatch.setattr(scores, "read_manifest", lambda directory: Manifest)
+    with pytest.raises(DatasetMismatchError):
+        scores.made(setting, "gcs", "gcs", 4, **how)
+    assert asked == [4, 9]
+
+
+def test_values_are_those_that_are_kept_and_known() -> None:
+    some = of("gcs", 6)
+    assert values(some) == [1.0] * 4
+    assert values(some, lambda one: one.exit_code == 0) == [1.0] * 2
