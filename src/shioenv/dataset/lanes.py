@@ -17,9 +17,10 @@ LANES = 16
 """Sandboxes of a worker at most (ours; inputs that wait take ten times as long, all together, as
 those that work). Each opens when it is first needed."""
 
-PATIENCE = 0.005
-"""Seconds after which an execution that is not done is taken to wait, so that the next one may
-begin beside it (ours; most are done after 3 ms)."""
+PATIENCE = (0.005, 0.05)
+"""Seconds, at least and at most, after which an execution that is not done is taken to wait, so
+that the next one may begin beside it: twice what executions usually take (ours; 3 ms on a machine
+that does nothing else, and on a busy one a fixed time would let all lanes begin at once)."""
 
 
 class Turns:
@@ -29,6 +30,7 @@ class Turns:
         self._changed = threading.Condition()
         self._holder: object = None
         self._since = 0.0
+        self._usual = 0.0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -36,18 +38,25 @@ class Turns:
         me = object()
         with self._changed:
             while self._holder is not None:
-                left = self._since + PATIENCE - time.monotonic()
+                left = self._since + self._patience() - time.monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
-            self._holder, self._since = me, time.monotonic()
+            began = time.monotonic()
+            self._holder, self._since = me, began
         try:
             yield
         finally:
             with self._changed:
+                took = min(time.monotonic() - began, self._patience())
+                self._usual += (took - self._usual) / 32
                 if self._holder is me:
                     self._holder = None
                     self._changed.notify()
+
+    def _patience(self) -> float:
+        least, most = PATIENCE
+        return min(most, max(least, 2 * self._usual))
 
 
 class Gate:

@@ -17,7 +17,7 @@ from shioenv.sandbox.base import Limits
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(lanes, "PATIENCE", 60.0)
+    monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
     turns, inside, most = Turns(), 0, 0
 
     def execute() -> None:
@@ -52,6 +52,20 @@ def test_the_next_begins_beside_one_that_waits() -> None:
     waiting.join(30)
     assert not waiting.is_alive()
     assert turns._holder is None
+
+
+def test_patience_follows_what_executions_take(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(lanes, "PATIENCE", (0.001, 0.006))
+    turns = Turns()
+    assert turns._patience() == 0.001
+    for _ in range(200):
+        with turns.turn():
+            time.sleep(0.002)
+    assert 0.003 < turns._patience() <= 0.006
+    for _ in range(300):
+        with turns.turn():
+            pass
+    assert turns._patience() == 0.001
 
 
 def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
