@@ -45,7 +45,6 @@ TEMPORARY = ".tmp-"
 
 _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
