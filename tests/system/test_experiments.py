@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from shioenv.behavior.observe import Observer
+from shioenv.errors import GenerationError
 from shioenv.experiments.exact import JOURNAL
+from shioenv.experiments.processes import Executors
 from shioenv.experiments.results import read_columns
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -113,3 +116,21 @@ def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
 def _lines(path: Path) -> list[bytes]:
     """The whole ones."""
     return path.read_bytes().split(b"\n")[:-1]
+
+
+def deadly(observer: Observer, task: int) -> int:
+    assert observer.run("echo x").output == b"x\n"
+    if task == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 10 * task
+
+
+def answers(tasks: list[int]) -> list[int]:
+    with Executors("debian-12", 1) as executors:
+        return list(executors.map(deadly, tasks))
+
+
+def test_a_process_that_dies_ends_the_work_with_an_error() -> None:
+    assert answers([1, 3]) == [10, 30]
+    with pytest.raises(GenerationError):
+        answers([1, 2, 3])

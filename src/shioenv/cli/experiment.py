@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,10 +82,14 @@ def sampling_efficiency(
     """
     from shioenv.experiments import sampling_efficiency as experiment
 
-    with _Meter() as meter:
-        setting = _setting(meter, out, seed, workers, system)
-        outcome = experiment.run(setting, count=count, longest=longest, replays=replays)
-    _print(outcome, json=json)
+    _run(
+        lambda setting: experiment.run(setting, count=count, longest=longest, replays=replays),
+        out,
+        seed,
+        workers,
+        system,
+        json=json,
+    )
 
 
 @shared.command(
@@ -108,10 +113,14 @@ def estimators(
     """
     from shioenv.experiments import estimators as experiment
 
-    with _Meter() as meter:
-        setting = _setting(meter, out, seed, workers, system)
-        outcome = experiment.run(setting, count=count, longest=longest, replays=replays)
-    _print(outcome, json=json)
+    _run(
+        lambda setting: experiment.run(setting, count=count, longest=longest, replays=replays),
+        out,
+        seed,
+        workers,
+        system,
+        json=json,
+    )
 
 
 @shared.command(
@@ -140,10 +149,14 @@ def irreducibility_by_length(
 
     if paper_size:
         count = experiment.PAPER_COUNT
-    with _Meter() as meter:
-        setting = _setting(meter, out, seed, workers, system)
-        outcome = experiment.run(setting, count=count, budget=budget, estimator=estimator)
-    _print(outcome, json=json)
+    _run(
+        lambda setting: experiment.run(setting, count=count, budget=budget, estimator=estimator),
+        out,
+        seed,
+        workers,
+        system,
+        json=json,
+    )
 
 
 @shared.command(
@@ -166,10 +179,14 @@ def training_sets(
     """Mean and standard deviation of the scores of the paper's four training sets."""
     from shioenv.experiments import training_sets as experiment
 
-    with _Meter() as meter:
-        setting = _setting(meter, out, seed, workers, system)
-        outcome = experiment.run(setting, count=count, budget=budget, estimator=estimator)
-    _print(outcome, json=json)
+    _run(
+        lambda setting: experiment.run(setting, count=count, budget=budget, estimator=estimator),
+        out,
+        seed,
+        workers,
+        system,
+        json=json,
+    )
 
 
 @shared.command(
@@ -196,27 +213,44 @@ def determinism(
     """Share of inputs that do the same, byte for byte, however often; and why others do not."""
     from shioenv.experiments import determinism as experiment
 
-    with _Meter() as meter:
-        setting = _setting(meter, out, seed, None, system)
-        outcome = experiment.run(setting, count=count, number_of_passes=passes)
-    _print(outcome, json=json)
+    _run(
+        lambda setting: experiment.run(setting, count=count, number_of_passes=passes),
+        out,
+        seed,
+        None,
+        system,
+        json=json,
+    )
 
 
-def _setting(
-    meter: _Meter, out: Path, seed: int, workers: int | None, system: str | None
-) -> Setting:
+def _run(
+    experiment: Callable[[Setting], Outcome],
+    out: Path,
+    seed: int,
+    workers: int | None,
+    system: str | None,
+    *,
+    json: bool,
+) -> None:
     from shioenv.experiments.results import shown_command
     from shioenv.experiments.setting import Setting
 
     given: dict[str, Any] = {} if workers is None else {"workers": workers}
-    return Setting(
-        out=out,
-        seed=seed,
-        system_name=system,
-        command=shown_command(),
-        report=meter.report,
-        **given,
-    )
+    try:
+        with _Meter() as meter:
+            setting = Setting(
+                out=out,
+                seed=seed,
+                system_name=system,
+                command=shown_command(),
+                report=meter.report,
+                **given,
+            )
+            outcome = experiment(setting)
+    except KeyboardInterrupt:
+        shared.note(f"stopped; what is finished is kept in {out}, the same command goes on")
+        raise
+    _print(outcome, json=json)
 
 
 def _print(outcome: Outcome, *, json: bool) -> None:

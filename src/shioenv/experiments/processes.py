@@ -8,14 +8,16 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
 from multiprocessing.util import Finalize
+from types import TracebackType
 from typing import TypeVar
 
 from shioenv.behavior.observe import Observer, open_sandbox
 from shioenv.dataset.generate import LIMITS
-from shioenv.errors import SandboxError
+from shioenv.errors import GenerationError, SandboxError
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -29,6 +31,7 @@ class Executors:
 
     Functions are called with the sandbox and a task, both must be importable there. A task whose
     sandbox broke is begun once more in a new one. They end with this process, and on Ctrl-C.
+    GenerationError where one of them is killed.
     """
 
     def __init__(self, system: str, workers: int) -> None:
@@ -38,8 +41,15 @@ class Executors:
     def __enter__(self) -> Executors:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._pool.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise GenerationError(
+                "a process that executes inputs was ended by something else",
+                hint="what is finished is kept: the same command goes on",
+            ) from error
 
     def submit(self, function: Callable[[Observer, Task], Answer], task: Task) -> Future[Answer]:
         """The answer, some time. Its errors: SandboxError, those of `open_sandbox`."""

@@ -30,7 +30,7 @@ class Setting:
     seed: int = 0
     """Of everything drawn."""
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Processes that execute; the results are the same for any number."""
+    """Processes that execute. What they find does not depend on how many there are."""
     command: str = ""
     """The command line, as it was typed."""
     report: Report = silent

@@ -1,0 +1,67 @@
+"""What a process does with its sandbox, and batches of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shioenv.errors import SandboxError
+from shioenv.experiments import processes
+from shioenv.experiments.processes import batches
+
+
+class Observer:
+    """Breaks as often as it is told to."""
+
+    breaks = 0
+    opened: list[Observer]
+
+    def __init__(self) -> None:
+        self.closed = False
+        Observer.opened.append(self)
+
+    def run(self, task: str) -> str:
+        if Observer.breaks:
+            Observer.breaks -= 1
+            raise SandboxError("it broke")
+        return task.upper()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def _observer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    Observer.opened, Observer.breaks = [], 0
+    monkeypatch.setattr(processes, "open_sandbox", lambda *given: Observer())
+    yield
+    processes._close()
+
+
+def run(observer: Any, task: str) -> str:
+    answer: str = observer.run(task)
+    return answer
+
+
+def test_a_process_opens_one_sandbox_for_all_its_tasks() -> None:
+    assert [processes._call(run, task) for task in ("a", "b")] == ["A", "B"]
+    assert len(Observer.opened) == 1
+
+
+def test_a_task_whose_sandbox_broke_is_begun_once_more_in_a_new_one() -> None:
+    Observer.breaks = 1
+    assert processes._call(run, "a") == "A"
+    assert [one.closed for one in Observer.opened] == [True, False]
+
+
+def test_a_sandbox_that_breaks_twice_is_an_error() -> None:
+    Observer.breaks = 2
+    with pytest.raises(SandboxError):
+        processes._call(run, "a")
+
+
+def test_batches_hold_all_tasks_in_order() -> None:
+    assert list(batches("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(batches("", 2)) == []
