@@ -228,7 +228,7 @@ def _chart(
     lengths = list(by_length)
     values: list[dict[str, Any]] = [
         {
-            "arguments": n + DODGE * (BUDGETS.index(cell.budget) - len(BUDGETS) / 2),
+            "arguments": n + DODGE * (BUDGETS.index(cell.budget) - (len(BUDGETS) - 1) / 2),
             "estimator": cell.estimator,
             "budget": cell.budget,
             "error": cell.error.value,
@@ -237,6 +237,7 @@ def _chart(
         }
         for n, found in by_length.items()
         for cell in found.values()
+        if (1 << n) - 1 > cell.budget
     ]
     top = max((one["high"] for one in values), default=0.1)
     panels = [_panel(name, lengths, top) for name in ESTIMATORS]
@@ -244,7 +245,8 @@ def _chart(
         "title": titled(
             "How far estimates of irreducibility are from the exact score",
             f"{inputs:,} inputs (GCS, single commands), all sub-inputs of each executed; "
-            f"{replays} estimates of each. Bars: 95% intervals over inputs.",
+            f"{replays} estimates of each. Bars: 95% intervals over inputs. "
+            "A line begins where its budget does not cover all.",
             "Diamonds: what the paper says of its estimator and its longest inputs, "
             "which may have 11 or 12 removable arguments.",
         ),
@@ -297,44 +299,43 @@ def _panel(name: str, lengths: Sequence[int], top: float) -> Spec:
 
 def _quoted(lengths: Sequence[int]) -> list[Spec]:
     """The paper's errors, from 11 to 12 arguments."""
-    values: list[dict[str, Any]] = [
-        {"from": quoted.LENGTH, "to": quoted.LENGTH + 1, "error": error, "label": f"M={budget}"}
+    last = min(max(lengths), quoted.LENGTH + 1)
+    values = [
+        {"from": quoted.LENGTH, "to": last, "error": error, "label": f"M={budget}"}
         for budget, error in quoted.ERRORS.items()
     ]
-    last = max(lengths)
-    y = {"field": "error", "type": "quantitative"}
-    mark = {"color": PAPER, "clip": False}
+    x = arguments_axis(lengths)
+    label: Spec = {"type": "text", "align": "left", "dx": 9, "fontSize": 10, "color": PAPER}
     return [
         {
-            "data": {"values": [{**one, "to": min(last, one["to"])} for one in values]},
+            "data": {"values": values},
+            "encoding": {
+                "x": {**x, "field": "to"},
+                "y": {"field": "error", "type": "quantitative"},
+            },
             "layer": [
                 {
-                    "mark": {**mark, "type": "rule", "strokeWidth": 2},
-                    "encoding": {
-                        "x": {"field": "from", "type": "quantitative"},
-                        "x2": {"field": "to"},
-                        "y": y,
-                    },
+                    "mark": {"type": "rule", "strokeWidth": 2, "color": PAPER},
+                    "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
                 },
                 {
                     "mark": {
-                        **mark,
                         "type": "point",
                         "shape": "diamond",
                         "size": 60,
                         "opacity": 1,
                         "filled": True,
-                    },
-                    "encoding": {"x": {"field": "to", "type": "quantitative"}, "y": y},
+                        "color": PAPER,
+                    }
                 },
-                {
-                    "mark": {**mark, "type": "text", "align": "left", "dx": 8, "fontSize": 10},
-                    "encoding": {
-                        "x": {"field": "to", "type": "quantitative"},
-                        "y": y,
-                        "text": {"field": "label"},
-                    },
-                },
+                *(
+                    {
+                        "transform": [{"filter": f"datum.label == '{value['label']}'"}],
+                        "mark": {**label, "dy": dy},
+                        "encoding": {"text": {"field": "label"}},
+                    }
+                    for value, dy in zip(values, (-5, 6), strict=True)
+                ),
             ],
         }
     ]
