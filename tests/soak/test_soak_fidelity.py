@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
+from fidelity import Answer, Cause, Comparison, Node, Trial, Verdict, judge
 
 from shioenv.system.store import System
-from soak.fidelity import Answer, Cause, Comparison, Node, Trial, Verdict, judge
 
 LOWER = {
     b"/": Node(0o40755, 0, 0, 4096, 17, 2, 0, 0, 0),

@@ -28,7 +28,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
 from shioenv.grammar.bind import values_of
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.parse import InputParser, is_assignment
+from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS
@@ -312,10 +312,7 @@ class _Reader:
         return None
 
     def _declared_volatile(self, command: str) -> bool:
-        words = command.split(" ")
-        while len(words) > 1 and is_assignment(words[0]):
-            del words[0]
-        grammar = self._parser.grammar(" ".join(words), ())
+        grammar = self._parser.grammar(without_assignments(command), ())
         return grammar is not None and bool(grammar.header.volatile)
 
 

@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import Segment, Session
 from shioenv.domain.record import NAMES, Record
 from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
+from shioenv.grammar.parse import without_assignments
 from shioenv.irreducibility.recording import Runner, record_session
 from shioenv.irreducibility.score import BUDGET, RUNS, Score
 from shioenv.sandbox.base import Limits
@@ -207,7 +208,13 @@ def declaration_of(system: str | None) -> SystemDeclaration:
 
 def is_declared_volatile(session: Session) -> bool:
     """Whether the grammar of a command in it says that two runs may differ (D-2v)."""
-    return any(_is_volatile(segment.command) for row in session.rows for segment in row.segments)
+    return any(_is_volatile(_command(one)) for row in session.rows for one in row.segments)
+
+
+def _command(segment: Segment) -> str:
+    """What runs: the first word that sets no variable."""
+    words = [segment.command, *(argument.text for argument in segment.arguments)]
+    return without_assignments(" ".join(words)).partition(" ")[0]
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,6 @@ from shioenv.grammar.load import Loaded
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
-    Grammar,
     Nonterminal,
     Production,
     Symbol,
@@ -294,12 +293,3 @@ def _too_long(loaded: Loaded) -> Iterator[Fault]:
                         f"an argument has at most {MAX_ARGUMENT_LENGTH}"
                     )
                     yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
-
-
-def repeated_heads(grammar: Grammar) -> frozenset[Nonterminal]:
-    """The nonterminals that repeat: those with an empty production that stops them."""
-    return frozenset(
-        head
-        for head, bodies in grammar.productions.items()
-        if any(production.stops for production in bodies)
-    )

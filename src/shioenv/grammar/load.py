@@ -334,11 +334,6 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Mapping[Nonterminal, tuple[Pro
     return names, {head: tuple(bodies) for head, bodies in productions.items()}
 
 
-def shared_productions() -> Mapping[Nonterminal, tuple[Production, ...]]:
-    """The productions of all shared definitions."""
-    return _shared()[1]
-
-
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A grammar file as read: the grammar and its faults so far.

@@ -295,6 +295,14 @@ def is_assignment(word: str) -> bool:
     return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
 
 
+def without_assignments(command: str) -> str:
+    """A command without the assignments before it: `TZ=UTC date` is `date`."""
+    words = command.split(" ")
+    while len(words) > 1 and is_assignment(words[0]):
+        del words[0]
+    return " ".join(words)
+
+
 def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:
     """What the parser takes for further targets of a redirection: really arguments after it."""
     closes = any(child.type in {">&-", "<&-"} for child in redirect.children)
