@@ -133,6 +133,8 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
         def held() -> tuple[int, int]:
             opened.run("true")  # answered once the reset after the run before is done
             mounts = Path(f"/proc/{pid}/mountinfo").read_text().count("\n")
+            if os.geteuid() != 0:  # may not see what the supervisor holds
+                return 0, mounts
             return len(list(Path(f"/proc/{pid}/fd").iterdir())), mounts
 
         opened.run("touch /x")
