@@ -172,6 +172,7 @@ def bare_bash(system: System) -> Iterator[tuple[Bare, Path | None, str]]:
             subprocess.run(  # what may not be read is left out
                 ["cp", "-r", f"{system.rootfs}{home}", copy], check=False, stderr=subprocess.DEVNULL
             )
+            subprocess.run(["chmod", "-R", "u+rwX", copy], check=True)  # it is copied again
             with Spawner() as spawner:
                 bare = Bare(spawner, str(copy), environment)
                 yield bare, None, "the HOST's bash and programs (not root: no chroot)"
