@@ -13,7 +13,7 @@ from typing import Any
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, styled, titled
 from shioenv.experiments.exact import LONG, collect, wanted
-from shioenv.experiments.means import fixed
+from shioenv.experiments.means import fixed, rounded
 from shioenv.experiments.replay import replayed
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
 from shioenv.experiments.sampling_efficiency import (
@@ -71,7 +71,10 @@ def run(
             "budgets": list(BUDGETS),
         },
         summary={
-            label: {name: [spent(group, name, error) for error in ERRORS] for name in ESTIMATORS}
+            label: {
+                name: [rounded(spent(group, name, error)) for error in ERRORS]
+                for name in ESTIMATORS
+            }
             for label, group in groups.items()
         },
     )

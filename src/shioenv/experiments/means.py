@@ -74,3 +74,8 @@ def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, f
 def fixed(value: float | None, digits: int = 3) -> str:
     """`0.034`, or a dash for nothing."""
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def rounded(value: float | None) -> float | None:
+    """Four digits, for programs that show it."""
+    return None if value is None else round(value, 4)

@@ -306,6 +306,14 @@ def _quoted(lengths: Sequence[int]) -> list[Spec]:
     ]
     x = arguments_axis(lengths)
     label: Spec = {"type": "text", "align": "left", "dx": 9, "fontSize": 10, "color": PAPER}
+    labels: list[Spec] = [
+        {
+            "transform": [{"filter": f"datum.label == '{value['label']}'"}],
+            "mark": {**label, "dy": dy},
+            "encoding": {"text": {"field": "label"}},
+        }
+        for value, dy in zip(values, (-5, 6), strict=True)
+    ]
     return [
         {
             "data": {"values": values},
@@ -328,14 +336,7 @@ def _quoted(lengths: Sequence[int]) -> list[Spec]:
                         "color": PAPER,
                     }
                 },
-                *(
-                    {
-                        "transform": [{"filter": f"datum.label == '{value['label']}'"}],
-                        "mark": {**label, "dy": dy},
-                        "encoding": {"text": {"field": "label"}},
-                    }
-                    for value, dy in zip(values, (-5, 6), strict=True)
-                ),
+                *labels,
             ],
         }
     ]
