@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import dataset_tools, shared
+from shioenv.cli.progress import counting
 from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
@@ -42,10 +43,12 @@ def verify(
     from shioenv.dataset.verify import replay as replay_records
     from shioenv.dataset.verify import verify as verify_dataset
 
-    report = verify_dataset(directory)
+    with counting("records") as tell:
+        report = verify_dataset(directory, report=tell)
     again = None
     if replay and report.ok:
-        again = replay_records(directory, replay, seed=seed, system=system)
+        with counting("executed again") as tell:
+            again = replay_records(directory, replay, seed=seed, system=system, report=tell)
     ok = report.ok and (again is None or again.ok)
     if json:
         document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}

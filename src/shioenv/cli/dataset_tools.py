@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.generate import PLAIN_SECONDS, meter
+from shioenv.cli.generate import meter
+from shioenv.cli.progress import counting
 
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary, Rejection
@@ -96,7 +93,7 @@ def filter_(
         min_arguments=min_arguments,
         max_arguments=max_arguments,
     )
-    with _counting("records") as report:
+    with counting("records") as report:
         manifest = select(source, destination, selection, report=report)
     parent = manifest.plan.origin["parent"]["records"] if manifest.plan.origin else 0
     if json:
@@ -145,7 +142,7 @@ def export(
     """
     from shioenv.dataset.export import export as export_dataset
 
-    with _counting("records") as report:
+    with counting("records") as report:
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
     if json:
         shared.print_json(done.to_json())
@@ -249,7 +246,7 @@ def import_(
     elif format_ == "released":
         from shioenv.dataset.released import import_released
 
-        with _counting("lines") as report:
+        with counting("lines") as report:
             found = import_released(
                 source, directory, sampler=sampler or format_, report=lambda done: report(done, 0)
             )
@@ -327,7 +324,7 @@ def leakage(
     """
     from shioenv.dataset.leakage import leakage as find_leakage
 
-    with _counting("training inputs") as report:
+    with counting("training inputs") as report:
         found = find_leakage(train, test, threshold=threshold, report=lambda done: report(done, 0))
     if json:
         shared.print_json(found.to_json(), indent=2)
@@ -335,36 +332,6 @@ def leakage(
         _print_leakage(found)
     if not found.ok:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _counting(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many are done, of how many (0: unknown).
-
-    A bar on a terminal; elsewhere a line every ten seconds.
-    """
-    if not sys.stderr.isatty():
-        last = time.monotonic()
-
-        def tell(done: int, count: int) -> None:
-            nonlocal last
-            if done % 1000 == 0 and time.monotonic() - last >= PLAIN_SECONDS:
-                last = time.monotonic()
-                shared.note(f"{done}/{count} {label}" if count else f"{done} {label}")
-
-        yield tell
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn(label), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=shared.console(stderr=True)) as bar:
-        task = bar.add_task(label, total=None)
-
-        def draw(done: int, count: int) -> None:
-            if done % 100 == 0 or done == count:
-                bar.update(task, completed=done, total=count or None)
-
-        yield draw
 
 
 def _print_rejected(rejected: tuple[Rejection, ...], directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.generate import PLAIN_SECONDS
+from shioenv.cli.progress import PLAIN_SECONDS
 
 if TYPE_CHECKING:
     from shioenv.experiments.results import Outcome

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from shioenv.cli import shared
+from shioenv.cli.progress import PLAIN_SECONDS
 
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress, Summary
-
-PLAIN_SECONDS = 10.0
-"""Between two lines of progress where there is no terminal."""
 
 
 def generate(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shioenv.cli import shared
-
-STEP = 500
-"""Records between two movements of the progress bar."""
+from shioenv.cli.progress import counting
 
 
 def report(
@@ -36,7 +32,7 @@ def report(
     from shioenv.dataset.report.aggregate import collect
     from shioenv.dataset.report.page import FILE, write_report
 
-    with _progress() as progress:
+    with counting("records") as progress:
         if json and out is None:
             found = collect(directory, report=progress)[1]
         else:
@@ -47,19 +43,3 @@ def report(
         path = directory / FILE if out is None else out
         size = path.stat().st_size / 1e6
         print(f"{path}: {found.statistics.records} records, {size:.1f} MB")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Shows on a terminal how far the reading has come; elsewhere nothing, it takes seconds."""
-    from rich.progress import Progress
-
-    console = shared.console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("records", total=None)
-
-        def show(done: int, total: int) -> None:
-            if done % STEP == 0 or done == total:
-                bar.update(task, completed=done, total=total)
-
-        yield show
