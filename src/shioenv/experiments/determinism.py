@@ -62,7 +62,7 @@ CHANNELS = tuple(item.name for item in fields(Behavior))
 
 REASONS = {
     "time of day": SOFT,
-    "declared volatile": RAMP[1],
+    "declared volatile": RAMP[2],
     "noticed when recorded": INK,
     "not explained": ACCENT,
 }
@@ -88,7 +88,7 @@ class Verdict:
     cause: Cause | None
     """None where all agree."""
     command: str
-    """The one it is counted under: the first that a grammar declares volatile, else the first."""
+    """The one it is counted under: the first that is declared volatile, else the first."""
 
     @property
     def identical(self) -> bool:
@@ -239,7 +239,9 @@ def _verdicts(
         channels = tuple(
             name for name in CHANNELS if any(other[name] != first[name] for other in others)
         )
-        own = commands_of(one)
+        own = [
+            part.grammar for part in one.trace if part.volatile or part.grammar in declared
+        ] or commands_of(one)
         yield Verdict(
             number=number,
             sample=one,
@@ -247,7 +249,7 @@ def _verdicts(
             differing=len(others),
             time_of_day=shows_clock(one) or all(other[MASKED] == first[MASKED] for other in others),
             cause=explained.get(number),
-            command=next((name for name in own if name in declared), own[0]),
+            command=own[0],
         )
 
 
@@ -326,8 +328,8 @@ def _command_table(verdicts: Sequence[Verdict]) -> Table:
     rows.append((f"{count} others", str(len(others)), "100%", *("" for _ in REASONS)))
     return Table(
         "By command",
-        "An input of several commands is counted under the first that a grammar declares "
-        "volatile, else under the first.",
+        "An input of several commands is counted under the first that its grammar declares "
+        "volatile, by itself or by an option or operand it has, else under the first.",
         ("command", "inputs", "identical", *REASONS),
         rows,
     )
@@ -396,6 +398,7 @@ def _chart(verdicts: Sequence[Verdict], passes: int) -> Spec:
                 "type": "quantitative",
                 "axis": {
                     "title": "inputs that differ between passes",
+                    "tickCount": 6,
                     "tickMinStep": 1,
                     "grid": True,
                 },

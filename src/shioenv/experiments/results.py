@@ -36,16 +36,22 @@ class Table:
 
     @property
     def markdown(self) -> str:
-        """The table as Markdown; columns but the first to the right."""
+        """The table as Markdown; columns of numbers to the right."""
         lines = [f"## {self.title}", "", self.note, ""]
         if not self.rows:
             return "\n".join(lines)
-        lines.append(f"| {' | '.join(self.headers)} |")
-        lines.append("|---" + "|---:" * (len(self.headers) - 1) + "|")
-        lines += [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in r) + " |" for r in self.rows
-        ]
+        columns = zip(*self.rows, strict=True)
+        rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
+        lines += [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows)]
         return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0] in "-+0123456789"
 
 
 @dataclass(frozen=True, slots=True)
