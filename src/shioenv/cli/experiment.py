@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.progress import PLAIN_SECONDS
+from shioenv.cli.progress import counting
 
 if TYPE_CHECKING:
     from shioenv.experiments.results import Outcome
@@ -265,34 +264,22 @@ def _print(outcome: Outcome, *, json: bool) -> None:
 
 
 class _Meter:
-    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds."""
+    """Progress on standard error, of one thing after the other."""
 
     def __init__(self) -> None:
-        from rich.progress import Progress
-
-        console = shared.console(stderr=True)
-        self._terminal = sys.stderr.isatty()
-        self._bar = Progress(console=console, transient=True, disable=not self._terminal)
-        self._tasks: dict[str, Any] = {}
-        self._due = 0.0
-        self._last = ("", -1)
+        self._shown = ExitStack()
+        self._what = ""
+        self._tell: Callable[[int, int], None]
 
     def __enter__(self) -> _Meter:
-        self._bar.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
+        self._shown.close()
 
     def report(self, what: str, done: int, total: int) -> None:
         """Shows how far it has come."""
-        if self._terminal:
-            if what not in self._tasks:
-                self._tasks[what] = self._bar.add_task(what, total=total)
-            self._bar.update(self._tasks[what], completed=done, total=total)
-            return
-        now = time.monotonic()
-        new = what != self._last[0]
-        if (new or now >= self._due or done == total) and (what, done) != self._last:
-            self._due, self._last = now + PLAIN_SECONDS, (what, done)
-            shared.note(f"{what}: {done:,} of {total:,}")
+        if what != self._what:
+            self._shown.close()
+            self._what, self._tell = what, self._shown.enter_context(counting(what))
+        self._tell(done, total)
