@@ -103,7 +103,7 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="Wall time of one execution (default: 10).",
+        help="Wall time of one execution (default: 5).",
         show_default=False,
     ),
 ]

@@ -13,9 +13,11 @@ from typer.testing import CliRunner, Result
 from shioenv.cli import run as run_module
 from shioenv.cli import shared
 from shioenv.cli.main import app
+from shioenv.dataset.generate import LIMITS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
+from shioenv.sandbox.base import Limits
 
 Answer = Callable[[str], Behavior]
 
@@ -230,6 +232,14 @@ def test_an_unknown_grammar_names_the_nearest() -> None:
     result = call("grammar", "show", "gerp")
     assert result.exit_code == 2
     assert "did you mean grep?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "limits"), [(("run",), Limits()), (("score",), Limits()), (("generate",), LIMITS)]
+)
+def test_help_names_the_wall_time_that_holds(words: tuple[str, ...], limits: Limits) -> None:
+    shown = " ".join(CliRunner().invoke(app, [*words, "--help"]).output.replace("│", "").split())
+    assert f"Wall time of one execution (default: {limits.wall_seconds:g})" in shown
 
 
 def test_the_version_is_printed() -> None:
