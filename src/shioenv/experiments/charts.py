@@ -18,7 +18,8 @@ SCALE = 2
 """Pixels of the PNG for one of the SVG."""
 
 PAPER = ACCENT
-"""What the paper says is always of this colour, and a diamond where it is a point."""
+"""What the paper says is always of this colour, and a diamond, like nothing else, where it is a
+point."""
 
 _CONFIG: Spec = {
     "background": "#ffffff",
@@ -76,7 +77,7 @@ STYLES = (
     Style(INK, (1, 0), "circle"),
     Style("#7b8794", (6, 3), "square"),
     Style("#e39a5f", (2, 2), "triangle-up"),
-    Style(MAIN, (1, 0), "diamond"),
+    Style(MAIN, (1, 0), "triangle-down"),
 )
 """Four series at most: dark, grey dashes, light orange dots, blue."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import LIMITS, package_version, plan_of, samples_of
-from shioenv.dataset.report.charts import ACCENT, INK, SOFT
+from shioenv.dataset.report.charts import ACCENT, INK
 from shioenv.dataset.store import storage_errors
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
@@ -61,8 +61,8 @@ MASKED = "masked"
 CHANNELS = tuple(item.name for item in fields(Behavior))
 
 REASONS = {
-    "time of day": SOFT,
-    "declared volatile": RAMP[2],
+    "time of day": "#cfe2f2",
+    "declared volatile": RAMP[1],
     "noticed when recorded": INK,
     "not explained": ACCENT,
 }

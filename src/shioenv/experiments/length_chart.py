@@ -66,6 +66,8 @@ def _series() -> Spec:
 
 
 def _values(found: Sequence[Cell], group: str) -> list[dict[str, Any]]:
+    """The cells of a group; those of successive lengths have the same `run`, to be one line."""
+    shown = [cell for cell in found if cell.group == group and cell.spread.count >= FEW]
     return [
         {
             "sampler": cell.sampler,
@@ -73,10 +75,9 @@ def _values(found: Sequence[Cell], group: str) -> list[dict[str, Any]]:
             "mean": cell.spread.mean,
             "low": max(0.0, cell.spread.mean - cell.spread.sd),
             "high": min(1.0, cell.spread.mean + cell.spread.sd),
-            "inputs": cell.spread.count,
+            "run": cell.n - place,
         }
-        for cell in found
-        if cell.group == group and cell.spread.count >= FEW
+        for place, cell in enumerate(shown)
     ]
 
 
@@ -117,7 +118,7 @@ def _means_panel(found: Sequence[Cell], group: str, lengths: Sequence[int]) -> S
             "layer": [
                 {
                     "mark": {"type": "line", "strokeWidth": 2.2},
-                    "encoding": {"strokeDash": series["strokeDash"]},
+                    "encoding": {"strokeDash": series["strokeDash"], "detail": {"field": "run"}},
                 },
                 {
                     "mark": {"type": "point", "filled": True, "size": 42, "opacity": 1},
@@ -223,7 +224,7 @@ def _distribution_panel(scores: Sequence[Score], least: int, title: str) -> Spec
                               "strokeWidth": 1.6}},
                     {
                         "mark": {"type": "text", "color": PAPER, "align": "left",
-                                 "baseline": "bottom", "dx": 4, "dy": -3, "x": 0},
+                                 "baseline": "bottom", "dx": 4, "dy": -2, "x": 0, "fontSize": 10},
                         "encoding": {"text": {"field": "label"}},
                     },
                 ],
