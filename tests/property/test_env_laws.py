@@ -32,7 +32,14 @@ class Echo:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def run(self, text: str, *, cwd: str | None = None, separate: bool = False) -> Behavior:
+    def run(
+        self,
+        text: str,
+        *,
+        cwd: str | None = None,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
         self.calls.append(text.removeprefix(f"cd {cwd}; "))
         return Behavior(0, text.encode())
 
