@@ -6,8 +6,8 @@
 Draws inputs as `shioenv generate --policy lengths --composites off` does it, executes every
 sub-input of as many as asked for of each number of arguments (2^n - 2 each), and lets each
 estimator score them again from what was seen: the mean of |estimate - truth| over inputs and seeds.
-Passed over are volatile inputs and those whose single run takes more than 20 ms, or whose
-sub-inputs take more than that on average.
+Passed over are volatile inputs, those whose single run takes more than 100 ms, or whose sub-inputs
+take more than that on average, and those of which a sub-input runs out of time.
 """
 
 from __future__ import annotations

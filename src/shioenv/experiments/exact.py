@@ -33,9 +33,13 @@ from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import System
 
-SLOW_SECONDS = 0.02
-"""Of a single run, or of a sub-input on average, from which on an input is passed over: a command
-that waits takes hours for its 4,094 sub-inputs."""
+SLOW_SECONDS = 0.1
+"""Of the faster of two runs, or of a sub-input on average, from which on an input is passed over:
+4,094 sub-inputs would take minutes. Far above what commands take that do not wait, so that a busy
+machine passes over the same ones (ours)."""
+
+REASONS = ("slow", "waiting", "volatile")
+"""Why inputs are passed over: `waiting` are those of which a sub-input runs out of time."""
 
 SHORTEST = 2
 """Arguments at least: with one argument there is nothing to estimate."""
@@ -50,8 +54,8 @@ JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which they were finished."""
 
 
-class _TooSlowError(Exception):
-    """An input whose sub-inputs take too long to execute them all."""
+class _PassedOverError(Exception):
+    """An input is not executed to its end; the argument says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ class Passed:
     number: int
     n: int
     why: str
-    """`slow` or `volatile`."""
+    """One of `REASONS`."""
 
     def to_json(self) -> dict[str, Any]:
         """The input as a line of the journal."""
@@ -167,25 +171,25 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
     """
     number, one = task
     n = one.input.n_arguments
-    started = time.perf_counter()
-    observer.run(one.input.text, cwd=one.cwd)
-    if time.perf_counter() - started > SLOW_SECONDS:
+    if _seconds(observer, one) > SLOW_SECONDS and _seconds(observer, one) > SLOW_SECONDS:
         return Passed(number, n, "slow")
     started = time.perf_counter()
     codes: dict[str, int] = {}
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
-            raise _TooSlowError
+            raise _PassedOverError("slow")
         behavior = observer.run(text, cwd=one.cwd)
+        if behavior.timed_out:
+            raise _PassedOverError("waiting")
         codes[text] = behavior.exit_code
         return behavior
 
     every = 1 << n
     try:
         found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
-    except _TooSlowError:
-        return Passed(number, n, "slow")
+    except _PassedOverError as error:
+        return Passed(number, n, str(error))
     if found.volatile:
         return Passed(number, n, "volatile")
     code = found.behavior.exit_code
@@ -201,6 +205,13 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         same_failure=_set(one.kept for one in contrasts if code and codes[one.text] == code),
         seconds=round(time.perf_counter() - started, 3),
     )
+
+
+def _seconds(observer: Observer, one: Sample) -> float:
+    """How long it takes, or has taken until its time was over."""
+    started = time.perf_counter()
+    observer.run(one.input.text, cwd=one.cwd)
+    return time.perf_counter() - started
 
 
 def _set(kept: Iterable[Kept]) -> int:
@@ -243,9 +254,9 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     """So many executed inputs of each number of arguments; what an earlier call executed is used.
 
     Samples are taken in the order of their stream, those that a grammar declares volatile left
-    out. Which are passed over as slow depends on the machine; what is decided stays so in this
-    directory. Errors: DatasetMismatchError where another seed, system or version was used there,
-    DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of `Executors`.
+    out. Which are passed over as slow may depend on the machine; what is decided stays so in
+    this directory. Errors: DatasetMismatchError where another seed, system or version was used
+    there, DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of `Executors`.
     """
     system = setting.system
     directory = setting.data / "exact"
@@ -287,7 +298,7 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     passed = [one.why for length in lengths.values() for one in length.passed]
     return Collection(
         inputs=tuple(accepted),
-        passed={why: passed.count(why) for why in ("slow", "volatile")},
+        passed={why: passed.count(why) for why in REASONS},
         reused=reused,
     )
 

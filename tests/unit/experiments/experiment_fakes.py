@@ -49,7 +49,8 @@ def at_random(n: int, seed: int, number: int = 0) -> Known:
 
 
 class FakeObserver:
-    """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`."""
+    """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `random` is
+    volatile; where `waits` is the last word, it runs out of time."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -60,6 +61,8 @@ class FakeObserver:
         code = {"needs": 0, "fails": 2}[words[0]]
         if "random" in words:
             return Behavior(code, str(len(self.asked)).encode())
+        if words[-1] == "waits":
+            return Behavior(124, b"", timed_out=True)
         return Behavior(code, b"with" if "x" in words else b"out")
 
 

@@ -70,6 +70,12 @@ def test_sub_inputs_that_fail_as_the_whole_does_are_told() -> None:
     assert found.same_failure == 0b110
 
 
+def test_inputs_whose_parts_wait_are_passed_over() -> None:
+    observer: Any = FakeObserver()
+    found = executed(observer, (6, sample("needs", "x", "waits", "last")))
+    assert found == Passed(6, 3, "waiting")
+
+
 def test_volatile_and_slow_inputs_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     observer: Any = FakeObserver()
     assert executed(observer, (3, sample("needs", "x", "random"))) == Passed(3, 2, "volatile")
@@ -88,7 +94,7 @@ def test_the_first_inputs_of_each_length_are_taken(fakes: object, tmp_path: Path
     assert [(known.n, known.number) for known in found.inputs] == [
         (2, 0), (2, 2), (2, 6), (2, 8), (3, 1), (3, 5), (3, 7),
     ]  # fmt: skip
-    assert found.passed == {"slow": 0, "volatile": 1}
+    assert found.passed == {"slow": 0, "waiting": 0, "volatile": 1}
     assert found.reused == 0
 
 
