@@ -72,6 +72,16 @@ static void dump_functions(FILE *out)
     free(functions);
 }
 
+/* What the working directory was called; where it is not removed, its name is too long. */
+static int name_of_removed_directory(char cwd[CWD_MAX])
+{
+    static const char mark[] = " (deleted)";
+    ssize_t length = readlink("/proc/self/cwd", cwd, CWD_MAX), name = length - (ssize_t)sizeof mark + 1;
+    if (name <= 0 || length >= CWD_MAX || strncmp(cwd + name, mark, sizeof mark - 1)) return 0;
+    cwd[name] = 0;
+    return 1;
+}
+
 static void dump_sections(FILE *out)
 {
     for (unsigned i = 0; i < N_SECTIONS; i++) {
@@ -90,7 +100,7 @@ static void dump_sections(FILE *out)
     fputc(0, out);
     fprintf(out, "cwd\n");
     static char cwd[CWD_MAX];
-    if (getcwd(cwd, sizeof cwd)) fputs(cwd, out);
+    if (getcwd(cwd, sizeof cwd) || name_of_removed_directory(cwd)) fputs(cwd, out);
 }
 
 static void dump_state(void)
