@@ -596,7 +596,7 @@ _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=socket:\[)\d+|(?<=m)\d\.\d+(?=s)")
 
 
 def compare(sandbox: NamespaceSandbox, one: Hostile, wall_seconds: float) -> tuple[str, str]:
-    """`same`, `set aside`, `known` or `differs`, and how; the sandbox's runs against three new bashes."""
+    """`same`, `set aside`, `known` or `differs`, and how; three new bashes are asked as well."""
     if one.text[:1] in (
         "-",
         "+",

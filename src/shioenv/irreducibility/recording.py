@@ -120,8 +120,9 @@ def record_session(
     never enters `cache`, nor what may do something else another time (`_shareable`), and nothing of
     it is used once a sub-input ran out of time.
 
-    A first run that times out is repeated once through `alone`, which calls it while nothing else
-    runs that it could lack, and the second run counts (D-10). A session that then still times out is scored from at
+    A first run that times out is repeated once through `alone`, which calls it while nothing runs
+    that it could have lacked, and the second run counts (D-10). A session that then still times out
+    is scored from at
     most 8 sub-inputs. A sub-input that times out though the session does not is repeated so, too;
     where it still does, and where the session is declared volatile anyway, the further ones get 20
     times the session's own time, at most what this one had, and no repetition. The session's own
