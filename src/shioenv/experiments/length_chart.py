@@ -212,7 +212,7 @@ def _distribution_panel(scores: Sequence[Score], least: int, title: str) -> Spec
         for sampler, name in NAMES.items()
         for x, share in cumulative(values(scores_of(scores, sampler, least)))
     ]
-    rule = [{"share": 1 - quoted.PERFECT, "label": "paper: over 20% of GCS at 1"}]
+    rule = [{"share": 1 - quoted.PERFECT, "label": "paper, GCS: > 20% at 1"}]
     return {
         **_sized(title),
         "layer": [
