@@ -138,7 +138,8 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
     nodes = [cluster.add_node(**NODE)]
 
     def change(progress: Progress) -> None:
-        if progress.done >= 20 and len(nodes) == 1:
+        # at the first record, while it has most others in work: what it finished meanwhile is lost
+        if progress.done > 10 and len(nodes) == 1:
             nodes.append(cluster.add_node(**NODE))
             cluster.remove_node(nodes[0], allow_graceful=False)
 
