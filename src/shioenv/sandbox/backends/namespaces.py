@@ -123,6 +123,9 @@ _LONGEST_STATE = 4 << 20  # STATE_MAX
 _GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
+_PROBE_SECONDS = 30.0
+"""Wall time of reading the network, which takes a hundredth of it."""
+
 _NETWORK_PROBE = (
     "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
     "printf ',\"routes\":'; ip -4 -json route show table all; "
@@ -221,8 +224,15 @@ class NamespaceSandbox:
         return self._run(shell_input, cwd, _FRESH | (_TERMINAL if tty else 0))
 
     def network(self) -> bytes:
-        """The pristine network, in the form of `Execution.network`."""
-        return self._run(_NETWORK_PROBE, "/", _KEEP).output
+        """The pristine network, in the form of `Execution.network`.
+
+        Raises SandboxError where something outside ended what reads it.
+        """
+        read = self._run(_NETWORK_PROBE, "/", _KEEP, _PROBE_SECONDS)
+        if read.exit_code != 0:
+            self._end()
+            raise SandboxError(f"the network could not be read: exit code {read.exit_code}")
+        return read.output
 
     # ---- the supervisor ----
 

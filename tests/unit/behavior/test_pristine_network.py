@@ -1,0 +1,32 @@
+"""The pristine network is what two readings agree about."""
+
+from __future__ import annotations
+
+import pytest
+
+from shioenv.behavior.observe import Observer
+from shioenv.errors import SandboxError
+
+
+class Reader:
+    """Stands for a sandbox whose readings some killer spoils."""
+
+    def __init__(self, *readings: bytes) -> None:
+        self._readings = list(readings)
+
+    def network(self) -> bytes:
+        return self._readings.pop(0)
+
+
+def read(*readings: bytes) -> bytes:
+    observer = object.__new__(Observer)
+    observer._sandbox = Reader(*readings)  # type: ignore[assignment]
+    return observer._network
+
+
+def test_a_spoiled_reading_is_not_taken_for_the_network() -> None:
+    assert read(b"whole", b"whole") == b"whole"
+    assert read(b"", b"whole", b"whole") == b"whole"
+    assert read(b"whole", b"half", b"whole", b"whole") == b"whole"
+    with pytest.raises(SandboxError, match="never the same twice"):
+        read(*(str(number).encode() for number in range(9)))
