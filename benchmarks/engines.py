@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import plan_of, samples_of
+from shioenv.dataset.generate import plan_of, samples_of, setup_of
 from shioenv.dataset.pool import Pool, Task
 from shioenv.dataset.ray_engine import RayPool
-from shioenv.dataset.worker import Setup, named
+from shioenv.dataset.worker import Setup
 from shioenv.grammar.library import load_grammars
 from shioenv.system.store import find_system
 
@@ -73,21 +73,9 @@ def prepared(asked: argparse.Namespace) -> tuple[Setup, Iterator[list[Task]]]:
     system = find_system()
     grammars = load_grammars(None, versions=system.packages)
     plan = plan_of(system, grammars, sampler="gcs", seed=asked.seed, budget=asked.budget)
-    assert plan.limits is not None
     count = (asked.pairs + 1) * asked.records
     numbered = enumerate(samples_of(plan, system, grammars, count))
-    setup = Setup(
-        opener=named(open_sandbox),
-        system=system.name,
-        digest=system.digest,
-        limits=plan.limits,
-        sampler=plan.sampler,
-        seed=plan.seed,
-        budget=plan.budget,
-        runs=plan.runs,
-        estimator=plan.estimator,
-        target_error=plan.target_error,
-    )
+    setup = setup_of(plan, system.name, open_sandbox)
     return setup, iter(lambda: list(islice(numbered, asked.records)), [])
 
 
