@@ -89,7 +89,8 @@ class ExecutionCache:
             self._connection = sqlite3.connect(
                 self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            for pragma in ("journal_mode=WAL", "synchronous=OFF", "cache_size=-2048"):
+            _log_ahead(self._connection)
+            for pragma in ("synchronous=OFF", "cache_size=-2048"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.execute(_TABLE)
         except (OSError, sqlite3.Error) as error:
@@ -201,6 +202,20 @@ class ExecutionCache:
                 connection.close()
             except sqlite3.Error:
                 return
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Lets one write while others read. SQLite asks at once, not patiently, for the lock that a new
+    file takes for that, and many lanes open it in the same moment."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 class _View(MutableMapping[str, Behavior]):

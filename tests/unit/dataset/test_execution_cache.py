@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,3 +179,14 @@ def test_what_would_come_back_as_another_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [b"", b"x", b"x\x9cc\0\0\0\0\xff\xff\0\1"])
 def test_what_is_no_behavior_is_none(value: bytes) -> None:
     assert decode(value) is None
+
+
+def test_a_new_file_that_another_one_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    maker = sqlite3.connect(tmp_path / "1.sqlite", isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.2, maker.execute, ["COMMIT"])
+    done.start()
+    late = cache(tmp_path)
+    done.join()
+    late.of("/home")["ls"] = BEHAVIOR
+    assert (late.trouble, late.of("/home").get("ls")) == (None, BEHAVIOR)
