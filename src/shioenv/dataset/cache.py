@@ -206,7 +206,8 @@ class ExecutionCache:
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
     """Lets one write while others read. SQLite asks at once, not patiently, for the lock that a new
-    file takes for that, and many lanes open it in the same moment."""
+    file takes for that, and many lanes open it in the same moment.
+    """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
