@@ -235,6 +235,18 @@ def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: Sy
         assert b"other" in added.network
 
 
+def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> None:
+    look = "cat /proc/net/snmp /proc/1/net/snmp; ip -o address; ip neigh; ip route; ip -6 route"
+    with NamespaceSandbox(system, LIMITS) as opened:
+        pristine, supervisor = opened.run(look).output, opened._process
+        for _ in range(12):
+            fetched = opened.run(f"{look}; curl -s http://10.20.30.1/ | head -c 15")
+            assert fetched.output == pristine + b"<!DOCTYPE html>"
+        assert opened._process is supervisor
+        assert opened.run("ip link set eth0 alias other").network is not None
+        assert opened.run(look).output == pristine
+
+
 def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:
     with NamespaceSandbox(system, LIMITS) as opened:
         for _ in range(40):

@@ -26,8 +26,8 @@
 int ns_user = -1, ns_pid = -1, ns_time = -1;
 pid_t init_pid;
 bool init_alive = true;
-static int ns_gateway = -1;
-static int init_to = -1, init_from = -1;
+static int ns_gateway = -1;  /* held: without it the cables are gone */
+static int init_socket = -1;
 
 /* Enters a new user namespace and waits until the peer has mapped its ids, then becomes id 0. */
 void enter_user_namespace(void)
@@ -78,7 +78,6 @@ static pid_t web_server;
 /* The system's ./web, where it has one, is what the gateway serves. */
 static void listen_for_web(void)
 {
-    web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (web_root < 0) return;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(80)};
     web_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -95,8 +94,7 @@ void start_web(void)
     CHECK(server, "fork the web server");
     if (server) {
         web_server = server;
-        close(web_listener);
-        close(web_root);
+        close_fd(&web_listener);
         return;
     }
     prctl(PR_SET_NAME, "gateway");
@@ -129,21 +127,25 @@ static void configure_network(int inside, int gateway)
 }
 
 /* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
- * gone. The first byte says that the mounts are ready. Ends, and with it everything inside, when the
- * supervisor does. */
-static void __attribute__((noreturn)) run_init(int from, int to)
+ * gone; where a network comes with the byte, joins that instead. The first byte says that the mounts are
+ * ready. Ends, and with it everything inside, when the supervisor does. */
+static void __attribute__((noreturn)) run_init(int socket)
 {
     char byte = 0;
-    dup2(from, 0);
-    dup2(to, 1);
-    syscall(SYS_close_range, 2u, ~0u, 0u);
+    int fds[3];
+    dup2(socket, 0);
+    syscall(SYS_close_range, 1u, ~0u, 0u);
     prctl(PR_SET_NAME, "init");
     prctl(PR_SET_DUMPABLE, 0);
     setsid();
     signal(SIGCHLD, SIG_IGN);
-    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(1, &byte, 1) != 1) _exit(0);
+    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(0, &byte, 1) != 1) _exit(0);
     for (;;) {
-        if (read(0, &byte, 1) != 1) _exit(0);
+        if (receive_with(0, &byte, 1, fds) != 1) _exit(0);
+        if (fds[0] >= 0) {
+            if (setns(fds[0], CLONE_NEWNET) || close(fds[0]) || write(0, &byte, 1) != 1) _exit(0);
+            continue;
+        }
         /* Orphans become this process's children only when their parents are gone: again until none is
          * left. The shell itself is the fork server's to reap. */
         signal(SIGCHLD, SIG_DFL);  /* who is waited for is gone by then, number and all */
@@ -152,7 +154,7 @@ static void __attribute__((noreturn)) run_init(int from, int to)
             nanosleep(&(struct timespec){0, 50000}, NULL);
         }
         signal(SIGCHLD, SIG_IGN);
-        if (write(1, &byte, 1) != 1) _exit(0);
+        if (write(0, &byte, 1) != 1) _exit(0);
     }
 }
 
@@ -175,11 +177,11 @@ static void wait_for_sleep(void)
 void ask_init(void)
 {
     char byte = 0;
-    struct pollfd answer = {init_from, POLLIN, 0};
-    if (write(init_to, &byte, 1) != 1) init_alive = false;
+    struct pollfd answer = {init_socket, POLLIN, 0};
+    if (send(init_socket, &byte, 1, MSG_NOSIGNAL) != 1) init_alive = false;
     /* Where the fork server died, the shell is this process's to reap, and init waits for that. */
     while (init_alive && poll(&answer, 1, 20) <= 0) while (waitpid(-1, NULL, WNOHANG | __WALL) > 0) {}
-    if (!init_alive || read(init_from, &byte, 1) != 1) init_alive = false;
+    if (!init_alive || read(init_socket, &byte, 1) != 1) init_alive = false;
     else wait_for_sleep();
 }
 
@@ -198,20 +200,35 @@ static void quiet_network(void)
     }
 }
 
+/* Whether new networks may be made inside. Inputs make none, or nobody would count their sockets. Called in
+ * the inner user namespace. */
+static void allow_networks(bool allowed)
+{
+    write_file(host_proc, "sys/user/max_net_namespaces", allowed ? "1000" : "0");
+}
+
+/* Enters the network at the other end of the cables. It is owned out here, or root inside could reach it by
+ * its number. */
+static int make_gateway(void)
+{
+    CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
+    quiet_network();
+    int gateway = openat(host_proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    CHECK(gateway, "open the gateway's network namespace");
+    return gateway;
+}
+
 /* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
  * the user and pid namespaces. */
 void make_inner_namespaces(void)
 {
     /* Owned out here: inside, the host's groups cannot be mounted. */
     CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
-    /* The gateway's network is owned out here as well, or root inside could reach it by its number. */
-    CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
-    quiet_network();
-    int gateway = openat(host_proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
-    CHECK(gateway, "open the gateway's network namespace");
-    int up[2], down[2], to_init[2], from_init[2];
-    if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC) || pipe2(to_init, O_CLOEXEC) || pipe2(from_init, O_CLOEXEC))
-        die("pipe");
+    web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int up[2], down[2], pair[2];
+    if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC)) die("pipe");
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
+    int gateway = make_gateway();  /* a socket keeps the network that it was made in */
     pid_t child = fork();
     CHECK(child, "fork");
     char byte = 0;
@@ -227,8 +244,7 @@ void make_inner_namespaces(void)
         quiet_network();
         /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
-        /* Nor networks, whose sockets nobody would count. */
-        write_file(host_proc, "sys/user/max_net_namespaces", "0");
+        allow_networks(false);
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
         struct timespec since_boot;
@@ -240,7 +256,7 @@ void make_inner_namespaces(void)
         /* The pid and time namespaces exist for others once a process is in them. */
         pid_t init = fork();
         CHECK(init, "fork init");
-        if (init == 0) run_init(to_init[0], from_init[1]);
+        if (init == 0) run_init(pair[1]);
         if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
         for (;;) pause();
     }
@@ -251,9 +267,8 @@ void make_inner_namespaces(void)
     snprintf(path, sizeof path, "%d/gid_map", (int)child);
     write_file(host_proc, path, "0 0 65536\n");
     if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
-    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(to_init[0]); close(from_init[1]);
-    init_to = to_init[1];
-    init_from = from_init[0];
+    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(pair[1]);
+    init_socket = pair[0];
 
     ns_user = open_ns(child, "user");
     ns_pid = open_ns(child, "pid_for_children");
@@ -264,8 +279,47 @@ void make_inner_namespaces(void)
     join_namespace(uts, CLONE_NEWUTS, "UTS");
     configure_network(net, gateway);
     close(net); close(ipc); close(uts);
-    ns_gateway = gateway;  /* held: without it the cables are gone */
+    ns_gateway = gateway;
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+}
+
+int renew_network(void)
+{
+    forget_network();
+    if (web_server) {
+        kill(web_server, SIGKILL);
+        waitpid(web_server, NULL, 0);
+        web_server = 0;
+    }
+    close_fd(&ns_gateway);
+    int gateway = make_gateway(), up[2];
+    if (pipe2(up, O_CLOEXEC)) die("pipe");
+    pid_t child = fork();
+    CHECK(child, "fork");
+    char byte = 0;
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        join_namespace(ns_user, CLONE_NEWUSER, "inner user");
+        allow_networks(true);
+        CHECK(unshare(CLONE_NEWNET), "unshare network namespace");
+        allow_networks(false);
+        quiet_network();
+        if (write(up[1], &byte, 1) != 1) _exit(125);
+        for (;;) pause();
+    }
+    close(up[1]);
+    if (read(up[0], &byte, 1) != 1) _exit(125);
+    close(up[0]);
+    int net = open_ns(child, "net");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    join_namespace(net, CLONE_NEWNET, "network");
+    configure_network(net, gateway);
+    ns_gateway = gateway;
+    start_web();
+    if (!send_with(init_socket, &byte, 1, &net, 1) || read(init_socket, &byte, 1) != 1) init_alive = false;
+    watch_network();
+    return net;
 }
 

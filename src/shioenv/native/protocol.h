@@ -38,9 +38,9 @@ enum {
     STAGE_COPIED,      /* it made a copy of the mounts, and waits: `status` is its process on the host */
 };
 
-/* supervisor -> server. The descriptors come along in this order: the output pipe or pipes and, where the
- * mounts were copied before, that copy. */
-enum { SERVER_RUN = 1, SERVER_PIDS };
+/* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes and, where the
+ * mounts were copied before, that copy. To join a namespace: that, and `flags` is its CLONE_NEW*. */
+enum { SERVER_RUN = 1, SERVER_JOIN };
 enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4 };
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
 /* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
@@ -81,6 +81,9 @@ enum {
     REPLY_CHANGES_TRUNCATED = 512, REPLY_INIT = 1024, REPLY_TRAFFIC = 2048, REPLY_CPU = 4096,
     REPLY_PROCESSES = 8192, REPLY_DISK = 16384, REPLY_INODES = 32768, REPLY_MOUNTS = 65536,
     REPLY_WAITED = 131072,    /* nine looks of ten found every process asleep, until the time was over */
+    REPLY_SOCKETS = 262144,   /* some outlive every process */
 };
+/* Where one of these is left, the peer opens another sandbox. REPLY_TRAFFIC alone is the supervisor's to undo. */
+enum { NEEDS_NEW_SANDBOX = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS };
 
 #endif

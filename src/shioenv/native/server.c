@@ -170,8 +170,8 @@ void serve(void)
         int fds[DESCRIPTORS];
         if (receive_with(FD_CONTROL, &request, sizeof request, fds) != sizeof request) _exit(0);
         struct server_reply reply = {0};
-        if (request.op == SERVER_PIDS) {
-            if (setns(fds[0], CLONE_NEWPID)) reply.error = errno;
+        if (request.op == SERVER_JOIN) {
+            if (setns(fds[0], (int)request.flags)) reply.error = errno;
         } else {
             bool separate = request.flags & RUN_SEPARATE;
             int copy = request.flags & RUN_IN_COPY ? fds[separate ? 2 : 1] : -1;

@@ -35,13 +35,14 @@ static int server_socket = -1, children_fd = -1, siblings_fd = -1, shared_fd = -
 
 /* ---- the fork server ---------------------------------------------------------------------------- */
 
-static struct server_reply ask_server(uint32_t op, int fd)
+/* Has the fork server join a namespace, for itself or, with pids, for its children. */
+static void move_server(int kind, int fd, const char *what)
 {
-    struct server_request request = {.op = op};
+    struct server_request request = {.op = SERVER_JOIN, .flags = (uint32_t)kind};
     struct server_reply reply = {.error = EPIPE};
     send_with(server_socket, &request, sizeof request, &fd, 1);
     if (recv(server_socket, &reply, sizeof reply, 0) != sizeof reply) reply.error = EPIPE;
-    return reply;
+    if (reply.error) { errno = reply.error; die("%s", what); }
 }
 
 /* Whether anything of a run is still there: a child of init, or one that the shell made its own sibling. */
@@ -121,8 +122,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
     int fds[3];
     if (receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
     notices = fds[0];
-    struct server_reply reply = ask_server(SERVER_PIDS, ns_pid);
-    if (reply.error) { errno = reply.error; die("start the fork server (%s)", config.shell_mode); }
+    move_server(CLONE_NEWPID, ns_pid, "start the fork server");
 }
 
 /* ---- one run ------------------------------------------------------------------------------------ */
@@ -320,6 +320,11 @@ static void run(const struct request *request, struct channel *channels)
     if (reply.flags & REPLY_FILES) {
         close_fd(&mounts_copy);
         renew_layer();
+    }
+    if (reply.flags & REPLY_TRAFFIC && !(reply.flags & NEEDS_NEW_SANDBOX)) {
+        int network = renew_network();
+        move_server(CLONE_NEWNET, network, "renew the network");
+        close(network);
     }
     /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
      * find those of this one taken. */

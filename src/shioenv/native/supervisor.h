@@ -70,6 +70,10 @@ void make_inner_namespaces(void);
 void start_web(void);
 bool web_is_alive(void);
 
+/* Makes the network as it was in the beginning, in new namespaces that this process and init join: the
+ * inner one's descriptor. */
+int renew_network(void);
+
 /* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
 void ask_init(void);
 
@@ -110,6 +114,10 @@ bool host_is_short_of_memory(void);
 
 /* Remembers what the sandbox looks like before its first run, once its links are up. */
 void watch_for_traces(void);
+
+/* The same of a network that was made anew; what watched the last one holds it no more. */
+void forget_network(void);
+void watch_network(void);
 
 /* What a run left behind besides files, and what of it calls for new namespaces: REPLY_* flags. `noticed` is
  * what `attend_notice` told of it. */

@@ -1,7 +1,6 @@
 /* What a run may leave behind besides files: in the network, in process 1, in what is shared by all runs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/if.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -66,13 +65,15 @@ static struct watched_file {
     const char *line;  /* the one line of it that counts, by its beginning; NULL: all of it */
     int fd;
     char pristine[8192];
-} init_slack,  /* of process 1, which anybody may write */
+} init_slack = {.fd = -1},  /* of process 1, which anybody may write */
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
-  traffic[] = {{.path = "self/net/snmp"}, {.path = "self/net/dev", .line = "lo:"}},
+  traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
   /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
    * of them, until the kernel collects such. */
-  sockets = {.path = "self/net/sockstat", .line = "sockets:"};
+  sockets = {.path = "self/net/sockstat", .line = "sockets:", .fd = -1};
+enum { N_TRAFFIC = sizeof traffic / sizeof *traffic };
+static int fewest_sockets;  /* some of opening the sandbox may go later */
 
 static const char *read_watched(const struct watched_file *file)
 {
@@ -87,23 +88,26 @@ static const char *read_watched(const struct watched_file *file)
 
 static void start_watching(struct watched_file *file)
 {
+    close_fd(&file->fd);
     file->fd = openat(host_proc, file->path, O_RDONLY | O_CLOEXEC);
     strcpy(file->pristine, read_watched(file));
 }
 
 static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
 
+static int number_of_sockets(const char *line)
+{
+    static const size_t before = sizeof "sockets: used " - 1;
+    return strlen(line) > before ? atoi(line + before) : 0;
+}
+
 /* Waits up to 50 ms for the sockets of a run to be gone. */
 static bool has_sockets_left(void)
 {
-    static int fewest = INT_MAX;  /* some of opening the sandbox may have gone since */
-    static const size_t number = sizeof "sockets: used " - 1;
-    if (fewest == INT_MAX && strlen(sockets.pristine) > number) fewest = atoi(sockets.pristine + number);
     for (int tries = 0; tries < 50; tries++) {
-        const char *now = read_watched(&sockets);
-        int used = strlen(now) > number ? atoi(now + number) : 0;
-        if (used < fewest) fewest = used;
-        if (used == fewest) return false;
+        int used = number_of_sockets(read_watched(&sockets));
+        if (used < fewest_sockets) fewest_sockets = used;
+        if (used == fewest_sockets) return false;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     return true;
@@ -161,7 +165,16 @@ static void wait_for_links(void)
     drained(net_events);
 }
 
-void watch_for_traces(void)
+void forget_network(void)
+{
+    close_fd(&net_events);
+    close_fd(&policy_events);
+    close_fd(&filter_events);
+    for (unsigned i = 0; i < N_TRAFFIC; i++) close_fd(&traffic[i].fd);
+    close_fd(&sockets.fd);
+}
+
+void watch_network(void)
 {
     /* link, neighbour, tc, addresses, routes and rules of both families */
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
@@ -174,10 +187,16 @@ void watch_for_traces(void)
     if (filter_events >= 0)
         for (int group = 1; group < 8; group++)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
-    for (unsigned i = 0; i < sizeof traffic / sizeof *traffic; i++) start_watching(&traffic[i]);
+    for (unsigned i = 0; i < N_TRAFFIC; i++) start_watching(&traffic[i]);
+    start_watching(&sockets);
+    fewest_sockets = number_of_sockets(sockets.pristine);
+}
+
+void watch_for_traces(void)
+{
+    watch_network();
     snprintf(init_slack.path, sizeof init_slack.path, "%d/timerslack_ns", (int)init_pid);
     start_watching(&init_slack);
-    start_watching(&sockets);
     static const char *const paths[N_STANDING] = {"/queues", "/terminals", "/terminals/ptmx"};
     for (int i = 0; i < N_STANDING; i++) standing_fd[i] = open(paths[i], O_PATH | O_CLOEXEC);
     remember_standing();
@@ -219,6 +238,6 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
     if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) flags |= REPLY_TRAFFIC;
-    if (has_sockets_left()) flags |= REPLY_TRAFFIC;
+    if (has_sockets_left()) flags |= REPLY_SOCKETS;
     return flags;
 }

@@ -94,6 +94,7 @@ class _Flag(IntFlag):  # REPLY_*
     INODES = 32768
     MOUNTS = 65536
     WAITED = 131072
+    SOCKETS = 262144
 
 
 _FRESH, _SEPARATE, _KEEP, _TERMINAL = 1, 2, 4, 8  # REQUEST_*
@@ -110,8 +111,9 @@ _LIMITS_HIT = (
 )
 _STAGE_DIRECTORY = 2
 _NEEDS_NEW_NAMESPACES = (
-    _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.TRAFFIC | _Flag.MOUNTS
+    _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.MOUNTS | _Flag.SOCKETS
 )
+"""Where a run leaves other traces, the supervisor undoes them."""
 
 _REQUEST = struct.Struct("=4I2Q2I")
 _REPLY = struct.Struct("=iIiIqq4I")
