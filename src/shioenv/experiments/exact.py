@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections import deque
@@ -18,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
+from shioenv.behavior.similarity import COMPARED_CHARACTERS, similarity
 from shioenv.dataset.generate import package_version, plan_of, samples_of
 from shioenv.dataset.store import lock, storage_errors
 from shioenv.domain.behavior import Behavior
@@ -54,6 +57,9 @@ JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which they were finished."""
 
 
+_NUMBER = re.compile(rb"[0-9]+")
+
+
 class _PassedOverError(Exception):
     """An input is not executed to its end; the argument says why."""
 
@@ -77,6 +83,8 @@ class Known:
     """Those that do something else where outputs must be equal bytes (D-2s)."""
     same_failure: int
     """Those that fail with the exit code that the whole input fails with."""
+    same_rewritten: int
+    """Those of `differs` that only differ in an output, and not once both are `rewritten`."""
     seconds: float
     """That executing and comparing them took."""
 
@@ -112,7 +120,7 @@ class Known:
             "seconds": self.seconds,
             **{
                 name: base64.b64encode(getattr(self, name).to_bytes(size, "little")).decode()
-                for name in ("differs", "differs_strict", "same_failure")
+                for name in SETS
             },
         }
 
@@ -126,11 +134,19 @@ class Known:
             exit_code=line["exit_code"],
             noise_threshold=line["noise_threshold"],
             seconds=line["seconds"],
-            **{
-                name: int.from_bytes(base64.b64decode(line[name]), "little")
-                for name in ("differs", "differs_strict", "same_failure")
-            },
+            **{name: int.from_bytes(base64.b64decode(line[name]), "little") for name in SETS},
         )
+
+
+SETS = ("differs", "differs_strict", "same_failure", "same_rewritten")
+"""The sets of sub-inputs that are known of an input."""
+
+
+def rewritten(output: bytes) -> bytes:
+    """An output as the reference implementation compares it: small letters, one blank for any
+    number of blanks, all numbers alike (SPEC I7).
+    """
+    return b" ".join(_NUMBER.sub(b"0", output.lower()).split())
 
 
 def weighed(n: int, differing: int) -> float:
@@ -175,6 +191,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         return Passed(number, n, "slow")
     started = time.perf_counter()
     codes: dict[str, int] = {}
+    outputs: dict[str, bytes] = {}
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
@@ -183,6 +200,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         if behavior.timed_out:
             raise _PassedOverError("waiting")
         codes[text] = behavior.exit_code
+        outputs[text] = behavior.output[: 4 * COMPARED_CHARACTERS]
         return behavior
 
     every = 1 << n
@@ -194,6 +212,10 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         return Passed(number, n, "volatile")
     code = found.behavior.exit_code
     contrasts = found.segments[0].contrasts
+    whole = rewritten(found.behavior.output[: 4 * COMPARED_CHARACTERS])
+    only_output = [
+        one for one in contrasts if one.difference and one.difference.channel is Channel.OUTPUT
+    ]
     return Known(
         number=number,
         input=one.input,
@@ -203,6 +225,11 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         differs=_set(contrast.kept for contrast in contrasts if contrast.difference),
         differs_strict=_set(contrast.kept for contrast in contrasts if contrast.strict),
         same_failure=_set(one.kept for one in contrasts if code and codes[one.text] == code),
+        same_rewritten=_set(
+            one.kept
+            for one in only_output
+            if similarity(whole, rewritten(outputs[one.text])) > found.noise_threshold
+        ),
         seconds=round(time.perf_counter() - started, 3),
     )
 

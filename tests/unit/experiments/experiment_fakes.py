@@ -32,6 +32,7 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
         differs=masks,
         differs_strict=masks,
         same_failure=0,
+        same_rewritten=0,
         seconds=0.1,
     )
 
@@ -49,8 +50,9 @@ def at_random(n: int, seed: int, number: int = 0) -> Known:
 
 
 class FakeObserver:
-    """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `random` is
-    volatile; where `waits` is the last word, it runs out of time."""
+    """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `shouts` with
+    `x` prints what it prints without in capitals and another number; `random` is volatile; where
+    `waits` is the last word, it runs out of time."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -58,11 +60,13 @@ class FakeObserver:
     def run(self, text: str, *, cwd: str | None = None) -> Behavior:
         self.asked.append(text)
         words = text.split()
-        code = {"needs": 0, "fails": 2}[words[0]]
+        code = {"needs": 0, "fails": 2, "shouts": 0}[words[0]]
         if "random" in words:
             return Behavior(code, str(len(self.asked)).encode())
         if words[-1] == "waits":
             return Behavior(124, b"", timed_out=True)
+        if words[0] == "shouts":
+            return Behavior(code, b"LINE\t 1\n" if "x" in words else b"line 22\n")
         return Behavior(code, b"with" if "x" in words else b"out")
 
 

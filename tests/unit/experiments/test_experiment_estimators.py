@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,19 @@ def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: S
         score = exact.weighed(n, int.from_bytes(differs, "little"))
         assert score == inputs["irreducibility"][known]
     titles = [table.title for table in outcome.tables]
-    assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), "The exact scores"]
+    scores = ["The exact scores", "As the reference implementation scores"]
+    assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), *scores]
 
 
-def test_the_released_formula_counts_one_more() -> None:
-    nothing, one_of_two = needing(2), needing(2, 0)
-    assert sampling_efficiency._released(nothing)[0] == pytest.approx(1 / 3)
-    assert sampling_efficiency._released(one_of_two)[0] == pytest.approx(2 / 3)
+def test_the_rules_of_the_reference_implementation_change_scores_as_known() -> None:
+    def scores(known: exact.Known) -> list[float]:
+        return [round(rule(known), 4) for rule in sampling_efficiency.RULES.values()]
+
+    assert scores(needing(2)) == [0, 0, 0, 0.3333, 0.3333]  # of released rows: 1/3
+    one_of_two = needing(2, 0)
+    assert scores(one_of_two) == [0.5, 0.5, 0.5, 0.6667, 0.6667]
+    assert scores(replace(one_of_two, same_failure=0b100)) == [0.5, 0.5, 0, 0.6667, 0.3333]
+    assert scores(replace(one_of_two, same_rewritten=0b100)) == [0.5, 0, 0.5, 0.6667, 0.3333]
 
 
 def test_estimators_uses_what_sampling_efficiency_executed(setting: Setting) -> None:

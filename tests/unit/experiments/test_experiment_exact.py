@@ -19,7 +19,16 @@ from experiment_fakes import (
 
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments import exact
-from shioenv.experiments.exact import JOURNAL, Known, Passed, collect, executed, wanted, weighed
+from shioenv.experiments.exact import (
+    JOURNAL,
+    Known,
+    Passed,
+    collect,
+    executed,
+    rewritten,
+    wanted,
+    weighed,
+)  # fmt: skip
 from shioenv.experiments.setting import Setting
 
 
@@ -68,6 +77,17 @@ def test_sub_inputs_that_fail_as_the_whole_does_are_told() -> None:
     assert found.exit_code == 2
     assert found.differs == 0b100  # only `y` is kept
     assert found.same_failure == 0b110
+
+
+def test_sub_inputs_that_only_differ_until_outputs_are_rewritten_are_told() -> None:
+    observer: Any = FakeObserver()
+    found = executed(observer, (0, sample("shouts", "x", "y")))
+    assert isinstance(found, Known)
+    assert found.differs == found.same_rewritten == 0b100  # only `y` is kept
+    assert rewritten(b" Tab\tof 12\n\n3.14 ") == b"tab of 0 0.0"
+    needs = executed(observer, (0, sample("needs", "x", "y")))
+    assert isinstance(needs, Known)
+    assert (needs.differs, needs.same_rewritten) == (0b100, 0)
 
 
 def test_inputs_whose_parts_wait_are_passed_over() -> None:
