@@ -321,7 +321,7 @@ static void run(const struct request *request, struct channel *channels)
         close_fd(&mounts_copy);
         renew_layer();
     }
-    if (reply.flags & REPLY_TRAFFIC && !(reply.flags & NEEDS_NEW_SANDBOX)) {
+    if (reply.flags & REPLY_TRAFFIC && !(reply.flags & NEEDS_NEW_SANDBOX) && !reply.error) {
         int network = renew_network();
         move_server(CLONE_NEWNET, network, "renew the network");
         close(network);
