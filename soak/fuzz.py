@@ -367,10 +367,10 @@ class WatchedSandbox(NamespaceSandbox):
 
     head: bytes | None = None
 
-    def _receive(self, length: int) -> bytearray:
-        data = super()._receive(length)
+    def _receive(self, least: int, so_far: bytes = b"") -> bytes:
+        data = super()._receive(least, so_far)
         if self.head is None:
-            self.head = bytes(data)
+            self.head = data[:least]
         return data
 
     @property

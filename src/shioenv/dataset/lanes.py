@@ -10,6 +10,7 @@ import fcntl
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,10 +25,15 @@ that does nothing else, and on a busy one a fixed time would let all lanes begin
 
 
 class Turns:
-    """Lets one lane at a time execute, and the next one as well where that takes long."""
+    """Lets one lane at a time execute, and the next one as well where that takes long.
+
+    Who comes while nobody executes begins at once; of those that wait, only the first one watches
+    the time, since every thread that wakes takes the interpreter from one that has work.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Condition] = deque()
         self._holder: object = None
         self._since = 0.0
         self._usual = 0.0
@@ -35,24 +41,38 @@ class Turns:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Waits for its turn."""
-        me = object()
-        with self._changed:
-            while self._holder is not None:
-                left = self._since + self._patience() - time.monotonic()
-                if left <= 0:
-                    break
-                self._changed.wait(left)
+        me = threading.Condition(self._lock)
+        with self._lock:
+            if self._holder is not None:
+                self._waiting.append(me)
+                while (left := self._left(me)) is None or left > 0:
+                    me.wait(left)
+                self._waiting.remove(me)
             began = time.monotonic()
             self._holder, self._since = me, began
+            self._wake()
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 took = min(time.monotonic() - began, self._patience())
                 self._usual += (took - self._usual) / 32
                 if self._holder is me:
                     self._holder = None
-                    self._changed.notify()
+                    self._wake()
+
+    def _left(self, me: threading.Condition) -> float | None:
+        """Seconds until its turn, at the latest; None where others come first."""
+        if self._holder is None:
+            return 0.0
+        if self._waiting[0] is not me:
+            return None
+        return self._since + self._patience() - time.monotonic()
+
+    def _wake(self) -> None:
+        """Lets the first one that waits look whether it is its turn, or when it will be."""
+        if self._waiting:
+            self._waiting[0].notify()
 
     def _patience(self) -> float:
         least, most = PATIENCE

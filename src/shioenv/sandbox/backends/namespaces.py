@@ -122,6 +122,7 @@ _STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
 _LONGEST_PATH = 4096  # CWD_MAX
 _LONGEST_STATE = 4 << 20  # STATE_MAX
+_PIECE = 1 << 16
 _GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
@@ -331,9 +332,9 @@ class NamespaceSandbox:
         self._socket.settimeout(wall_seconds + limits.background_seconds + _GRACE_SECONDS)
         try:
             self._socket.sendall(request + where + text)
-            head = self._receive(_REPLY.size)
-            error, stage, status, raw_flags, started, ended, *lengths = _REPLY.unpack(head)
-            body = memoryview(self._receive(sum(lengths)))
+            answer = self._receive(_REPLY.size)
+            error, stage, status, raw_flags, started, ended, *lengths = _REPLY.unpack_from(answer)
+            body = memoryview(self._receive(_REPLY.size + sum(lengths), answer))[_REPLY.size :]
         except OSError as failure:
             self._end()
             raise SandboxError(f"the supervisor is gone: {failure}") from failure
@@ -394,14 +395,14 @@ class NamespaceSandbox:
             network=network,
         )
 
-    def _receive(self, length: int) -> bytearray:
-        data = bytearray(length)
-        view, at = memoryview(data), 0
-        while at < length:
-            n = self._socket.recv_into(view[at:])
-            if n == 0:
+    def _receive(self, least: int, so_far: bytes = b"") -> bytes:
+        """So many bytes of an answer at least: mostly it comes in one piece."""
+        data = so_far
+        while len(data) < least:
+            more = self._socket.recv(max(_PIECE, least - len(data)))
+            if not more:
                 raise ConnectionResetError("end of file")
-            at += n
+            data = data + more if data else more
         return data
 
 
