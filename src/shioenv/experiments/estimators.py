@@ -252,7 +252,7 @@ def _quoted() -> Iterable[Spec]:
                 }
             },
             {
-                "mark": {"type": "text", "align": "left", "dx": 9, "dy": 4, "color": PAPER},
+                "mark": {"type": "text", "align": "center", "dy": 17, "color": PAPER},
                 "encoding": {"text": {"field": "label"}},
             },
         ],
