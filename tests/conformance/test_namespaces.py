@@ -214,13 +214,21 @@ def test_an_interrupted_run_leaves_no_answer_for_the_next(system: System) -> Non
 
 
 def test_the_first_input_sees_its_network_up_however_many_are_opened(system: System) -> None:
-    def states(_: int) -> dict[str, str]:
+    def states(_: int) -> tuple[dict[str, str], list[bool]]:
         with NamespaceSandbox(system, LIMITS) as opened:
-            links = json.loads(opened.network())["links"]
-        return {link["ifname"]: link["operstate"] for link in links}
+            network = json.loads(opened.network())
+        links = {link["ifname"]: link["operstate"] for link in network["links"]}
+        addresses = [
+            address.get("tentative", False)
+            for link in network["addresses"]
+            for address in link["addr_info"]
+            if address["family"] == "inet6"
+        ]
+        return links, addresses
 
+    up = {"lo": "UNKNOWN", "eth0": "UP"}, [False, False]
     with ThreadPoolExecutor(8) as pool:
-        assert [*pool.map(states, range(40))] == [{"lo": "UNKNOWN", "eth0": "UP"}] * 40
+        assert [*pool.map(states, range(40))] == [up] * 40
 
 
 def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: System) -> None:

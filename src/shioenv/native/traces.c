@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/if.h>
+#include <linux/if_addr.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
@@ -140,9 +141,12 @@ static bool is_coming_up(const struct nlmsghdr *message)
     return false;
 }
 
+static unsigned links_up;  /* besides lo, when they were asked for */
+
 static bool any_is_coming_up(void)
 {
     static _Alignas(struct nlmsghdr) char bytes[65536];
+    links_up = 0;
     const struct { struct nlmsghdr header; struct ifinfomsg link; } question = {
         {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}, {0}};
     CHECK(send(net_events, &question, sizeof question, 0), "ask for the links");
@@ -154,14 +158,46 @@ static bool any_is_coming_up(void)
         for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
             if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return any;
             any |= is_coming_up(each);
+            const struct ifinfomsg *link = NLMSG_DATA(each);
+            links_up += link->ifi_flags & IFF_UP && !(link->ifi_flags & IFF_LOOPBACK);
         }
     }
 }
 
-/* The kernel finds out a moment later that a cable is plugged in at both ends; an input sees it so. */
+/* Whether each link that is up has its link-local address, and no address is still being tried out: the route to it
+ * comes with the end of that. `patient`: a link may be without one, but not at first. */
+static bool addresses_are_settled(bool patient)
+{
+    static struct watched_file addresses = {.path = "self/net/if_inet6", .fd = -1};
+    enum { LINK_LOCAL = 0x20 };
+    start_watching(&addresses);
+    bool settled = addresses.fd >= 0;
+    unsigned found = 0;
+    for (const char *line = addresses.pristine; settled && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        unsigned scope, flags;
+        if (sscanf(line, "%*s %*x %*x %x %x", &scope, &flags) != 2) continue;
+        if (flags & IFA_F_TENTATIVE) settled = false;
+        found += scope == LINK_LOCAL;
+    }
+    bool has_none = addresses.fd < 0;  /* a kernel without IPv6 */
+    close_fd(&addresses.fd);
+    return has_none || (settled && (found >= links_up || !patient));
+}
+
+/* The kernel finds out a moment later that a cable is plugged in at both ends, and does the rest in the background;
+ * an input sees it done. A change that changes nothing waits for what the kernel is doing to the network. */
 static void wait_for_links(void)
 {
-    for (int tries = 0; tries < 1000 && any_is_coming_up(); tries++) poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1);
+    static const struct { struct nlmsghdr header; struct ifinfomsg link; } nothing = {
+        {.nlmsg_len = sizeof nothing, .nlmsg_type = RTM_NEWLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK}, {.ifi_index = 1}};
+    enum { PATIENT = 100 };
+    for (int tries = 0; tries < 1000; tries++) {
+        if (!any_is_coming_up() && addresses_are_settled(tries < PATIENT)) break;
+        poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1);
+        drained(net_events);
+    }
+    CHECK(send(net_events, &nothing, sizeof nothing, 0), "wait for the network");
+    poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1000);
     drained(net_events);
 }
 
