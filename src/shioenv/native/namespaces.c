@@ -112,9 +112,11 @@ void start_web(void)
 bool web_is_alive(void) { return !web_server || !waitpid(web_server, NULL, WNOHANG); }
 
 /* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
- * that answers for the gateway's addresses and says of every other that it cannot be reached. */
+ * that answers for the gateway's addresses and says of every other that it cannot be reached. This process is in
+ * the first of the two afterwards. */
 static void configure_network(int inside, int gateway)
 {
+    join_namespace(inside, CLONE_NEWNET, "network");
     CHECK(dup2(gateway, FD_GATEWAY), "dup2");
     send_netlink(config.netlink.bytes, config.netlink.length);
     join_namespace(gateway, CLONE_NEWNET, "gateway network");
@@ -124,6 +126,7 @@ static void configure_network(int inside, int gateway)
     listen_for_web();
     join_namespace(inside, CLONE_NEWNET, "network");
     close(FD_GATEWAY);
+    ns_gateway = gateway;
 }
 
 /* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
@@ -274,19 +277,16 @@ void make_inner_namespaces(void)
     ns_pid = open_ns(child, "pid_for_children");
     ns_time = open_ns(child, "time_for_children");
     int net = open_ns(child, "net"), ipc = open_ns(child, "ipc"), uts = open_ns(child, "uts");
-    join_namespace(net, CLONE_NEWNET, "network");
     join_namespace(ipc, CLONE_NEWIPC, "IPC");
     join_namespace(uts, CLONE_NEWUTS, "UTS");
     configure_network(net, gateway);
     close(net); close(ipc); close(uts);
-    ns_gateway = gateway;
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
 int renew_network(void)
 {
-    forget_network();
     if (web_server) {
         kill(web_server, SIGKILL);
         waitpid(web_server, NULL, 0);
@@ -314,12 +314,9 @@ int renew_network(void)
     int net = open_ns(child, "net");
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    join_namespace(net, CLONE_NEWNET, "network");
     configure_network(net, gateway);
-    ns_gateway = gateway;
     start_web();
     if (!send_with(init_socket, &byte, 1, &net, 1) || read(init_socket, &byte, 1) != 1) init_alive = false;
     watch_network();
     return net;
 }
-

@@ -42,7 +42,7 @@ static void move_server(int kind, int fd, const char *what)
     struct server_reply reply = {.error = EPIPE};
     send_with(server_socket, &request, sizeof request, &fd, 1);
     if (recv(server_socket, &reply, sizeof reply, 0) != sizeof reply) reply.error = EPIPE;
-    if (reply.error) { errno = reply.error; die("%s", what); }
+    if (reply.error) { errno = reply.error; die("%s (%s)", what, config.shell_mode); }
 }
 
 /* Whether anything of a run is still there: a child of init, or one that the shell made its own sibling. */

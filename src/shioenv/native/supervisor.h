@@ -116,7 +116,6 @@ bool host_is_short_of_memory(void);
 void watch_for_traces(void);
 
 /* The same of a network that was made anew; what watched the last one holds it no more. */
-void forget_network(void);
 void watch_network(void);
 
 /* What a run left behind besides files, and what of it calls for new namespaces: REPLY_* flags. `noticed` is

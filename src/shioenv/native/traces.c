@@ -130,88 +130,83 @@ static bool drained(int fd)
     return any;
 }
 
-/* Whether a link of a dump is switched on and not yet known to be connected; lo never is. */
-static bool is_coming_up(const struct nlmsghdr *message)
+/* Whether a link of a dump is known to be connected. */
+static bool is_connected(const struct nlmsghdr *message)
 {
     const struct ifinfomsg *link = NLMSG_DATA(message);
-    if (message->nlmsg_type != RTM_NEWLINK || !(link->ifi_flags & IFF_UP) || link->ifi_flags & IFF_LOOPBACK) return false;
     int length = (int)IFLA_PAYLOAD(message);
     for (const struct rtattr *each = IFLA_RTA(link); RTA_OK(each, length); each = RTA_NEXT(each, length))
-        if (each->rta_type == IFLA_OPERSTATE) return *(const uint8_t *)RTA_DATA(each) != IF_OPER_UP;
-    return false;
+        if (each->rta_type == IFLA_OPERSTATE) return *(const uint8_t *)RTA_DATA(each) == IF_OPER_UP;
+    return true;
 }
 
-static unsigned links_up;  /* besides lo, when they were asked for */
+/* Of the links besides lo: how many are switched on, and whether one of those is not yet known to be connected. */
+struct links { unsigned on; bool coming_up; };
 
-static bool any_is_coming_up(void)
+static struct links links_now(void)
 {
     static _Alignas(struct nlmsghdr) char bytes[65536];
-    links_up = 0;
     const struct { struct nlmsghdr header; struct ifinfomsg link; } question = {
         {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}, {0}};
     CHECK(send(net_events, &question, sizeof question, 0), "ask for the links");
-    bool any = false;
+    struct links links = {0};
     for (;;) {
         poll(&(struct pollfd){net_events, POLLIN, 0}, 1, -1);
         int length = (int)recv(net_events, bytes, sizeof bytes, 0);
         CHECK(length, "hear of the links");
         for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
-            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return any;
-            any |= is_coming_up(each);
+            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return links;
+            if (!(each->nlmsg_flags & NLM_F_MULTI) || each->nlmsg_type != RTM_NEWLINK) continue;  /* news, no answer */
             const struct ifinfomsg *link = NLMSG_DATA(each);
-            links_up += link->ifi_flags & IFF_UP && !(link->ifi_flags & IFF_LOOPBACK);
+            if (!(link->ifi_flags & IFF_UP) || link->ifi_flags & IFF_LOOPBACK) continue;
+            links.on++;
+            links.coming_up |= !is_connected(each);
         }
     }
 }
 
-/* Whether each link that is up has its link-local address, and no address is still being tried out: the route to it
- * comes with the end of that. `patient`: a link may be without one, but not at first. */
-static bool addresses_are_settled(bool patient)
+/* Whether there are so many link-local addresses, and no address is still being tried out: the route to it comes
+ * with the end of that. */
+static bool addresses_are_settled(unsigned link_local)
 {
-    static struct watched_file addresses = {.path = "self/net/if_inet6", .fd = -1};
+    struct watched_file addresses = {.fd = openat(host_proc, "self/net/if_inet6", O_RDONLY | O_CLOEXEC)};
+    if (addresses.fd < 0) return true;  /* a kernel without IPv6 */
     enum { LINK_LOCAL = 0x20 };
-    start_watching(&addresses);
-    bool settled = addresses.fd >= 0;
+    const char *line = read_watched(&addresses);
+    close_fd(&addresses.fd);
     unsigned found = 0;
-    for (const char *line = addresses.pristine; settled && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         unsigned scope, flags;
         if (sscanf(line, "%*s %*x %*x %x %x", &scope, &flags) != 2) continue;
-        if (flags & IFA_F_TENTATIVE) settled = false;
+        if (flags & IFA_F_TENTATIVE) return false;
         found += scope == LINK_LOCAL;
     }
-    bool has_none = addresses.fd < 0;  /* a kernel without IPv6 */
-    close_fd(&addresses.fd);
-    return has_none || (settled && (found >= links_up || !patient));
+    return found >= link_local;
 }
 
 /* The kernel finds out a moment later that a cable is plugged in at both ends, and does the rest in the background;
- * an input sees it done. A change that changes nothing waits for what the kernel is doing to the network. */
+ * an input sees it done. A link may have no link-local address, but that is not believed at first. At last, a change
+ * that changes nothing: it waits for what the kernel is doing to the network. */
 static void wait_for_links(void)
 {
     static const struct { struct nlmsghdr header; struct ifinfomsg link; } nothing = {
         {.nlmsg_len = sizeof nothing, .nlmsg_type = RTM_NEWLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK}, {.ifi_index = 1}};
     enum { PATIENT = 100 };
     for (int tries = 0; tries < 1000; tries++) {
-        if (!any_is_coming_up() && addresses_are_settled(tries < PATIENT)) break;
+        struct links links = links_now();
+        if (!links.coming_up && addresses_are_settled(tries < PATIENT ? links.on : 0)) break;
         poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1);
         drained(net_events);
     }
     CHECK(send(net_events, &nothing, sizeof nothing, 0), "wait for the network");
-    poll(&(struct pollfd){net_events, POLLIN, 0}, 1, 1000);
     drained(net_events);
-}
-
-void forget_network(void)
-{
-    close_fd(&net_events);
-    close_fd(&policy_events);
-    close_fd(&filter_events);
-    for (unsigned i = 0; i < N_TRAFFIC; i++) close_fd(&traffic[i].fd);
-    close_fd(&sockets.fd);
 }
 
 void watch_network(void)
 {
+    close_fd(&net_events);
+    close_fd(&policy_events);
+    close_fd(&filter_events);
     /* link, neighbour, tc, addresses, routes and rules of both families */
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
     CHECK(net_events, "netlink listener");

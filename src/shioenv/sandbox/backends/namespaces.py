@@ -110,7 +110,7 @@ _LIMITS_HIT = (
     (_Flag.BACKGROUND, "background_seconds"),
 )
 _STAGE_DIRECTORY = 2
-_NEEDS_NEW_NAMESPACES = (
+_NEEDS_NEW_NAMESPACES = (  # NEEDS_NEW_SANDBOX
     _Flag.NETWORK | _Flag.IPC | _Flag.HOSTNAME | _Flag.INIT | _Flag.MOUNTS | _Flag.SOCKETS
 )
 """Where a run leaves other traces, the supervisor undoes them."""
@@ -122,7 +122,7 @@ _STAT = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
 _LONGEST_PATH = 4096  # CWD_MAX
 _LONGEST_STATE = 4 << 20  # STATE_MAX
-_PIECE = 1 << 16
+_PIECE = 1 << 16  # bytes; hardly an answer is longer
 _GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
