@@ -22,6 +22,10 @@ def similarity(a: bytes, b: bytes) -> float:
     return Indel.normalized_similarity(_text(a), _text(b))
 
 
+def compared(output: bytes) -> bytes:
+    """The beginning of an output, behind which nothing is looked at: 32 KiB at most."""
+    return output[: 4 * COMPARED_CHARACTERS]
+
+
 def _text(output: bytes) -> str:
-    compared = output[: 4 * COMPARED_CHARACTERS]
-    return compared.decode("utf-8", "surrogateescape")[:COMPARED_CHARACTERS]
+    return compared(output).decode("utf-8", "surrogateescape")[:COMPARED_CHARACTERS]

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
-from shioenv.behavior.similarity import COMPARED_CHARACTERS, similarity
+from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.generate import package_version, plan_of, samples_of
 from shioenv.dataset.store import lock, storage_errors
 from shioenv.domain.behavior import Behavior
@@ -200,7 +200,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         if behavior.timed_out:
             raise _PassedOverError("waiting")
         codes[text] = behavior.exit_code
-        outputs[text] = behavior.output[: 4 * COMPARED_CHARACTERS]
+        outputs[text] = compared(behavior.output)
         return behavior
 
     every = 1 << n
@@ -212,7 +212,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         return Passed(number, n, "volatile")
     code = found.behavior.exit_code
     contrasts = found.segments[0].contrasts
-    whole = rewritten(found.behavior.output[: 4 * COMPARED_CHARACTERS])
+    whole = rewritten(compared(found.behavior.output))
     only_output = [
         one for one in contrasts if one.difference and one.difference.channel is Channel.OUTPUT
     ]

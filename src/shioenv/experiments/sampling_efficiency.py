@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shioenv.dataset.report.charts import INK
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
-from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted, weight_of
+from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted, weighed, weight_of
 from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
 from shioenv.experiments.replay import Outcome, replayed
 from shioenv.experiments.results import Findings, Table, check_libraries, write
@@ -172,10 +172,14 @@ def _shown(error: Mean) -> str:
     return f"{error.value:.4f} ({error.low:.4f} to {error.high:.4f})"
 
 
+def _by_length(inputs: Sequence[Known]) -> Iterator[tuple[int, list[Known]]]:
+    for n in sorted({known.n for known in inputs}):
+        yield n, [known for known in inputs if known.n == n]
+
+
 def _score_table(inputs: Sequence[Known]) -> Table:
     rows = []
-    for n in sorted({known.n for known in inputs}):
-        group = [known for known in inputs if known.n == n]
+    for n, group in _by_length(inputs):
         spread = Spread.of([known.irreducibility for known in group])
         assert spread is not None
         rows.append(
@@ -197,8 +201,7 @@ def _score_table(inputs: Sequence[Known]) -> Table:
 
 def _reference_table(inputs: Sequence[Known]) -> Table:
     rows = []
-    for n in sorted({known.n for known in inputs}):
-        group = [known for known in inputs if known.n == n]
+    for n, group in _by_length(inputs):
         means = [fixed(_mean([rule(known) for known in group])) for rule in RULES.values()]
         rows.append((str(n), *means))
     return Table(
@@ -212,19 +215,19 @@ def _reference_table(inputs: Sequence[Known]) -> Table:
     )
 
 
-def _score(known: Known, same: int = 0, one_more: int = 0) -> float:
-    """R* of an input if these sub-inputs counted as the same, and so much were added on both sides
-    of the fraction.
-    """
-    return (one_more + weight_of(known.differs & ~same)) / (one_more + total_weight(known.n))
+def _smoothed(n: int, differing: int) -> float:
+    """`weighed`, with one more in numerator and denominator."""
+    return (1 + weight_of(differing)) / (1 + total_weight(n))
 
 
 RULES: Mapping[str, Callable[[Known], float]] = {
-    "R*": _score,
-    "rewritten": lambda known: _score(known, known.same_rewritten),
-    "failures": lambda known: _score(known, known.same_failure),
-    "smoothed": lambda known: _score(known, one_more=1),
-    "all three": lambda known: _score(known, known.same_rewritten | known.same_failure, 1),
+    "R*": lambda one: one.irreducibility,
+    "rewritten": lambda one: weighed(one.n, one.differs & ~one.same_rewritten),
+    "failures": lambda one: weighed(one.n, one.differs & ~one.same_failure),
+    "smoothed": lambda one: _smoothed(one.n, one.differs),
+    "all three": lambda one: _smoothed(
+        one.n, one.differs & ~(one.same_rewritten | one.same_failure)
+    ),
 }
 """The score, and what the reference implementation's rules make of it (SPEC I5 to I7)."""
 

@@ -122,16 +122,15 @@ def record_session(
 
     A first run that times out is repeated once through `alone`, which calls it while nothing runs
     that it could have lacked, and the second run counts (D-10). A session that then still times out
-    is scored from at
-    most 8 sub-inputs. A sub-input that times out though the session does not is repeated so, too;
-    where it still does, and where the session is declared volatile anyway, the further ones get 20
-    times the session's own time, at most what this one had, and no repetition. The session's own
-    last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is volatile where
-    `volatile` says that it is declared so, where any run of the whole did something else (D-2v) or
-    reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote show the date
-    of the run (`clock`, seconds since 1970): programs see real time (D-4), so they will show
-    another one tomorrow, which no run of today tells. Files are looked at by one more run, of the
-    session with a `cat` behind it.
+    is scored from at most 8 sub-inputs. A sub-input that times out though the session does not is
+    repeated so, too; where it still does, and where the session is declared volatile anyway, the
+    further ones get 20 times the session's own time, at most what this one had, and no repetition.
+    The session's own last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is
+    volatile where `volatile` says that it is declared so, where any run of the whole did something
+    else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote
+    show the date of the run (`clock`, seconds since 1970): programs see real time (D-4), so they
+    will show another one tomorrow, which no run of today tells. Files are looked at by one more
+    run, of the session with a `cat` behind it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.

@@ -28,7 +28,7 @@ from shioenv.experiments.exact import (
     rewritten,
     wanted,
     weighed,
-)  # fmt: skip
+)
 from shioenv.experiments.setting import Setting
 
 
