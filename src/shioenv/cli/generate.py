@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.progress import PLAIN_SECONDS
+from shioenv.cli.progress import PLAIN_SECONDS, time_left
 
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress, Summary
@@ -148,7 +148,8 @@ class _Lines:
         new = progress.done - progress.kept
         rate = f", {new / progress.seconds:.1f} records/s" if new and progress.seconds else ""
         kept = f" ({progress.kept} reused)" if progress.kept else ""
-        shared.note(f"{progress.done}/{progress.count} records{kept}{rate}")
+        left = time_left(new, progress.count - progress.done, progress.seconds)
+        shared.note(f"{progress.done}/{progress.count} records{kept}{rate}{left}")
 
 
 class _Bar:

@@ -16,12 +16,24 @@ REDRAW_SECONDS = 0.05
 """Between two changes of a bar."""
 
 
+def time_left(new: int, missing: int, seconds: float) -> str:
+    """What `missing` more will take if `new` took so long, as the end of a line; else nothing."""
+    if new <= 0 or missing <= 0:
+        return ""
+    minutes, rest = divmod(round(missing * seconds / new), 60)
+    if minutes < 1:
+        return f", {rest} s left"
+    hours, minutes = divmod(minutes, 60)
+    return f", {hours} h {minutes} min left" if hours else f", {minutes} min left"
+
+
 @contextmanager
 def counting(label: str) -> Iterator[Callable[[int, int], None]]:
     """A function that shows how many are done, of how many (0: unknown)."""
     terminal = sys.stderr.isatty()
     pause = REDRAW_SECONDS if terminal else PLAIN_SECONDS
-    last = time.monotonic()
+    started = last = time.monotonic()
+    kept: int | None = None
 
     def is_due(done: int, count: int) -> bool:
         nonlocal last
@@ -34,14 +46,23 @@ def counting(label: str) -> Iterator[Callable[[int, int], None]]:
     if not terminal:
 
         def tell(done: int, count: int) -> None:
+            nonlocal kept
+            kept = done if kept is None else kept
             if is_due(done, count):
-                shared.note(f"{done}/{count} {label}" if count else f"{done} {label}")
+                left = time_left(done - kept, count - done, last - started)
+                shared.note(f"{done}/{count} {label}{left}" if count else f"{done} {label}")
 
         yield tell
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = TextColumn(label), BarColumn(), MofNCompleteColumn()
+    columns = TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=shared.console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
 
