@@ -30,7 +30,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
     found: list[Known] = []
     missing = dict.fromkeys(lengths, count)
     with open_sandbox(None, LIMITS) as observer:
-        for number, one in enumerate(stream(observer.system, seed)):
+        for number, one in enumerate(stream(observer.system, seed).samples):
             n = one.input.n_arguments
             if one.volatile or not missing.get(n):
                 continue

@@ -11,7 +11,15 @@ from typing import Any
 
 from shioenv.experiments import quoted
 from shioenv.experiments.length_chart import chart_of
-from shioenv.experiments.length_groups import GROUPS, Cell, by_place, cells_of, gains_of, scores_of
+from shioenv.experiments.length_groups import (
+    FEW,
+    GROUPS,
+    Cell,
+    by_place,
+    cells_of,
+    gains_of,
+    scores_of,
+)
 from shioenv.experiments.means import Z, rounded
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
@@ -105,9 +113,10 @@ def _gain_table(found: Sequence[Cell]) -> Table:
     said, other = quoted.MEANS["gcs"], quoted.MEANS["ucs"]
     return Table(
         "GCS above UCS",
-        f"Difference of the means with its 95% interval. The paper says +{quoted.GAINS[0]} to "
-        f"+{quoted.GAINS[1]} for lengths from 2 to 12 (about 20% to 170%), and {said} against "
-        f"{other} (+{said - other:.3f}) at length {quoted.LENGTH}, which may count the command.",
+        f"Difference of the means with its 95% interval, where both have {FEW} inputs. The paper "
+        f"says +{quoted.GAINS[0]} to +{quoted.GAINS[1]} for lengths from 2 to 12 (about 20% to "
+        f"170%), and {said} against {other} (+{said - other:.3f}) at length {quoted.LENGTH}, which "
+        "may count the command.",
         ("arguments", *GROUPS, "relative, all inputs"),
         rows,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import LIMITS, package_version, plan_of, samples_of
+from shioenv.dataset.generate import LIMITS
 from shioenv.dataset.report.charts import ACCENT, INK
 from shioenv.dataset.store import storage_errors
 from shioenv.domain.behavior import Behavior
@@ -42,10 +42,9 @@ from shioenv.experiments.results import (
     write,
     write_columns,
 )
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import Setting, stream_of
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.sample import Sample
-from shioenv.system.store import System
 
 NAME = "determinism"
 COUNT = 5000
@@ -118,9 +117,10 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
     check_libraries()
     started = time.monotonic()
-    system = setting.system
-    samples = list(_samples(system, setting.seed, count))
-    seen, reused = _seen(setting, system, samples, number_of_passes)
+    drawn = stream_of(setting.system, setting.seed, count)
+    samples = list(drawn.samples)
+    plan = {**drawn.origin, "inputs": len(samples)}
+    seen, reused = _seen(setting, plan, samples, number_of_passes)
     verdicts = list(_verdicts(setting, samples, seen))
     findings = Findings(
         title="Determinism: the same inputs again",
@@ -139,28 +139,14 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
     return write(setting, NAME, findings, started=started)
 
 
-def _samples(system: System, seed: int, count: int) -> Iterator[Sample]:
-    """The first inputs that a dataset of this seed would have."""
-    grammars = load_grammars(versions=system.packages)
-    plan = plan_of(system, grammars, sampler="gcs", seed=seed)
-    return samples_of(plan, system, grammars, count)
-
-
 # ---- the passes ----
 
 
 def _seen(
-    setting: Setting, system: System, samples: Sequence[Sample], wanted: int
+    setting: Setting, plan: Mapping[str, Any], samples: Sequence[Sample], wanted: int
 ) -> tuple[list[list[Digests]], int]:
     """By pass and number, what was seen; and how many passes were there."""
     directory = setting.data / NAME
-    plan = {
-        "seed": setting.seed,
-        "inputs": len(samples),
-        "system": system.name,
-        "system digest": system.digest,
-        "version": package_version(),
-    }
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory):
@@ -175,7 +161,7 @@ def _seen(
                 for number, one in enumerate(samples)
             ]
             missing = [number for number in range(1, wanted + 1) if number not in there]
-            name = setting.system_name or system.name
+            name = setting.system_name or setting.system.name
             for number, found in passes(tasks, name, setting.seed, missing, setting.report):
                 path = directory / f"pass-{number}.parquet"
                 write_columns(path, _digested(found))

@@ -12,7 +12,7 @@ from typing import Any
 
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, styled, titled
-from shioenv.experiments.exact import LONG, collect, wanted
+from shioenv.experiments.exact import collect, wanted
 from shioenv.experiments.means import fixed, rounded
 from shioenv.experiments.replay import replayed
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
@@ -30,6 +30,8 @@ from shioenv.irreducibility.estimators import ESTIMATORS
 
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SHORTEST = max(BUDGETS).bit_length()
+"""From this number of arguments on no budget covers all sub-inputs, so that no point is exact."""
 ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
 """What a user may want, in the table."""
 
@@ -43,7 +45,7 @@ def run(
     check_libraries()
     started = time.monotonic()
     collected = collect(setting, wanted(count, longest))
-    shortest = min(LONG, longest)
+    shortest = min(SHORTEST, longest)
     inputs = [known for known in collected.inputs if known.n >= shortest]
     found = replayed(
         inputs,

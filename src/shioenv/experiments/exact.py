@@ -22,15 +22,13 @@ from typing import Any, BinaryIO
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
 from shioenv.behavior.similarity import compared, similarity
-from shioenv.dataset.generate import package_version, plan_of, samples_of
 from shioenv.dataset.store import lock, storage_errors
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.processes import Executors
 from shioenv.experiments.results import differences
-from shioenv.experiments.setting import Setting
-from shioenv.grammar.library import load_grammars
+from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.sample import Sample
@@ -43,6 +41,9 @@ machine passes over the same ones (ours)."""
 
 REASONS = ("slow", "waiting", "volatile")
 """Why inputs are passed over: `waiting` are those of which a sub-input runs out of time."""
+
+DECLARED = "declared volatile"
+"""Why inputs are not even tried: their grammar says so."""
 
 SHORTEST = 2
 """Arguments at least: with one argument there is nothing to estimate."""
@@ -57,7 +58,7 @@ JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which they were finished."""
 
 
-_NUMBER = re.compile(rb"[0-9]+")
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 class _PassedOverError(Exception):
@@ -143,10 +144,18 @@ SETS = ("differs", "differs_strict", "same_failure", "same_rewritten")
 
 
 def rewritten(output: bytes) -> bytes:
-    """An output as the reference implementation compares it: small letters, one blank for any
-    number of blanks, all numbers alike (SPEC I7).
+    """An output as the reference implementation compares it: small letters, no empty lines, one
+    blank for any number of them, and for each number that stands alone which of the output's
+    different numbers it is and how many digits it has (SPEC I7 and U2-8).
     """
-    return b" ".join(_NUMBER.sub(b"0", output.lower()).split())
+    places: dict[str, int] = {}
+
+    def token(found: re.Match[str]) -> str:
+        return f"<num:{places.setdefault(found[0], len(places) + 1)}:{len(found[0])}>"
+
+    text = _NUMBER.sub(token, output.decode("utf-8", "replace").lower())
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(filter(None, lines)).encode()
 
 
 def weighed(n: int, differing: int) -> float:
@@ -257,9 +266,9 @@ class Collection:
     inputs: tuple[Known, ...]
     """Ordered by number of arguments, then by place in the stream."""
     passed: Mapping[str, int]
-    """How many were passed over, by reason."""
+    """How many were passed over, by reason: those of `REASONS`, and `DECLARED`."""
     reused: int
-    """Inputs that an earlier call executed."""
+    """Those of the inputs that an earlier call executed."""
 
 
 def wanted(count: int, longest: int) -> dict[int, int]:
@@ -268,13 +277,9 @@ def wanted(count: int, longest: int) -> dict[int, int]:
     return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
 
 
-def stream(system: System, seed: int) -> Iterator[Sample]:
+def stream(system: System, seed: int) -> Stream:
     """Single commands that a dataset of this seed would have, each length equally often."""
-    grammars = load_grammars(versions=system.packages)
-    plan = plan_of(
-        system, grammars, sampler="gcs", policy="lengths", seed=seed, composite_share=0.0
-    )
-    return samples_of(plan, system, grammars, sys.maxsize)
+    return stream_of(system, seed, sys.maxsize, policy="lengths", composite_share=0.0)
 
 
 def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
@@ -282,17 +287,19 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
 
     Samples are taken in the order of their stream, those that a grammar declares volatile left
     out. Which are passed over as slow may depend on the machine; what is decided stays so in
-    this directory. Errors: DatasetMismatchError where another seed, system or version was used
-    there, DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of `Executors`.
+    this directory. Errors: DatasetMismatchError where other seeds, systems, grammars or versions
+    were used there, DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of
+    `Executors`.
     """
     system = setting.system
     directory = setting.data / "exact"
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with _Journal(directory, _plan(system, setting.seed)) as journal:
-        candidates = _Candidates(stream(system, setting.seed))
+    drawn = stream(system, setting.seed)
+    with _Journal(directory, {"format": "shioenv-exact", **drawn.origin}) as journal:
+        candidates = _Candidates(drawn.samples)
         lengths = {n: _Length(n, count) for n, count in counts.items()}
-        reused = sum(isinstance(one, Known) and one.n in lengths for one in journal.tried.values())
+        there = set(journal.tried)
         total = sum(counts.values())
         with Executors(setting.system_name or system.name, setting.workers) as executors:
 
@@ -323,10 +330,11 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
                         length.found.append(found)
     accepted = [one for length in lengths.values() for one in length.inputs]
     passed = [one.why for length in lengths.values() for one in length.passed]
+    declared = sum(candidates.declared(length.n, length.last) for length in lengths.values())
     return Collection(
         inputs=tuple(accepted),
-        passed={why: passed.count(why) for why in REASONS},
-        reused=reused,
+        passed={**{why: passed.count(why) for why in REASONS}, DECLARED: declared},
+        reused=sum(one.number in there for one in accepted),
     )
 
 
@@ -336,15 +344,22 @@ class _Candidates:
     def __init__(self, samples: Iterator[Sample]) -> None:
         self._samples = enumerate(samples)
         self._waiting: dict[int, deque[tuple[int, Sample]]] = {}
+        self._declared: dict[int, list[int]] = {}
 
     def next(self, n: int) -> tuple[int, Sample]:
         """The next one with n arguments that is not declared volatile."""
         own = self._waiting.setdefault(n, deque())
         while not own:
             number, one = next(self._samples)
-            if not one.volatile:
+            if one.volatile:
+                self._declared.setdefault(one.input.n_arguments, []).append(number)
+            else:
                 self._waiting.setdefault(one.input.n_arguments, deque()).append((number, one))
         return own.popleft()
+
+    def declared(self, n: int, last: int) -> int:
+        """How many with n arguments, before this place, were left out as declared volatile."""
+        return sum(number < last for number in self._declared.get(n, ()))
 
 
 @dataclass(slots=True)
@@ -369,16 +384,10 @@ class _Length:
     def passed(self) -> list[Passed]:
         return [one for one in self.found if isinstance(one, Passed)]
 
-
-def _plan(system: System, seed: int) -> dict[str, Any]:
-    """What decides which inputs are tried, and what they do."""
-    return {
-        "format": "shioenv-exact",
-        "seed": seed,
-        "system": system.name,
-        "system digest": system.digest,
-        "version": package_version(),
-    }
+    @property
+    def last(self) -> int:
+        """The place of the last one that was looked at; -1 of none."""
+        return max((one.number for one in self.found), default=-1)
 
 
 class _Journal:

@@ -8,12 +8,9 @@ from typing import Any
 from shioenv.dataset.report.charts import INK, MUTED
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, STYLES, Spec, arguments_axis, styled, titled
-from shioenv.experiments.length_groups import GROUPS, Cell, gains_of, scores_of
+from shioenv.experiments.length_groups import FEW, GROUPS, Cell, gains_of, scores_of
 from shioenv.experiments.means import Z, cumulative, fixed
 from shioenv.experiments.scores import NAMES, Score, values
-
-FEW = 5
-"""Inputs whose mean is not worth a point in the picture."""
 
 STYLE = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
 """GCS blue, UCS dark, UCS universal grey."""
@@ -21,14 +18,14 @@ STYLE = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True)
 
 def chart_of(scores: Sequence[Score], found: Sequence[Cell], budget: int) -> Spec:
     """Spreads, means, gains and distribution functions; `found` are the cells of the scores."""
-    lengths = sorted({cell.n for cell in found})
+    lengths = sorted({cell.n for cell in found}) or [1]
     counted = len(scores) // len(NAMES)
     return {
         "title": titled(
             "Irreducibility by number of arguments",
             f"{counted:,} inputs of each sampler (single commands), at most {budget} sub-inputs "
             "of each executed.",
-            f"Orange: what the paper says. Means of fewer than {FEW} inputs are left out.",
+            f"Orange: what the paper says. Nothing is shown of fewer than {FEW} inputs.",
         ),
         "columns": len(NAMES),
         "concat": [

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from shioenv.experiments.means import Spread
 from shioenv.experiments.scores import NAMES, Score, values
 
+FEW = 20
+"""Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
+of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+
 Group = Callable[[Score], bool]
 
 GROUPS: Mapping[str, Group] = {
@@ -53,14 +57,16 @@ def by_place(found: Sequence[Cell], group: str) -> dict[tuple[str, int], Cell]:
 
 
 def gains_of(found: Sequence[Cell], group: str) -> dict[int, tuple[float, float]]:
-    """By length: how much higher the mean of GCS is than that of UCS, and its standard error."""
+    """By length: how much higher the mean of GCS is than that of UCS, and its standard error; where
+    both have `FEW` inputs.
+    """
     cells = by_place(found, group)
     gains = {}
     for (sampler, n), cell in cells.items():
         other = cells.get((NAMES["ucs"], n))
         if sampler != NAMES["gcs"] or other is None:
             continue
-        if min(cell.spread.count, other.spread.count) > 1:
+        if min(cell.spread.count, other.spread.count) >= FEW:
             variance = cell.spread.variance_of_mean + other.spread.variance_of_mean
             gains[n] = cell.spread.mean - other.spread.mean, math.sqrt(variance)
     return gains

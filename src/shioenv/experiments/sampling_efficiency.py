@@ -207,7 +207,8 @@ def _reference_table(inputs: Sequence[Known]) -> Table:
     return Table(
         "As the reference implementation scores",
         "Means of what its rules make of the same executions, one at a time and all together: "
-        "outputs are compared in small letters, with blanks and numbers alike (*rewritten*); "
+        "outputs are compared in small letters, without columns and empty lines, and with an index "
+        "and a length for each number (*rewritten*); "
         "sub-inputs that fail with the exit code of a failing whole are the same (*failures*); "
         "one more is counted in numerator and denominator (*smoothed*).",
         ("arguments", *RULES),
@@ -292,6 +293,7 @@ def _panel(name: str, lengths: Sequence[int], top: float) -> Spec:
         "type": "ordinal",
         "title": "budget M",
         "scale": {"domain": list(BUDGETS), "range": list(RAMP)},
+        "legend": {"symbolOpacity": 1},
     }
     layers: list[Spec] = [
         {

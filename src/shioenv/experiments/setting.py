@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from shioenv.dataset.generate import Progress
+from shioenv.dataset.generate import Progress, package_version, plan_of, samples_of
+from shioenv.grammar.library import load_grammars
+from shioenv.synthesis.sample import Sample
 from shioenv.system.store import System, find_system
 
 Report: TypeAlias = Callable[[str, int, int], None]
@@ -48,3 +50,26 @@ class Setting:
     def progress(self, what: str) -> Callable[[Progress], None]:
         """What `generate` is given to report to."""
         return lambda progress: self.report(what, progress.done, progress.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Samples, and what decides which they are."""
+
+    samples: Iterator[Sample]
+    origin: dict[str, Any]
+    """Seed, system, grammars and version: where one differs, so may the samples or what they do."""
+
+
+def stream_of(system: System, seed: int, count: int, **how: Any) -> Stream:
+    """The first samples that a dataset of this seed would have; `how` is what `plan_of` takes."""
+    grammars = load_grammars(versions=system.packages)
+    plan = plan_of(system, grammars, sampler="gcs", seed=seed, **how)
+    origin = {
+        "seed": seed,
+        "system": system.name,
+        "system digest": system.digest,
+        "grammar digest": plan.grammar_digest,
+        "version": package_version(),
+    }
+    return Stream(samples_of(plan, system, grammars, count), origin)

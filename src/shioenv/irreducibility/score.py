@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from shioenv.behavior.compare import Channel, Difference, differs
@@ -505,20 +506,27 @@ def _pool(scores: Sequence[SegmentScore]) -> _Pooled:
     total = sum(score.n_arguments for score in scored)
     if not total:
         return _Pooled(None, None, None, None)
-    mean = strict = variance = low = high = 0.0
+    mean = _by_arguments(scored, lambda score: score.irreducibility)
+    strict = _by_arguments(scored, lambda score: score.irreducibility_strict)
+    variance = low = high = 0.0
     known = True
     for score in scored:
         share = score.n_arguments / total
         value, interval = score.irreducibility or 0.0, score.interval or (0.0, 1.0)
-        mean += share * value
-        strict += share * (score.irreducibility_strict or 0.0)
         known = known and score.standard_error is not None
         variance += (share * (score.standard_error or 0.0)) ** 2
         low += (share * (value - interval[0])) ** 2
         high += (share * (interval[1] - value)) ** 2
-    mean, strict = min(mean, 1.0), min(strict, 1.0)
     bounds = (max(0.0, mean - math.sqrt(low)), min(1.0, mean + math.sqrt(high)))
     return _Pooled(mean, strict, math.sqrt(variance) if known else None, bounds)
+
+
+def _by_arguments(
+    scores: Sequence[SegmentScore], value: Callable[[SegmentScore], float | None]
+) -> float:
+    """Their mean weighed by number of arguments, rounded once: exactly 1 where each is."""
+    total = sum(score.n_arguments for score in scores)
+    return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)
 
 
 def _channel(difference: Difference | None) -> str | None:

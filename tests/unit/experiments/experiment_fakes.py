@@ -11,6 +11,7 @@ from typing import Any
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.experiments.exact import Known
+from shioenv.experiments.setting import Stream
 from shioenv.synthesis.sample import Sample, SegmentTrace
 
 HOME = "/home/ubuntu"
@@ -66,7 +67,7 @@ class FakeObserver:
         if words[-1] == "waits":
             return Behavior(124, b"", timed_out=True)
         if words[0] == "shouts":
-            return Behavior(code, b"LINE\t 1\n" if "x" in words else b"line 22\n")
+            return Behavior(code, b"LINE\t 1\n" if "x" in words else b"line 2\n")
         return Behavior(code, b"with" if "x" in words else b"out")
 
 
@@ -83,6 +84,10 @@ def samples() -> Iterator[Sample]:
         words = ["x", "random" if number % 7 == 3 else f"n{number}", "y"][: 2 + number % 2]
         yield sample("needs", *words, volatile=number % 5 == 4)
         number += 1
+
+
+def stream(system: object, seed: int) -> Stream:
+    return Stream(samples(), {"seed": seed, "grammar digest": "g"})
 
 
 class FakeExecutors:

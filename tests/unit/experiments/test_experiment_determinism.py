@@ -17,7 +17,7 @@ from shioenv.experiments import determinism
 from shioenv.experiments.determinism import CHANNELS, MASKED, digests
 from shioenv.experiments.repeats import Cause, Task, masked, shows_clock
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.setting import Report, Setting
+from shioenv.experiments.setting import Report, Setting, Stream
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,11 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(determinism, "passes", passes)
     monkeypatch.setattr(determinism, "causes", causes)
     monkeypatch.setattr(determinism, "open_sandbox", lambda *given: nullcontext())
-    monkeypatch.setattr(determinism, "_samples", lambda system, seed, count: SAMPLES[:count])
+    monkeypatch.setattr(
+        determinism,
+        "stream_of",
+        lambda system, seed, count: Stream(iter(SAMPLES[:count]), {"seed": seed}),
+    )
     monkeypatch.setattr(Setting, "system", SYSTEM)
     return Setting(out=tmp_path, workers=1)
 

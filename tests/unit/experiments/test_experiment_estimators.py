@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from experiment_fakes import SYSTEM, FakeExecutors, needing, samples
+from experiment_fakes import SYSTEM, FakeExecutors, needing, stream
 
 from shioenv.experiments import estimators, exact, sampling_efficiency
 from shioenv.experiments.estimators import Cells, spent
@@ -54,7 +54,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
         pass
 
     monkeypatch.setattr(exact, "Executors", Executors)
-    monkeypatch.setattr(exact, "stream", lambda system, seed: samples())
+    monkeypatch.setattr(exact, "stream", stream)
     monkeypatch.setattr(Setting, "system", SYSTEM)
     return Setting(out=tmp_path, workers=1)
 

@@ -15,6 +15,7 @@ from experiment_fakes import (
     needing,
     sample,
     samples,
+    stream,
 )
 
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
@@ -29,7 +30,7 @@ from shioenv.experiments.exact import (
     wanted,
     weighed,
 )
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import Setting, Stream
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
         pass
 
     monkeypatch.setattr(exact, "Executors", Executors)
-    monkeypatch.setattr(exact, "stream", lambda system, seed: samples())
+    monkeypatch.setattr(exact, "stream", stream)
     monkeypatch.setattr(Setting, "system", SYSTEM)
     return Executors
 
@@ -84,7 +85,9 @@ def test_sub_inputs_that_only_differ_until_outputs_are_rewritten_are_told() -> N
     found = executed(observer, (0, sample("shouts", "x", "y")))
     assert isinstance(found, Known)
     assert found.differs == found.same_rewritten == 0b100  # only `y` is kept
-    assert rewritten(b" Tab\tof 12\n\n3.14 ") == b"tab of 0 0.0"
+    assert rewritten(b" Tab\tof 12\n\n12.3 7K 31") == b"\n".join(
+        [b"tab of <num:1:2>", b"<num:1:2>.<num:2:1> 7k <num:3:2>"]
+    )
     needs = executed(observer, (0, sample("needs", "x", "y")))
     assert isinstance(needs, Known)
     assert (needs.differs, needs.same_rewritten) == (0b100, 0)
@@ -114,7 +117,7 @@ def test_the_first_inputs_of_each_length_are_taken(fakes: object, tmp_path: Path
     assert [(known.n, known.number) for known in found.inputs] == [
         (2, 0), (2, 2), (2, 6), (2, 8), (3, 1), (3, 5), (3, 7),
     ]  # fmt: skip
-    assert found.passed == {"slow": 0, "waiting": 0, "volatile": 1}
+    assert found.passed == {"slow": 0, "waiting": 0, "volatile": 1, "declared volatile": 1}
     assert found.reused == 0
 
 
@@ -158,6 +161,16 @@ def test_another_seed_is_refused(fakes: object, tmp_path: Path) -> None:
     collect(Setting(out=tmp_path), {2: 1})
     with pytest.raises(DatasetMismatchError, match="seed: 0 there, 1 asked for"):
         collect(Setting(out=tmp_path, seed=1), {2: 1})
+
+
+def test_other_grammars_are_refused(
+    fakes: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect(Setting(out=tmp_path), {2: 1})
+    other = Stream(samples(), {"seed": 0, "grammar digest": "h"})
+    monkeypatch.setattr(exact, "stream", lambda system, seed: other)
+    with pytest.raises(DatasetMismatchError, match="grammar digest: 'g' there, 'h' asked for"):
+        collect(Setting(out=tmp_path), {2: 1})
 
 
 def test_a_journal_that_cannot_be_read_is_named(fakes: object, tmp_path: Path) -> None:

@@ -22,6 +22,16 @@ def test_the_interval_of_one_value_is_that_value() -> None:
     assert (one.low, one.value, one.high) == (0.25, 0.25, 0.25)
 
 
+def test_the_interval_of_skewed_values_reaches_further_up() -> None:
+    mean = bootstrapped([0.0] * 55 + [0.2, 0.3, 0.4, 0.5, 0.9])
+    assert mean.high - mean.value > 1.3 * (mean.value - mean.low)
+
+
+def test_equal_values_leave_no_interval() -> None:
+    mean = bootstrapped([0.5] * 30)
+    assert (mean.low, mean.high) == (0.5, 0.5)
+
+
 def test_a_spread_is_that_of_a_sample() -> None:
     spread = Spread.of([0.0, 1.0])
     assert spread is not None

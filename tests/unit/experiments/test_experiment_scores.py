@@ -51,19 +51,19 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
 
 
 def test_irreducibility_by_length_compares_the_samplers(setting: Setting) -> None:
-    outcome = by_length.run(setting, count=60)
+    outcome = by_length.run(setting, count=240)
     gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
     assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 3, "+100%")
-    assert outcome.document["counts"]["gcs"]["fail"] == 30
+    assert outcome.document["counts"]["gcs"]["fail"] == 120
     assert outcome.document["summary"]["share of GCS inputs at exactly 1"] == 1
-    assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 180
+    assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 720
     shares = next(table for table in outcome.tables if table.title == "Distributions")
     assert shares.rows[0] == (
-        "GCS", "all with a score", "all inputs", "40", "1.000", "0.0%", "0.0%", "100.0%",
+        "GCS", "all with a score", "all inputs", "160", "1.000", "0.0%", "0.0%", "100.0%",
     )  # fmt: skip
-    assert shares.rows[3][:4] == ("GCS", "2 and more", "all inputs", "20")
-    assert shares.rows[7][2:6] == ("inputs that succeed (exit 0)", "20", "0.500", "0.0%")
+    assert shares.rows[3][:4] == ("GCS", "2 and more", "all inputs", "80")
+    assert shares.rows[7][2:6] == ("inputs that succeed (exit 0)", "80", "0.500", "0.0%")
 
 
 def test_a_sampler_without_inputs_of_a_length_has_none_there(
@@ -79,6 +79,31 @@ def test_a_sampler_without_inputs_of_a_length_has_none_there(
         ["2", "8", "0.500 ± 0.000", "0.0%", "0", "-", "-"],
         ["3", "0", "-", "-", "8", "0.500 ± 0.000", "0.0%"],
     ]
+
+
+def test_inputs_without_a_score_make_no_picture_but_no_error(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
+        return Made(setting.data, count, [score(0, sampler, 0, None)] * count)
+
+    monkeypatch.setattr(by_length, "made", made)
+    assert by_length.run(setting, count=1).document["counts"]["gcs"]["inputs"] == 1
+
+
+def test_differences_of_few_inputs_are_not_given(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
+        fails = 19 if sampler == "ucs" else 20
+        scores = [score(0, sampler, 2, 0.5, number < fails) for number in range(count)]
+        return Made(setting.data, count, scores)
+
+    monkeypatch.setattr(by_length, "made", made)
+    outcome = by_length.run(setting, count=40)
+    gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
+    equal = "+0.000 (+0.000 to +0.000)"
+    assert gains.rows == [("2", equal, equal, "-", "+0%")]
 
 
 def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(

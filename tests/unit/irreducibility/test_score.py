@@ -130,6 +130,13 @@ def test_each_segment_is_scored_on_its_prefix_and_pooled_by_arguments() -> None:
     assert other.irreducibility == pytest.approx((2 * 0.5 + 1 * 0.0) / 3)
 
 
+@pytest.mark.parametrize("line", ["ls a | cat b c d e | wc f", "ls a b c | cat d e f g h i j"])
+def test_commands_of_which_everything_matters_are_exactly_one_together(line: str) -> None:
+    found = score(line, words(*"abcdefghij"))
+    assert [segment.irreducibility for segment in found.segments] == [1.0] * len(found.segments)
+    assert found.irreducibility == found.irreducibility_strict == 1.0
+
+
 def test_a_segment_without_arguments_takes_no_part() -> None:
     shell = words("a")
     found = score("ls a | cat", shell)
