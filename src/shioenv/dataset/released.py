@@ -13,13 +13,18 @@ import ast
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
+from shioenv.dataset.external import (
+    Rejection,
+    reasons,
+    shipped_parser,
+    without_start,
+    write_rejections,
+)
 from shioenv.dataset.generate import package_version
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.recording import session_text
@@ -29,7 +34,6 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 
-_CD = re.compile(r"cd\s+(\"[^\"]*\"|'[^']*'|[^\s;]+)\s*;\s*")
 _FAILED = re.compile(
     r"invalid option|unrecognized option|command not found|missing operand|"
     r"extra operand|No such file or directory|cannot access",
@@ -191,19 +195,17 @@ class _Reader:
         """The record of a line; None where it was rejected."""
         self.lines += 1
         try:
-            return self._record(json.loads(line), session_id)
+            return self._record(_document(line), session_id)
         except (InputError, PatchError, RecordError) as error:
             reason = error.message
-        except UnicodeDecodeError:
-            reason = "not UTF-8"
-        except ValueError:
-            reason = "not JSON"
+        except RecursionError:
+            reason = "nested too deeply"
+        except OverflowError:
+            reason = "more arguments than a score can be computed for"
         self.reject(file, number, line, reason)
         return None
 
-    def _record(self, document: Any, session_id: int) -> Record:
-        if not isinstance(document, dict):
-            raise RecordError("not a JSON object")
+    def _record(self, document: Mapping[str, Any], session_id: int) -> Record:
         text, cwd = _text(document)
         shell_input = self._input(document.get("input_args"), text)
         exit_code = document.get("exit_code")
@@ -252,6 +254,19 @@ class _Reader:
         return shipped_parser().parse(text)
 
 
+def _document(line: bytes) -> Mapping[str, Any]:
+    """The object that a line is. RecordError for none."""
+    try:
+        document = json.loads(line)
+    except UnicodeDecodeError:
+        raise RecordError("not UTF-8") from None
+    except ValueError:
+        raise RecordError("not JSON") from None
+    if not isinstance(document, dict):
+        raise RecordError("not a JSON object")
+    return document
+
+
 def _text(document: Mapping[str, Any]) -> tuple[str | None, str]:
     """The input without its `cd`, and where that led; "" where there was none."""
     text = document.get("input")
@@ -262,11 +277,11 @@ def _text(document: Mapping[str, Any]) -> tuple[str | None, str]:
     text = text.strip()
     if "\0" in text:
         raise RecordError("a NUL byte in the input")
-    found = _CD.match(text)
     tokens = _tokens(document.get("input_args")) or []
-    if found is None or not text[found.end() :] or tokens[:1] == ["cd"]:
+    if tokens[:1] == ["cd"]:
         return text, ""
-    return text[found.end() :], "".join(shlex.split(found[1]))
+    cwd, text = without_start(text)
+    return text, cwd
 
 
 def _tokens(value: Any) -> list[str] | None:

@@ -143,6 +143,45 @@ def test_what_cannot_be_taken_is_told_with_its_line(tmp_path: Path) -> None:
     assert sum(done.to_json()["rejected"].values()) == 8
 
 
+@pytest.mark.parametrize(
+    ("text", "cwd", "kept"),
+    [
+        ("cd /a; ls -b", "/a", "cd /a; ls -b"),
+        ("cd '/my dir'; ls -b", "/my dir", "cd '/my dir'; ls -b"),
+        ("""cd '/it'"'"'s here'; ls -b""", "/it's here", """cd '/it'"'"'s here'; ls -b"""),
+        ("cd ~; ls -b", "", "cd ~ ; ls -b"),
+        ("cd $HOME/a; ls -b", "", "cd $HOME/a ; ls -b"),
+        ("cd my\\ dir; ls -b", "", "cd my\\ dir ; ls -b"),
+        ("cd dir\\; ls -b", "", "cd dir\\; ls -b"),
+        ("cd it's; ls -b", "", "cd it's; ls -b"),
+        ("cd ''; ls -b", "", "cd '' ; ls -b"),
+        ("cd /a;", "", "cd /a"),
+    ],
+)
+def test_a_start_directory_is_taken_off_where_it_can_be_put_on_again(
+    tmp_path: Path, text: str, cwd: str, kept: str
+) -> None:
+    _, (one,) = imported(tmp_path, row("ls", "-b", input=text))
+    assert (one.cwd, one.input) == (cwd, kept)
+
+
+def test_lines_beyond_what_can_be_computed_are_left_out(tmp_path: Path) -> None:
+    arguments = ["echo", *(f"a{number}" for number in range(1100))]
+    done, records = imported(
+        tmp_path,
+        row(*arguments, score=0.5),
+        '{"input": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        row("ls", "-a", context_patch="[" * 100_000),
+        row("ls", "-b"),
+    )
+    assert [record.input for record in records] == ["ls -b"]
+    assert [(one.line, one.reason) for one in done.rejected] == [
+        (1, "more arguments than a score can be computed for"),
+        (2, "nested too deeply"),
+        (3, "nested too deeply"),
+    ]
+
+
 def test_a_directory_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
