@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.nearest import nearest
-from shioenv.dataset.external import shipped_parser
+from shioenv.dataset.external import shipped_parser, without_start
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role
 from shioenv.errors import ImportFileError, InputError, UsageError
@@ -126,10 +126,10 @@ def leakage(
     """How many inputs of `test` are in `train`, or nearly.
 
     Each is a dataset's directory, or a file of inputs: one a line, plain or as a JSON object with
-    `input`. The test set is held in memory, the training set is read once; near duplicates are
-    looked for among inputs of the same commands. `report` is told of training inputs read. Errors:
-    UsageError for a threshold outside 0 to 1 or an empty set, UnknownDatasetError,
-    DatasetCorruptError, ImportFileError.
+    `input`; a leading `cd` is the start directory. The test set is held in memory, the training set
+    is read once; near duplicates are looked for among inputs of the same commands. `report` is told
+    of training inputs read. Errors: UsageError for a threshold outside 0 to 1 or an empty set,
+    UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
@@ -230,7 +230,8 @@ def _inputs(path: Path) -> Iterator[_Known]:
                 document = _document(text)
                 known = _recorded(document)
                 if known is None and text.strip():
-                    known = _known(shipped_parser().parse(_text(document, text)), "")
+                    cwd, rest = without_start(_text(document, text).strip())
+                    known = _known(shipped_parser().parse(rest), cwd)
                 if known is not None:
                     yield known
     except OSError as error:
@@ -242,7 +243,7 @@ def _document(line: str) -> dict[str, Any]:
     if line.startswith("{"):
         try:
             document = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return document if isinstance(document, dict) else {}
     return {}

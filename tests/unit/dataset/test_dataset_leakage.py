@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from dataset_fakes import make
 
 from shioenv.behavior.nearest import nearest
 from shioenv.dataset.leakage import Leakage, Level, leakage
+from shioenv.dataset.read import read_records
 from shioenv.errors import UnknownDatasetError, UsageError
 
 
@@ -49,6 +51,39 @@ def test_a_start_directory_makes_a_difference_where_it_is_known(tmp_path: Path) 
 
     result = found(tmp_path, [line("/etc")], [line("/etc"), line("/home"), "ls -la"])
     assert [leak.level for leak in result.leaks] == [Level.EXACT, Level.REORDERED, Level.EXACT]
+
+
+@pytest.mark.parametrize("form", ["text", "input", "record"])
+def test_a_datasets_own_inputs_are_all_found_in_it(tmp_path: Path, form: str) -> None:
+    make(tmp_path / "dataset", 30)
+    records = list(read_records(tmp_path / "dataset"))
+    assert all(record.input.startswith("cd /home/ubuntu; ") for record in records)
+    lines = {
+        "text": [record.input for record in records],
+        "input": [json.dumps({"input": record.input}) for record in records],
+        "record": (tmp_path / "dataset/data/00000.ndjson").read_text().splitlines(),
+    }[form]
+    _, test = files(tmp_path, [], lines)
+    for result in (leakage(tmp_path / "dataset", test), leakage(test, tmp_path / "dataset")):
+        assert result.count(Level.EXACT) == result.known_commands == 30
+        assert not result.ok
+
+
+def test_a_leading_cd_is_the_start_directory(tmp_path: Path) -> None:
+    train = ["cd /etc; ls -l a", "cd ~; cat b"]
+    test = ["ls -l a", "cd /etc; ls -l a", "cd /home; ls -l a", "cat b", "cd ~; cat b"]
+    result = found(tmp_path, train, test)
+    assert [(leak.test, leak.level) for leak in result.leaks] == [
+        (0, Level.EXACT),
+        (1, Level.EXACT),
+        (2, Level.REORDERED),
+        (4, Level.EXACT),
+    ]
+
+
+def test_a_line_that_is_nested_too_deeply_is_an_input_like_any_other(tmp_path: Path) -> None:
+    line = '{"input": ' + "[" * 100_000
+    assert found(tmp_path, [line], [line]).count(Level.EXACT) == 1
 
 
 def test_the_strongest_and_most_similar_counts(tmp_path: Path) -> None:
