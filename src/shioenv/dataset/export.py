@@ -17,8 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from shioenv.dataset.manifest import Manifest, read_manifest
+from shioenv.dataset.manifest import Manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.select import finished_manifest
 from shioenv.dataset.write import new_directory, new_file
 from shioenv.domain.record import NAMES, Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
@@ -155,7 +156,7 @@ def export(
     licence: str = "unknown",
     report: Report = _silent,
 ) -> Exported:
-    """Writes the finished shards of a dataset to `output`, whole or not at all.
+    """Writes a finished dataset to `output`, whole or not at all.
 
     `parquet` is one file; `hf` a directory that `datasets.load_dataset(output)` opens, with a card
     that names `licence` (an identifier as the Hugging Face hub knows them); `jsonl` one file of the
@@ -163,14 +164,14 @@ def export(
     the same bytes with the same pyarrow. `report` is told records done and in all. Errors:
     UnknownDatasetError, DatasetCorruptError where a shard is not what the manifest says,
     OutputExistsError, MissingExtraError without pyarrow (Parquet and `.zst`), UsageError for
-    another format or a dataset without records.
+    another format, or a dataset that is not finished or has no records.
     """
     directory, output = Path(directory), Path(output)
     if format not in FORMATS:
         raise UsageError(f"no format is called {format!r}", hint=did_you_mean(format, FORMATS))
-    manifest = read_manifest(directory)
+    manifest = finished_manifest(directory)
     if not manifest.records:
-        raise UsageError(f"{directory} has no finished records", hint="nothing is there to export")
+        raise UsageError(f"{directory} has no records", hint="nothing is there to export")
     if format != "jsonl":
         _pyarrow()  # a missing one is told before anything is written
     records = _told(read_records(directory, check=True), manifest.records, report)

@@ -13,14 +13,15 @@ from typing import Any
 from shioenv.behavior.nearest import nearest
 from shioenv.dataset.external import shipped_parser, without_start
 from shioenv.dataset.read import read_records
+from shioenv.dataset.select import finished_manifest
 from shioenv.domain.inputs import SEPARATORS, Input, Role
 from shioenv.errors import ImportFileError, InputError, UsageError
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
 
-BATCH = 4096
-"""Training inputs of the same commands that are compared at once."""
+BATCH = 16_384
+"""Training inputs that wait in memory to be compared with the test inputs of their commands."""
 
 
 class Level(StrEnum):
@@ -128,8 +129,8 @@ def leakage(
     Each is a dataset's directory, or a file of inputs: one a line, plain or as a JSON object with
     `input`; a leading `cd` is the start directory. The test set is held in memory, the training set
     is read once; near duplicates are looked for among inputs of the same commands. `report` is told
-    of training inputs read. Errors: UsageError for a threshold outside 0 to 1 or an empty set,
-    UnknownDatasetError, DatasetCorruptError, ImportFileError.
+    of training inputs read. Errors: UsageError for a threshold outside 0 to 1, an empty set or an
+    unfinished dataset, UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
@@ -152,6 +153,7 @@ class _Finder:
         self._by_key: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         self._by_commands: dict[tuple[str, ...], list[int]] = defaultdict(list)
         self._waiting: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
+        self._n_waiting = 0
         self._sets: set[frozenset[str]] = set()
         self._leaks: dict[int, Leak] = {}
         for number, test in enumerate(tests):
@@ -170,15 +172,14 @@ class _Finder:
         for test in self._by_key.get(train.key, ()):
             self._keep(test, Level.REORDERED, 1.0, number, train.text)
         if train.commands in self._by_commands:
-            waiting = self._waiting[train.commands]
-            waiting.append((number, train.text))
-            if len(waiting) == BATCH:
-                self._compare(train.commands)
+            self._waiting[train.commands].append((number, train.text))
+            self._n_waiting += 1
+            if self._n_waiting == BATCH:
+                self._compare()
 
     def leakage(self) -> Leakage:
         """What was found in all."""
-        for commands in list(self._waiting):
-            self._compare(commands)
+        self._compare()
         totals: Counter[str] = Counter(_first(test) for test in self.tests)
         leaked: Counter[str] = Counter(_first(self.tests[number]) for number in self._leaks)
         return Leakage(
@@ -193,15 +194,18 @@ class _Finder:
             },
         )
 
-    def _compare(self, commands: tuple[str, ...]) -> None:
-        waiting = self._waiting.pop(commands)
-        tests = self._by_commands[commands]
-        texts = [self.tests[number].text for number in tests]
-        for test, best in zip(
-            tests, nearest(texts, [text for _, text in waiting], self._threshold), strict=True
-        ):
-            if best is not None:
-                self._keep(test, Level.NEAR, best[0], *waiting[best[1]])
+    def _compare(self) -> None:
+        """Looks for near duplicates among the training inputs that wait."""
+        for commands, waiting in self._waiting.items():
+            tests = self._by_commands[commands]
+            texts = [self.tests[number].text for number in tests]
+            for test, best in zip(
+                tests, nearest(texts, [text for _, text in waiting], self._threshold), strict=True
+            ):
+                if best is not None:
+                    self._keep(test, Level.NEAR, best[0], *waiting[best[1]])
+        self._waiting.clear()
+        self._n_waiting = 0
 
     def _keep(self, test: int, level: Level, similarity: float, train: int, text: str) -> None:
         known = self._leaks.get(test)
@@ -220,7 +224,8 @@ def _first(known: _Known) -> str:
 
 def _inputs(path: Path) -> Iterator[_Known]:
     if path.is_dir() or not path.exists():
-        for record in read_records(path):
+        finished_manifest(path)
+        for record in read_records(path, check=True):
             yield _known(Input.from_marked(record.input_args), record.cwd)
         return
     try:

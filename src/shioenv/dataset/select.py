@@ -79,6 +79,20 @@ def _commands(record: Record) -> set[str]:
     return {str(segment["command"]) for segment in record.segments}
 
 
+def finished_manifest(directory: str | Path) -> Manifest:
+    """The manifest of a dataset all of whose records are in shards.
+
+    Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
+    """
+    manifest = read_manifest(directory)
+    if not manifest.complete:
+        raise UsageError(
+            f"{directory} is not finished: {manifest.records} of {manifest.count} records",
+            hint="the command that made it goes on where it stopped",
+        )
+    return manifest
+
+
 def select(
     source: str | Path,
     directory: str | Path,
@@ -95,14 +109,10 @@ def select(
     DatasetCorruptError where a shard is not what its manifest says, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
-    manifest = read_manifest(source)
-    if not manifest.complete:
-        raise UsageError(
-            f"{source} is not finished: {manifest.records} of {manifest.count} records",
-            hint="the command that made it goes on where it stopped",
-        )
+    manifest = finished_manifest(source)
+    count = manifest.records
     digest = hashlib.sha256((source / MANIFEST).read_bytes()).hexdigest()
-    parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
+    parent: dict[str, Any] = {"manifest_sha256": digest, "records": count}
     if manifest.plan.origin is not None:
         parent["origin"] = manifest.plan.origin
     origin = {"kind": "filter", "parent": parent, "selection": selection.to_json()}
@@ -114,7 +124,7 @@ def select(
             seen |= _commands(record)
             if selection.keeps(record):
                 writer.add(record)
-            report(done, manifest.records)
+            report(done, count)
         _known(selection.commands, seen)
         return writer.finish()
 

@@ -158,11 +158,12 @@ def test_requests_that_cannot_be_meant(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no format is called 'parket'") as caught:
         export(dataset, tmp_path / "out", format="parket")
     assert caught.value.hint == "did you mean parquet?"
-    manifest = replace(read_manifest(dataset), shards=())
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty/manifest.json").write_bytes(manifest.encode())
-    with pytest.raises(UsageError, match="no finished records"):
-        export(tmp_path / "empty", tmp_path / "out", format="jsonl")
+    for count, why in ((0, "has no records"), (COUNT, f"is not finished: 0 of {COUNT} records")):
+        manifest = replace(read_manifest(dataset), shards=(), count=count)
+        (tmp_path / "empty/manifest.json").write_bytes(manifest.encode())
+        with pytest.raises(UsageError, match=why):
+            export(tmp_path / "empty", tmp_path / "out", format="jsonl")
 
 
 def test_a_missing_library_is_named_with_its_extra(

@@ -9,9 +9,10 @@ import pytest
 from dataset_fakes import make
 
 from shioenv.behavior.nearest import nearest
+from shioenv.dataset import leakage as leakage_module
 from shioenv.dataset.leakage import Leakage, Level, leakage
 from shioenv.dataset.read import read_records
-from shioenv.errors import UnknownDatasetError, UsageError
+from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
 
 
 def files(tmp_path: Path, train: list[str], test: list[str]) -> tuple[Path, Path]:
@@ -108,6 +109,41 @@ def test_numbers_add_up(tmp_path: Path) -> None:
     assert document["known_commands"] == 4
     assert document["by_command"]["ls"] == {"test": 2, "given_away": 1}
     assert document["leaks"][0]["train"] == 17
+
+
+def test_how_many_wait_to_be_compared_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = [f"{command} -a word{number}" for number in range(50) for command in ("ls", "cat")]
+    paths = files(tmp_path, train, ["ls -a word777", "cat -a wort3", "ls -b", "df -a word7"])
+    whole = leakage(*paths, threshold=0.8)
+    compared: list[int] = []
+    real = leakage_module.nearest
+
+    def counted(texts: list[str], others: list[str], threshold: float) -> object:
+        compared.append(len(others))
+        return real(texts, others, threshold)
+
+    monkeypatch.setattr(leakage_module, "nearest", counted)
+    monkeypatch.setattr(leakage_module, "BATCH", 30)
+    assert leakage(*paths, threshold=0.8) == whole
+    assert whole.count(Level.NEAR) == 2
+    assert compared == [15, 15] * 3 + [5, 5]
+
+
+def test_a_dataset_that_is_changed_or_unfinished_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "dataset", 30)
+    _, test = files(tmp_path, [], ["ls"])
+    manifest = tmp_path / "dataset/manifest.json"
+    content = manifest.read_text()
+    manifest.write_text(json.dumps({**json.loads(content), "count": 99}))
+    with pytest.raises(UsageError, match="not finished: 30 of 99 records"):
+        leakage(tmp_path / "dataset", test)
+    manifest.write_text(content)
+    shard = tmp_path / "dataset/data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))
+    with pytest.raises(DatasetCorruptError, match="was changed"):
+        leakage(test, tmp_path / "dataset")
 
 
 def test_misuse_is_refused(tmp_path: Path) -> None:
