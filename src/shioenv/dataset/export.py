@@ -20,6 +20,7 @@ from typing import IO, Any
 from shioenv.dataset.manifest import Manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import finished_manifest
+from shioenv.dataset.store import atomic_write
 from shioenv.dataset.write import new_directory, new_file
 from shioenv.domain.record import NAMES, Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
@@ -300,10 +301,11 @@ def _write_layout(
     (directory / "data").mkdir()
     for number in range(count):
         name = f"train-{number:05}-of-{count:05}.parquet"
-        _write_parquet(islice(records, FILE_RECORDS), directory / "data" / name)
+        with new_file(directory / "data" / name) as temporary:
+            _write_parquet(islice(records, FILE_RECORDS), temporary)
     next(records, None)  # the last shard's bytes are held against the manifest at its end
-    (directory / SOURCE_MANIFEST).write_bytes(manifest.encode())
-    (directory / "README.md").write_text(card(manifest, licence), encoding="utf-8")
+    atomic_write(directory / SOURCE_MANIFEST, manifest.encode())
+    atomic_write(directory / "README.md", card(manifest, licence).encode())
     return count
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import gzip
+import os
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import islice
@@ -139,6 +141,56 @@ def test_nothing_is_overwritten(dataset: Path, tmp_path: Path, kind: str, name: 
     with pytest.raises(OutputExistsError):
         export(dataset, tmp_path / name, format=kind)
     assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_came_to_be_there_meanwhile_is_not_overwritten_either(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", unsupported)
+
+    def other(done: int, count: int) -> None:
+        (tmp_path / "o").write_text("mine")
+
+    with pytest.raises(OutputExistsError):
+        export(dataset, tmp_path / "o", format="jsonl", report=other)
+    assert (tmp_path / "o").read_text() == "mine"
+    export(dataset, tmp_path / "p", format="jsonl")
+    assert (tmp_path / "p").read_bytes() == lines(dataset)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "p"]
+
+
+def unsupported(*_: object, **__: object) -> None:
+    raise OSError(errno.EPERM, "no hard links here")
+
+
+def test_two_exports_to_one_name_do_not_mix(dataset: Path, tmp_path: Path) -> None:
+    def other(done: int, count: int) -> None:
+        if done == 1:
+            export(dataset, tmp_path / "o", format="jsonl")
+
+    with pytest.raises(OutputExistsError):
+        export(dataset, tmp_path / "o", format="jsonl", report=other)
+    assert (tmp_path / "o").read_bytes() == lines(dataset)
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "hf"])
+def test_all_of_an_export_is_on_the_disk(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    synced = set()
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    export(dataset, tmp_path / "out", format=kind)
+    written = [tmp_path, *tmp_path.rglob("*")]
+    assert {path.stat().st_ino for path in written} <= synced
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "hf"])

@@ -118,11 +118,10 @@ def test_how_many_wait_to_be_compared_changes_nothing(
     paths = files(tmp_path, train, ["ls -a word777", "cat -a wort3", "ls -b", "df -a word7"])
     whole = leakage(*paths, threshold=0.8)
     compared: list[int] = []
-    real = leakage_module.nearest
 
     def counted(texts: list[str], others: list[str], threshold: float) -> object:
         compared.append(len(others))
-        return real(texts, others, threshold)
+        return nearest(texts, others, threshold)
 
     monkeypatch.setattr(leakage_module, "nearest", counted)
     monkeypatch.setattr(leakage_module, "BATCH", 30)

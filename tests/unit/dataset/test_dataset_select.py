@@ -119,6 +119,20 @@ def test_nothing_is_overwritten_and_nothing_half_done_stays(dataset: Path, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+def test_the_current_directory_is_not_replaced(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "", f"../{tmp_path.name}"):
+        with pytest.raises(UsageError, match="is the current directory") as caught:
+            select(dataset, name, Selection())
+        assert caught.value.hint == "name a directory inside it"
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(OutputExistsError):
+        select(dataset, ".", Selection())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_what_a_killed_call_left_is_removed(dataset: Path, tmp_path: Path) -> None:
     left = tmp_path / ".tmp-new/data"
     left.mkdir(parents=True)
