@@ -415,13 +415,13 @@ def _print_leakage(found: Leakage) -> None:
     for leak in worst[:SHOWN]:
         console.print(
             f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}",
-            markup=False,
             soft_wrap=True,
         )
         if leak.level is not Level.EXACT:
             console.print(
                 f"{'':16}{shared.printable(leak.train_input)}",
-                style="dim", markup=False, soft_wrap=True,
-            )  # fmt: skip
+                style="dim",
+                soft_wrap=True,
+            )
     if len(worst) > SHOWN:
         console.print(f"and {len(worst) - SHOWN} more (--json)", style="dim")

@@ -123,7 +123,8 @@ def _table(segment: SegmentScore) -> object:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(f"argument of {segment.command}" if segment.command else "argument")
+    command = shared.printable(segment.command)
+    table.add_column(f"argument of {command}" if command else "argument")
     table.add_column("left out alone")
     table.add_column("contribution", justify="right")
     for argument in segment.arguments:

@@ -243,13 +243,15 @@ def write(content: bytes) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console without colours of its own, which breaks lines on a terminal alone."""
+    """A rich console that takes texts as they are, `[sudo]` and `:bug:` too, and has no colours of
+    its own; it breaks lines on a terminal alone.
+    """
+    from functools import partial
+
     from rich.console import Console
 
-    plain = Console(stderr=stderr, highlight=False)
-    if not plain.is_terminal:
-        return Console(stderr=stderr, highlight=False, soft_wrap=True, width=200)
-    return plain
+    plain = partial(Console, stderr=stderr, highlight=False, markup=False, emoji=False)
+    return plain() if plain().is_terminal else plain(soft_wrap=True, width=200)
 
 
 def printable(text: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -271,6 +273,20 @@ def test_a_directory_without_a_dataset_is_an_error(subcommand: str, tmp_path: An
     result = call("dataset", subcommand, str(tmp_path))
     assert result.exit_code == 2
     assert "SHIO-D06" in result.stderr
+
+
+def test_what_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
+    inputs = ["[/opt/x] foo", "[sudo] a", "[red]b c", ":bug: d"]
+    lines = [json.dumps({"input": one, "output": "", "exit_code": 0}) + "\n" for one in inputs]
+    (tmp_path / "rows.ndjson").write_text("".join(lines))
+    source, directory = str(tmp_path / "rows.ndjson"), str(tmp_path / "dataset")
+    call("dataset", "import", source, directory, "--format", "released")
+    printed = call("dataset", "stats", directory).stdout
+    for one in inputs:
+        assert re.search(rf"(?m)^{re.escape(one.split()[0])} +1 ", printed)
+    printed = call("dataset", "leakage", directory, directory).stdout
+    for one in inputs:
+        assert f"exact     1.00  {one}\n" in printed
 
 
 def test_no_terminal_obeys_what_an_input_wrote() -> None:
