@@ -221,7 +221,7 @@ def plan_of(
         budget=budget,
         runs=runs,
         estimator=estimator,
-        target_error=target_error,
+        target_error=None if target_error is None else float(target_error),
         system=system.name,
         system_digest=system.digest,
         packages=system.packages,

@@ -1,13 +1,16 @@
 """The estimator and the target error belong to a dataset's plan."""
 
+import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from dataset_fakes import plan, sample
 
-from shioenv.dataset.generate import run
+from shioenv.dataset import generate
+from shioenv.dataset.generate import plan_of, run
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.behavior import Behavior
@@ -23,6 +26,14 @@ def test_a_plan_comes_back_from_its_manifest(made: Plan) -> None:
     again = Plan.from_json(made.to_json())
     assert (again.estimator, again.target_error) == (made.estimator, made.target_error)
     assert made.differences(again) == ()
+
+
+def test_a_whole_number_as_the_error_comes_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "catalogue", lambda system, directory: {})
+    system: Any = SimpleNamespace(name="fake", digest="d1935", packages={})
+    made = plan_of(system, (), sampler="gcs", seed=0, target_error=1, start_directories=["/"])
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+    assert made.target_error == 1
 
 
 def test_the_papers_estimator_adds_nothing_to_a_manifest() -> None:
