@@ -44,6 +44,9 @@ LARGEST_VALUE = MEBIBYTE
 _FILE = "1.sqlite"
 _BUSY_SECONDS = 5.0
 _PAGE = 4096
+_GIVEN_BACK = 1024
+"""Pages at most that one write gives back, so that others do not wait long (ours)."""
+
 _CHECKSUM = 16
 _SOURCES = ("behavior", "domain", "native", "sandbox")
 """Packages that turn an input into a behavior."""
@@ -53,7 +56,7 @@ CREATE TABLE IF NOT EXISTS executions
 (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL)
 """
 _STRUCK = b""
-"""Stands for an input that was seen to do different things."""
+"""Stands for an input that was seen to do different things; it is never removed."""
 
 
 class ExecutionCache:
@@ -178,7 +181,9 @@ class ExecutionCache:
             self._give_up(error)
 
     def _bound(self) -> None:
-        """Removes the eighth that was written first where the file has reached its bound."""
+        """Removes the eighth that was written first where the file has reached its bound, but what
+        is struck off; gives what is free above the bound back, a little at a time.
+        """
         assert self._connection is not None
         pages, free = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -187,8 +192,14 @@ class ExecutionCache:
         if (pages - free) * _PAGE > self._max_bytes:
             self._connection.execute(
                 "DELETE FROM executions WHERE rowid IN (SELECT rowid FROM executions "
-                "ORDER BY rowid LIMIT 1 + (SELECT count(*) FROM executions) / 8)"
+                "WHERE length(value) > ? ORDER BY rowid "
+                "LIMIT 1 + (SELECT count(*) FROM executions) / 8)",
+                (_CHECKSUM + len(_STRUCK),),
             )
+        above = pages - self._max_bytes // _PAGE
+        if above > 0:  # each step gives one page back, and `execute` takes but one
+            given_back = min(above, _GIVEN_BACK)
+            self._connection.executescript(f"PRAGMA incremental_vacuum({given_back})")
 
     def _give_up(self, error: Exception) -> None:
         if self.trouble is None:
@@ -205,12 +216,13 @@ class ExecutionCache:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Lets one write while others read. SQLite asks at once, not patiently, for the lock that a new
-    file takes for that, and many lanes open it in the same moment.
+    """Lets one write while others read, and a new file shrink. SQLite asks at once, not patiently,
+    for the lock that a new file takes for that, and many lanes open it in the same moment.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError:

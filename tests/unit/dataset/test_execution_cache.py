@@ -101,6 +101,36 @@ def test_it_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * 400_000
 
 
+def test_a_smaller_bound_makes_the_file_smaller(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    one = cache(tmp_path, max_bytes=8_000_000)
+    one.of("/home").update(
+        {f"ls {n}": replace(BEHAVIOR, output=dice.randbytes(4000)) for n in range(1000)}
+    )
+    one.close()
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size > 4_000_000
+    two = cache(tmp_path, max_bytes=400_000)
+    for number in range(40):
+        two.of("/home")[f"cat {number}"] = BEHAVIOR
+    assert two.of("/home").get("cat 39") == BEHAVIOR
+    two.close()
+    assert (two.trouble, two.use.differing) == (None, 0)
+    assert file.stat().st_size < 450_000
+
+
+def test_what_is_struck_off_stays_so_whatever_has_to_make_room(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    one = cache(tmp_path, max_bytes=400_000)
+    one.of("/home")["sort -R"] = BEHAVIOR
+    one.of("/home")["sort -R"] = replace(BEHAVIOR, output=b"something else\n")
+    for number in range(400):
+        one.of("/home")[f"ls {number}"] = replace(BEHAVIOR, output=dice.randbytes(4000))
+    assert one.of("/home").get("ls 0") is None
+    one.of("/home")["sort -R"] = BEHAVIOR
+    assert one.of("/home").get("sort -R") is None
+
+
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "a directory", "an entry", "its table"])
 def test_a_damaged_file_is_a_warning_and_nothing_found(tmp_path: Path, damage: str) -> None:
     one = cache(tmp_path)
