@@ -215,6 +215,13 @@ class Manifest:
         others = [one for one in self.shards if one.number != shard.number]
         return replace(self, shards=tuple(sorted([*others, shard], key=lambda one: one.number)))
 
+    def with_repaired(self, shard: Shard) -> Manifest:
+        """The manifest after a shard of it was made again with other bytes."""
+        was = next(one.sha256 for one in self.shards if one.number == shard.number)
+        note = {"file": shard.file, "was_sha256": was, "volatile": shard.volatile}
+        others = (one for one in self.repaired if one["file"] != shard.file)
+        return replace(self.with_shard(shard), repaired=(*others, note))
+
     def without_shard(self, number: int) -> Manifest:
         """The manifest with this shard to be made again."""
         return replace(self, shards=tuple(one for one in self.shards if one.number != number))

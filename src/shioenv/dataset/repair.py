@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, samples_of, setup_of
 from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
 from shioenv.dataset.pool import Pool, Task
-from shioenv.dataset.store import atomic_write, lock, sha256_of, storage_errors
+from shioenv.dataset.store import OTHER_INPUTS, atomic_write, lock, sha256_of, storage_errors
 from shioenv.dataset.write import sealed
 from shioenv.domain.record import NAMES, Record, decode, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
@@ -185,7 +185,7 @@ def _replace(
     if sealed(shard.file, new).inputs_sha256 != shard.inputs_sha256:
         raise RepairError(
             f"{path}: its seed gives other inputs now than the manifest describes",
-            hint="the manifest itself may be damaged; generate into another directory",
+            hint=OTHER_INPUTS,
         )
     old = _left(path)
     salvage = [_salvaged(record, line, old.get(record.session_id)) for record, line in new]
@@ -206,9 +206,7 @@ def _replace(
     with storage_errors(path):
         atomic_write(path, b"".join(line for _, line in best))
         if not identical:
-            note = {"file": shard.file, "was_sha256": shard.sha256, "volatile": entry.volatile}
-            notes = [one for one in manifest.repaired if one["file"] != shard.file]
-            manifest = replace(manifest.with_shard(entry), repaired=(*notes, note))
+            manifest = manifest.with_repaired(entry)
             atomic_write(directory / MANIFEST, manifest.encode())
     made = Repaired(
         file=shard.file,

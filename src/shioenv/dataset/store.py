@@ -43,6 +43,9 @@ from shioenv.errors import (
 TEMPORARY = ".tmp-"
 """How the names of half-written files begin; the next run removes them."""
 
+OTHER_INPUTS = "the manifest itself may be damaged; generate into another directory"
+"""What to do where a seed gives other inputs than the manifest describes."""
+
 _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
 
@@ -92,6 +95,7 @@ class Store:
         self._report = report
         self._data = self.directory / DATA
         self._passed = 0
+        self._gone: set[int] = set()
         self._journals: dict[int, _Journal] = {}
         self._inputs: dict[int, _Inputs] = {}
         with storage_errors(self.directory):
@@ -113,7 +117,8 @@ class Store:
     @property
     def kept(self) -> int:
         """Records that are finished, in shards and in journals."""
-        return self.manifest.records + sum(len(one.places) for one in self._journals.values())
+        in_shards = (one.records for one in self.manifest.shards if self._finished(one.number))
+        return sum(in_shards) + sum(len(one.places) for one in self._journals.values())
 
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
@@ -129,20 +134,19 @@ class Store:
         line = inputs_line(session_id, text, input_args)
         self._inputs[number].update(line)
         journal = self._journals.get(number)
-        missing = number not in self._finished
+        missing = not self._finished(number)
         if journal is not None and session_id in journal.places:
             missing = False
             known = journal.inputs.pop(session_id, None)
             if known is not None and known != hashlib.sha256(line).digest():
                 raise self._other_inputs(journal.path)
-        if self._passed == self._end(number):
-            self._stream_passed(number)
+        self._stream_passed(number)
         return missing
 
     def append(self, line: Line) -> None:
         """Keeps a finished record. One that is there already is left as it is."""
         number = line.session_id // SHARD_RECORDS
-        if number in self._finished:
+        if self._finished(number):
             return
         journal = self._journal(number)
         if line.session_id not in journal.places:
@@ -178,6 +182,7 @@ class Store:
             differences = manifest.plan.differences(plan)
             if differences:
                 raise DatasetMismatchError(str(self.directory), differences)
+            self._refuse_emptied(manifest)
         else:
             self._refuse_foreign()
             manifest = Manifest(plan=plan, count=self.count, kernels=(kernel,))
@@ -185,9 +190,9 @@ class Store:
         for directory in (self.directory, self._data):
             for leftover in directory.glob(f"{TEMPORARY}*"):
                 leftover.unlink()
-        for shard in manifest.shards:
-            if not self._intact(shard):
-                manifest = manifest.without_shard(shard.number)
+        self._gone = {
+            shard.number for shard in manifest.shards if not self._intact(shard, plan.kind)
+        }
         self.manifest = manifest
         self._find_files()
         held = self._held()
@@ -197,10 +202,11 @@ class Store:
                 [f"count: {held} records in the dataset, {self.count} asked for"],
             )
         for shard in manifest.shards:
-            if shard.records != self._end(shard.number) - shard.number * SHARD_RECORDS:
+            wanted = self._end(shard.number) - shard.number * SHARD_RECORDS
+            if shard.records != wanted and self._finished(shard.number):
                 self._reopen(shard)
         kernels = self.manifest.kernels
-        if kernel not in kernels and not (self.manifest.complete and self.count == held):
+        if kernel not in kernels and self.kept < self.count:
             self._report(f"this host's kernel is {kernel}, records were made under {kernels[-1]}")
             kernels = (*kernels, kernel)
         self._write_manifest(replace(self.manifest, count=self.count, kernels=kernels))
@@ -218,7 +224,18 @@ class Store:
                 hint="choose an empty or a new directory",
             )
 
-    def _intact(self, shard: Shard) -> bool:
+    def _refuse_emptied(self, manifest: Manifest) -> None:
+        """Where every shard is missing, their directory is: not mounted, or not copied yet."""
+        if manifest.shards and not any(
+            (self.directory / shard.file).exists() for shard in manifest.shards
+        ):
+            path = self.directory / MANIFEST
+            raise DatasetCorruptError(
+                f"{path} lists {len(manifest.shards)} shards, none of which is in {self._data}",
+                hint=f"bring the files back; to begin anew, remove {path} and {self._data}",
+            )
+
+    def _intact(self, shard: Shard, kind: str) -> bool:
         """Whether a listed shard is there; DatasetCorruptError where its bytes are others."""
         path = self.directory / shard.file
         try:
@@ -226,12 +243,15 @@ class Store:
         except FileNotFoundError:
             self._report(f"{shard.file} is gone and is made again")
             return False
-        if digest != shard.sha256:
-            raise DatasetCorruptError(
-                f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
-                hint=f"remove {path} and run this again: it is then made again",
-            )
-        return True
+        if digest == shard.sha256:
+            return True
+        if _journal_path(self._data, shard.number).exists():
+            return False  # it was made again and killed before the manifest said so
+        again = f"remove {path} and run this again: it is then made again"
+        raise DatasetCorruptError(
+            f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
+            hint=f"shioenv dataset repair {self.directory}" if kind == "generate" else again,
+        )
 
     def _find_files(self) -> None:
         """Opens the journals; a shard that is not listed yet is made again from its journal."""
@@ -241,7 +261,7 @@ class Store:
                 journals.add(int(match[1]))
             elif match := _SHARD.match(entry.name):
                 shards.add(int(match[1]))
-        for number in sorted(shards - self._finished):
+        for number in sorted(shards - self._listed.keys()):
             path = self.directory / shard_file(number)
             if number not in journals:
                 raise DatasetCorruptError(
@@ -250,7 +270,7 @@ class Store:
                 )
             path.unlink()
         for number in sorted(journals):
-            if number in self._finished:
+            if self._finished(number):
                 _journal_path(self._data, number).unlink()
             else:
                 self._journal(number)
@@ -283,19 +303,24 @@ class Store:
         return self._journals[number]
 
     def _stream_passed(self, number: int) -> None:
-        """The stream has given all inputs of a shard: compares them, or finishes the shard."""
-        shard = next((one for one in self.manifest.shards if one.number == number), None)
-        if shard is None:
-            self._seal_if_whole(number)
-        elif self._inputs.pop(number).hexdigest() != shard.inputs_sha256:
-            raise self._other_inputs(self.directory / shard.file)
+        """Compares a listed shard's inputs once the stream has given them, and finishes others."""
+        listed = self._listed.get(number)
+        if listed is not None and self._passed == number * SHARD_RECORDS + listed.records:
+            if self._inputs[number].hexdigest() != listed.inputs_sha256:
+                raise self._other_inputs(self.directory / listed.file)
+        if self._passed == self._end(number):
+            if self._finished(number):
+                del self._inputs[number]
+            else:
+                self._seal_if_whole(number)
 
     def _seal_if_whole(self, number: int) -> None:
         start, end = number * SHARD_RECORDS, self._end(number)
         journal = self._journals.get(number)
         if journal is None or len(journal.places) < end - start or self._passed < end:
             return
-        name = shard_file(number)
+        name, was = shard_file(number), self._listed.get(number)
+        same = True
         with storage_errors(self.directory / name):
             digest = hashlib.sha256()
             with replacing(self.directory / name) as file:
@@ -303,6 +328,8 @@ class Store:
                     content = journal.read(session_id)
                     digest.update(content)
                     file.write(content)
+                    if was is not None and session_id + 1 == start + was.records:
+                        same = digest.hexdigest() == was.sha256
             shard = Shard(
                 file=name,
                 records=end - start,
@@ -311,7 +338,11 @@ class Store:
                 volatile=journal.volatile,
                 executions=journal.executions,
             )
-            self._write_manifest(self.manifest.with_shard(shard))
+            manifest = self.manifest
+            self._write_manifest(
+                manifest.with_shard(shard) if same else manifest.with_repaired(shard)
+            )
+            self._gone.discard(number)
             self._journals.pop(number).remove()
 
     def _write_manifest(self, manifest: Manifest) -> None:
@@ -326,12 +357,15 @@ class Store:
     @manifest.setter
     def manifest(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._finished = {shard.number for shard in manifest.shards}
+        self._listed = {shard.number: shard for shard in manifest.shards}
+
+    def _finished(self, number: int) -> bool:
+        """Whether a shard is listed and there."""
+        return number in self._listed and number not in self._gone
 
     def _other_inputs(self, path: Path) -> DatasetCorruptError:
         return DatasetCorruptError(
-            f"{path} holds other inputs than its seed and sampler give",
-            hint=f"remove {path} and run this again: it is then made again",
+            f"{path} holds other inputs than its seed and sampler give", hint=OTHER_INPUTS
         )
 
 

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -259,20 +260,113 @@ def test_manifests_say_what_was_written_about_a_wrong_type(tmp_path: Path) -> No
         decode_manifest(json.dumps(document).encode(), "manifest.json")
 
 
-def test_a_changed_shard_is_refused_and_made_again_once_removed(tmp_path: Path) -> None:
+def test_a_changed_shard_is_refused_and_left_to_repair(tmp_path: Path) -> None:
     fill(tmp_path, 1200)
-    whole = contents(tmp_path)
     shard = tmp_path / "data/00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b"echo 17", b"echo 18"))
+    before = contents(tmp_path)
     with pytest.raises(DatasetCorruptError, match=r"00000\.ndjson was changed") as caught:
         fill(tmp_path, 1200)
-    assert "remove" in str(caught.value)
-    shard.unlink()
+    assert caught.value.hint == f"shioenv dataset repair {tmp_path}"
+    assert contents(tmp_path) == before
+
+
+def test_a_changed_shard_of_an_import_is_made_again_by_the_import(tmp_path: Path) -> None:
+    listed = plan(origin={"kind": "commands"})
+    fill(tmp_path, 1200, asked=listed)
+    (tmp_path / "data/00000.ndjson").write_bytes(b"")
+    with pytest.raises(DatasetCorruptError) as caught:
+        fill(tmp_path, 1200, asked=listed)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith(f"remove {tmp_path / 'data/00000.ndjson'} and run this")
+
+
+def test_a_shard_that_is_gone_stays_listed_until_it_is_made_again(tmp_path: Path) -> None:
+    listed = fill(tmp_path, 1200).shards
+    whole = contents(tmp_path)
+    shard = tmp_path / "data/00000.ndjson"
+    shard.rename(tmp_path / "elsewhere")
     notes: list[str] = []
-    Store(tmp_path, plan(), 1200, kernel="6.1.0", report=notes.append).close()
+    with Store(tmp_path, plan(), 1200, kernel="6.1.0", report=notes.append) as store:
+        assert store.kept == 200
     assert notes == ["data/00000.ndjson is gone and is made again"]
+    assert read_manifest(tmp_path).shards == listed
+    fill(tmp_path, 1200, range(10))
+    assert read_manifest(tmp_path).shards == listed
+    (tmp_path / "elsewhere").rename(shard)
+    with Store(tmp_path, plan(), 1200, kernel="6.1.0") as store:
+        assert store.kept == 1200
+    assert contents(tmp_path) == whole
+    shard.unlink()
     fill(tmp_path, 1200)
     assert contents(tmp_path) == whole
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_dataset_without_any_of_its_shards_is_left_alone(tmp_path: Path, directory: bool) -> None:
+    fill(tmp_path / "a", 1200)
+    shutil.rmtree(tmp_path / "a/data")
+    if directory:
+        (tmp_path / "a/data").mkdir()
+    (tmp_path / "a/.tmp-x").touch()
+    before = sorted(tmp_path.rglob("*")), contents(tmp_path / "a")
+    with pytest.raises(DatasetCorruptError, match="lists 2 shards, none of which is in") as caught:
+        fill(tmp_path / "a", 1200)
+    assert "bring the files back" in str(caught.value)
+    assert (sorted(tmp_path.rglob("*")), contents(tmp_path / "a")) == before
+
+
+@pytest.mark.parametrize("count", [1200, 1300])
+def test_a_shard_made_again_with_other_bytes_is_noted(tmp_path: Path, count: int) -> None:
+    was = fill(tmp_path, 1200).shards[1]
+    (tmp_path / was.file).unlink()
+    with Store(tmp_path, plan(), count, kernel="6.1.0") as store:
+        for number in range(count):
+            made = replace(record(number), output="other\n" if number == 1100 else f"{number}\n")
+            if store.accept(number, made.input, made.input_args):
+                store.append(Line(number, encode(made), made.volatile, made.n_executions))
+    manifest = read_manifest(tmp_path)
+    noted = {"file": was.file, "was_sha256": was.sha256, "volatile": (count - 1000) // 10}
+    assert manifest.repaired == (noted,)
+    assert manifest.complete
+    assert fill(tmp_path, count) == manifest
+
+
+def test_a_shard_made_longer_while_it_is_gone_is_not_called_another(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 1300)
+    shard = fill(tmp_path / "a", 1200).shards[1]
+    (tmp_path / "a" / shard.file).unlink()
+    fill(tmp_path / "a", 1300)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_a_shard_is_not_made_again_of_other_inputs(tmp_path: Path) -> None:
+    shards = fill(tmp_path, 1200).shards
+    (tmp_path / shards[1].file).unlink()
+    with Store(tmp_path, plan(), 1200, kernel="6.1.0") as store:
+        for number in range(1199):
+            store.accept(number, record(number).input, record(number).input_args)
+        with pytest.raises(DatasetCorruptError, match="other inputs"):
+            store.accept(1199, f"cd {HOME}; ls", ["ls"])
+    assert read_manifest(tmp_path).shards == shards
+
+
+def test_a_shard_made_again_and_not_yet_listed_is_listed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was = fill(tmp_path, 1200).shards[1]
+    (tmp_path / was.file).unlink()
+    other = [replace(record(number), output="other\n") for number in range(1000, 1200)]
+    with Store(tmp_path, plan(), 1200, kernel="6.1.0") as store, monkeypatch.context() as patch:
+        for number in range(1200):
+            store.accept(number, record(number).input, record(number).input_args)
+        patch.setattr(Store, "_write_manifest", lambda self, manifest: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            for one in other:
+                store.append(Line(one.session_id, encode(one), one.volatile, one.n_executions))
+    manifest = fill(tmp_path, 1200)
+    assert [one["was_sha256"] for one in manifest.repaired] == [was.sha256]
+    assert list(read_records(tmp_path))[1000:] == other
 
 
 def test_a_shard_of_nobody_is_refused(tmp_path: Path) -> None:
