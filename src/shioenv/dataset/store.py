@@ -14,11 +14,12 @@ import hashlib
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shioenv.dataset.effort import Effort
 from shioenv.dataset.manifest import (
@@ -31,7 +32,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     shard_file,
 )
-from shioenv.domain.record import Record, decode, encode
+from shioenv.domain.record import Record, decode
 from shioenv.errors import (
     DatasetBusyError,
     DatasetCorruptError,
@@ -123,7 +124,7 @@ class Store:
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
 
-        DatasetCorruptError where the record that is there is of another input.
+        DatasetCorruptError where a finished shard holds other inputs.
         """
         if session_id != self._passed:
             raise ValueError(f"expected sample {self._passed}, got {session_id}")
@@ -136,10 +137,11 @@ class Store:
         journal = self._journals.get(number)
         missing = not self._finished(number)
         if journal is not None and session_id in journal.places:
-            missing = False
             known = journal.inputs.pop(session_id, None)
-            if known is not None and known != hashlib.sha256(line).digest():
-                raise self._other_inputs(journal.path)
+            missing = known is not None and known != hashlib.sha256(line).digest()
+            if missing:
+                del journal.places[session_id]
+                self._report(f"{journal.path}: record {session_id} is of another input, left out")
         self._stream_passed(number)
         return missing
 
@@ -284,7 +286,8 @@ class Store:
     def _reopen(self, shard: Shard) -> None:
         """Turns a short shard back into a journal, because more records are wanted now."""
         journal = _journal_path(self._data, shard.number)
-        atomic_write(journal, (self.directory / shard.file).read_bytes())
+        with (self.directory / shard.file).open("rb") as lines, replacing(journal) as file:
+            file.writelines(map(_journal_line, lines))
         self._write_manifest(self.manifest.without_shard(shard.number))
         (self.directory / shard.file).unlink()
         self._journal(shard.number)
@@ -305,9 +308,12 @@ class Store:
     def _stream_passed(self, number: int) -> None:
         """Compares a listed shard's inputs once the stream has given them, and finishes others."""
         listed = self._listed.get(number)
-        if listed is not None and self._passed == number * SHARD_RECORDS + listed.records:
-            if self._inputs[number].hexdigest() != listed.inputs_sha256:
-                raise self._other_inputs(self.directory / listed.file)
+        if (
+            listed is not None
+            and self._passed == number * SHARD_RECORDS + listed.records
+            and self._inputs[number].hexdigest() != listed.inputs_sha256
+        ):
+            raise self._other_inputs(self.directory / listed.file)
         if self._passed == self._end(number):
             if self._finished(number):
                 del self._inputs[number]
@@ -335,8 +341,8 @@ class Store:
                 records=end - start,
                 sha256=digest.hexdigest(),
                 inputs_sha256=self._inputs.pop(number).hexdigest(),
-                volatile=journal.volatile,
-                executions=journal.executions,
+                volatile=sum(one.volatile for one in journal.places.values()),
+                executions=sum(one.executions for one in journal.places.values()),
             )
             manifest = self.manifest
             self._write_manifest(
@@ -378,20 +384,27 @@ class _Inputs:
         self.hexdigest = self._hash.hexdigest
 
 
+class _Place(NamedTuple):
+    """Where a record's line is in its journal, and what the manifest counts of the record."""
+
+    offset: int
+    length: int
+    volatile: bool
+    executions: int
+
+
 class _Journal:
     """Finished records of one shard, in the order they came; only ever appended to.
 
-    When opened, a torn tail, what a killed process or a power cut leaves, is cut off, and damaged
-    lines before it are passed over.
+    A line is a record behind the checksum of it. When opened, a torn tail, what a killed process or
+    a power cut leaves, is cut off, and damaged lines before it are passed over.
     """
 
     def __init__(self, path: Path, number: int, report: Callable[[str], None]) -> None:
         self.path = path
-        self.places: dict[int, tuple[int, int]] = {}
+        self.places: dict[int, _Place] = {}
         self.inputs: dict[int, bytes] = {}
         """Digests of inputs that were there when opened, until the stream has confirmed them."""
-        self.volatile = 0
-        self.executions = 0
         self._size = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -401,19 +414,22 @@ class _Journal:
             raise
 
     def append(self, line: Line) -> None:
+        content = _journal_line(line.content)
         try:
-            _write_all(self._file, line.content, self._size)
+            _write_all(self._file, content, self._size)
         except BaseException:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
-        self._add(line)
+        place = _Place(self._size, len(content), line.volatile, line.executions)
+        self.places[line.session_id] = place
+        self._size += len(content)
 
     def read(self, session_id: int) -> bytes:
-        offset, length = self.places[session_id]
-        content = os.pread(self._file, length, offset)
-        if len(content) != length:
-            raise OSError(errno.EIO, "the journal was cut by somebody else")
+        place = self.places[session_id]
+        content = _sound(os.pread(self._file, place.length, place.offset))
+        if content is None:
+            raise OSError(errno.EIO, "the journal was changed by somebody else", str(self.path))
         return content
 
     def close(self) -> None:
@@ -427,20 +443,23 @@ class _Journal:
         self.path.unlink()
 
     def _load(self, number: int, report: Callable[[str], None]) -> None:
-        """Finds the records. A damaged line is left out, its record made again; others stay."""
+        """Finds the records. A damaged line is left out, its record made again; others stay. Of two
+        lines of a record the later counts: the earlier was left out when that was written.
+        """
         damaged = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
-            for content in file:
-                if not content.endswith(b"\n"):
+            for line in file:
+                if not line.endswith(b"\n"):
                     break
-                record = self._record(content, number)
+                record = _record(line, number)
                 if record is None:
                     damaged += 1
-                    self._size += len(content)
-                    continue
-                inputs = inputs_line(record.session_id, record.input, record.input_args)
-                self.inputs[record.session_id] = hashlib.sha256(inputs).digest()
-                self._add(Line(record.session_id, content, record.volatile, record.n_executions))
+                else:
+                    inputs = inputs_line(record.session_id, record.input, record.input_args)
+                    self.inputs[record.session_id] = hashlib.sha256(inputs).digest()
+                    place = _Place(self._size, len(line), record.volatile, record.n_executions)
+                    self.places[record.session_id] = place
+                self._size += len(line)
         if damaged:
             lines = "a line is" if damaged == 1 else f"{damaged} lines are"
             report(f"{self.path}: {lines} damaged and left out; the others are kept")
@@ -449,21 +468,28 @@ class _Journal:
             report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")
             os.ftruncate(self._file, self._size)
 
-    def _record(self, content: bytes, number: int) -> Record | None:
-        """The record of a line of this shard that is not there yet; None for a damaged line."""
-        try:
-            record = decode(content)
-            if encode(record) != content or record.session_id in self.places:
-                return None
-        except (RecordError, ValueError):
-            return None
-        return record if record.session_id // SHARD_RECORDS == number else None
 
-    def _add(self, line: Line) -> None:
-        self.places[line.session_id] = self._size, len(line.content)
-        self._size += len(line.content)
-        self.volatile += line.volatile
-        self.executions += line.executions
+def _journal_line(content: bytes) -> bytes:
+    """A record's line as a journal holds it: behind its CRC-32, as eight hexadecimal digits."""
+    return b"%08x %b" % (zlib.crc32(content), content)
+
+
+def _sound(line: bytes) -> bytes | None:
+    """The record's line in one of a journal; None where the checksum is another's."""
+    content = line[9:]
+    return content if _journal_line(content) == line else None
+
+
+def _record(line: bytes, number: int) -> Record | None:
+    """The record in a line of this shard's journal; None for a damaged one."""
+    content = _sound(line)
+    if content is None:
+        return None
+    try:
+        record = decode(content)
+    except RecordError:
+        return None
+    return record if record.session_id // SHARD_RECORDS == number else None
 
 
 def sha256_of(path: Path) -> str:

@@ -123,6 +123,45 @@ def test_garbage_in_a_journal_is_left_out(tmp_path: Path) -> None:
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
 
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (b"echo 7", b"echo 8"),
+        (b'"session_id":7,', b'"session_id":8,'),
+        (b'"output":"7', b'"output":"8'),
+        (b'"n_executions":4', b'"n_executions":5'),
+    ],
+)
+def test_a_changed_byte_in_a_journal_costs_only_its_record(
+    tmp_path: Path, was: bytes, now: bytes
+) -> None:
+    fill(tmp_path / "whole", 50)
+    fill(tmp_path / "a", 50, range(30))
+    journal = tmp_path / "a/data/00000.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    changed = lines[7].replace(was, now, 1)
+    assert changed != lines[7]
+    journal.write_bytes(b"".join([*lines[:7], changed, *lines[8:]]))
+    with Store(tmp_path / "a", plan(), 50, kernel="6.1.0") as store:
+        assert store.kept == 29
+    fill(tmp_path / "a", 50)
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
+def test_a_journal_changed_while_it_is_open_is_not_sealed(tmp_path: Path) -> None:
+    with Store(tmp_path, plan(), 3, kernel="6.1.0") as store:
+        for number in range(3):
+            store.accept(number, record(number).input, record(number).input_args)
+        store.append(line(0))
+        store.append(line(1))
+        journal = tmp_path / "data/00000.journal"
+        journal.write_bytes(journal.read_bytes().replace(b'"output":"1', b'"output":"2'))
+        with pytest.raises(DatasetStorageError, match="changed by somebody else"):
+            store.append(line(2))
+    assert fill(tmp_path, 3).complete
+    assert [one.output for one in read_records(tmp_path)] == ["0\n", "1\n", "2\n"]
+
+
 def test_a_damaged_line_of_a_journal_costs_only_its_record(tmp_path: Path) -> None:
     fill(tmp_path / "whole", 50)
     fill(tmp_path / "a", 50, range(30))
@@ -361,9 +400,11 @@ def test_a_shard_made_again_and_not_yet_listed_is_listed_by_the_next_run(
         for number in range(1200):
             store.accept(number, record(number).input, record(number).input_args)
         patch.setattr(Store, "_write_manifest", lambda self, manifest: 1 / 0)
+        lines = [Line(one.session_id, encode(one), one.volatile, 4) for one in other]
+        for one in lines[:-1]:
+            store.append(one)
         with pytest.raises(ZeroDivisionError):
-            for one in other:
-                store.append(Line(one.session_id, encode(one), one.volatile, one.n_executions))
+            store.append(lines[-1])
     manifest = fill(tmp_path, 1200)
     assert [one["was_sha256"] for one in manifest.repaired] == [was.sha256]
     assert list(read_records(tmp_path))[1000:] == other
@@ -376,19 +417,38 @@ def test_a_shard_of_nobody_is_refused(tmp_path: Path) -> None:
         fill(tmp_path, 1200)
 
 
-def test_records_of_another_stream_are_noticed(tmp_path: Path) -> None:
-    fill(tmp_path / "journal", 30, range(20))
-    with (
-        Store(tmp_path / "journal", plan(), 30, kernel="6.1.0") as store,
-        pytest.raises(DatasetCorruptError, match="other inputs"),
-    ):
-        store.accept(0, f"cd {HOME}; ls", ["ls"])
-    fill(tmp_path / "shard", 3)
-    with Store(tmp_path / "shard", plan(), 3, kernel="6.1.0") as store:
+def test_finished_shards_of_another_stream_are_noticed(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    with Store(tmp_path, plan(), 3, kernel="6.1.0") as store:
         for number in range(2):
             store.accept(number, record(number).input, record(number).input_args)
         with pytest.raises(DatasetCorruptError, match="other inputs"):
             store.accept(2, f"cd {HOME}; ls", ["ls"])
+
+
+def test_a_record_of_another_input_in_a_journal_is_made_again(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", 30)
+    directory = tmp_path / "a"
+    strange = replace(record(4), input=f"cd {HOME}; ls", input_args=["ls"], volatile=True)
+    with Store(directory, plan(), 30, kernel="6.1.0") as store:
+        store.append(Line(4, encode(strange), True, 9))
+        store.append(line(5))
+    notes: list[str] = []
+    with Store(directory, plan(), 30, kernel="6.1.0", report=notes.append) as store:
+        asked = [
+            number
+            for number in range(6)
+            if store.accept(number, record(number).input, record(number).input_args)
+        ]
+        assert asked == [0, 1, 2, 3, 4]
+        store.append(line(4))
+    assert notes == [f"{directory}/data/00000.journal: record 4 is of another input, left out"]
+    with Store(directory, plan(), 30, kernel="6.1.0") as store:
+        for number in range(6):
+            missing = store.accept(number, record(number).input, record(number).input_args)
+            assert missing == (number < 4)
+    fill(directory, 30)
+    assert contents(directory) == contents(tmp_path / "whole")
 
 
 def test_half_written_files_are_cleared_away(tmp_path: Path) -> None:
