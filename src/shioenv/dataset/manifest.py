@@ -273,7 +273,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         raise
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError, AttributeError, LimitsError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError, LimitsError) as error:
         raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {error}") from None
     return manifest
 

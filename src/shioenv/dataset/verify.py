@@ -214,8 +214,11 @@ class _Check:
                     volatile += found.volatile
                     executions += found.n_executions
                     expected = shard.number * SHARD_RECORDS + lines - 1
-                    for message in self._record(found, line, expected):
-                        yield Problem(shard.file, lines, message)
+                    try:
+                        for message in self._record(found, line, expected):
+                            yield Problem(shard.file, lines, message)
+                    except (ArithmeticError, ValueError, RecursionError) as error:
+                        yield Problem(shard.file, lines, f"cannot be checked: {error}")
                     self._report(self.records, self._manifest.count)
         except OSError as error:
             self.damaged.append(shard.file)
@@ -368,7 +371,7 @@ def _score_problems(found: Record, budget: int | None, stops_early: bool) -> Ite
         elif not all(_is_effect(one) for one in effects):
             yield f"segments[{number}] holds an effect that cannot be"
     if budget is not None and not found.timed_out and len(found.segments) == 1:
-        exact = 2**found.n_arguments - 1 <= budget
+        exact = found.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
         if exact != found.exact and (found.exact or not stops_early):
             yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
 

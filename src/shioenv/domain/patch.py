@@ -69,7 +69,7 @@ class ContextPatch:
         if isinstance(source, str):
             try:
                 source = json.loads(source)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise PatchError(f"not a context patch: {error}") from None
         if not isinstance(source, list | tuple):
             raise PatchError(f"not a context patch: expected a list, got {source!r:.60}")

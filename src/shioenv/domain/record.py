@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -141,13 +142,14 @@ def decode(line: bytes | str) -> Record:
     """The record that `encode` wrote.
 
     Errors: RecordError where the line is not a JSON object, lacks one of the paper's fields, has an
-    unknown one, holds a value of another type (path and both types named) or text that UTF-8 cannot
-    hold, or is of another schema version.
+    unknown one, holds a value of another type (path and both types named), a number that is not
+    finite or does not fit into 64 bits, or text that UTF-8 cannot hold, or is of another schema
+    version.
     """
     try:
         text = line if isinstance(line, str) else line.decode()
-        document = json.loads(text)
-    except ValueError as error:
+        document = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"not a record: {error}") from None
     if not isinstance(document, dict):
         raise RecordError(f"not a record: expected an object, got {type(document).__name__}")
@@ -166,6 +168,20 @@ def decode(line: bytes | str) -> Record:
     if isinstance(line, str) or _SURROGATE.search(text):
         _utf8(json.dumps(document, ensure_ascii=False), document["session_id"])
     return Record(**document)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is no finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text:.40} does not fit into 64 bits")
+    return number
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

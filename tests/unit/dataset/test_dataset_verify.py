@@ -136,6 +136,42 @@ def test_every_contradiction_is_named_with_file_and_line(
     assert any("sha256 is" in one.message for one in report.problems)
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ('"irreducibility":1.0', '"irreducibility":NaN', "NaN is no finite number"),
+        ('"contribution":1.0', '"contribution":1e999', "1e999 is no finite number"),
+        ('"context_patch":"[]"', f'"context_patch":"{"[" * 100_000}"', "context_patch: not a"),
+        ('{"session_id"', "[" * 100_000 + '{"session_id"', "not a record: "),
+        ('"n_arguments":1', f'"n_arguments":{"9" * 400}', "does not fit into 64 bits"),
+        (
+            '"n_arguments":1,"n_ex',
+            '"n_arguments":1000000000000,"n_ex',
+            "n_arguments is 1000000000000",
+        ),
+    ],
+)
+def test_numbers_and_depths_beyond_all_measure_are_problems_of_their_line(
+    tmp_path: Path, records: list[Record], was: str, now: str, message: str
+) -> None:
+    shard = write(tmp_path, records) / "data/00000.ndjson"
+    content = shard.read_text()
+    assert was in content
+    shard.write_text(content.replace(was, now, 1).replace('"exit_code":', '"exit_code":99'))
+    report = verify(tmp_path)
+    assert report.records == 6
+    assert any(message in one.message for one in report.problems if one.line == 1)
+    assert any("exit_code is 99" in one.message and one.count > 3 for one in report.problems)
+
+
+def test_scores_whose_sum_overflows_are_a_problem(tmp_path: Path, records: list[Record]) -> None:
+    huge = {"n_arguments": 2**62, "irreducibility": 1e308}
+    segments = [{**huge, "command": "echo"}, {**huge, "irreducibility": -1e308, "command": "ls"}]
+    changed = [replace(records[0], segments=segments), *records[1:]]
+    problems = [str(one) for one in verify(write(tmp_path, changed)).problems]
+    assert any("00000.ndjson:1: cannot be checked: " in one for one in problems), problems
+
+
 def test_what_many_records_share_is_one_problem(tmp_path: Path, records: list[Record]) -> None:
     write(tmp_path, records)
     edit(tmp_path, lambda m: m["system"].update(name="other"))
@@ -201,6 +237,7 @@ def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda d: edit(d, lambda m: m["shards"][0].update(volatile=5)), "volatile is 0, the man"),
         (lambda d: edit(d, lambda m: m["shards"][0].update(file="x")), "manifest.json: "),
         (lambda d: (d / "manifest.json").write_text("{"), "manifest.json: "),
+        (lambda d: (d / "manifest.json").write_text("[" * 100_000), "manifest.json: "),
     ],
 )
 def test_damaged_files_are_named(

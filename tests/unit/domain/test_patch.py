@@ -86,3 +86,8 @@ def test_rfc_6902_operations_outside_the_four_are_refused() -> None:
 def test_compose_does_one_then_the_other() -> None:
     first, later = ContextPatch((("a", "/x", {}),)), ContextPatch((("a", "/x/y", 1),))
     assert first.compose(later).apply({}) == {"x": {"y": 1}}
+
+
+def test_a_list_nested_too_deeply_is_no_patch() -> None:
+    with pytest.raises(PatchError, match="not a context patch"):
+        ContextPatch.from_json("[" * 100_000)

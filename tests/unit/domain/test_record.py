@@ -83,6 +83,30 @@ def test_what_is_no_record_is_refused(line: str | bytes) -> None:
         decode(line)
 
 
+@pytest.mark.parametrize("name", ["irreducibility", "n_arguments", "segments"])
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        ("NaN", "NaN is no finite number"),
+        ("-Infinity", "-Infinity is no finite number"),
+        ("1e999", "1e999 is no finite number"),
+        (str(2**63), "does not fit into 64 bits"),
+        ("9" * 400, "does not fit into 64 bits"),
+    ],
+)
+def test_numbers_that_nothing_can_count_with_are_refused(
+    name: str, number: str, message: str
+) -> None:
+    document = {**json.loads(encode(RECORD)), name: [{"n": 0.5}] if name == "segments" else 0.5}
+    with pytest.raises(RecordError, match=message):
+        decode(json.dumps(document).replace("0.5", number))
+
+
+def test_a_line_nested_too_deeply_is_no_record() -> None:
+    with pytest.raises(RecordError, match="not a record"):
+        decode("[" * 100_000)
+
+
 def test_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(RecordError):
         encode(replace(RECORD, input="\udcff"))
