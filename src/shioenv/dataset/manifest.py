@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ class Shard:
         return int(Path(self.file).stem)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """A dataset's description of itself, rewritten whenever a shard is finished."""
 
@@ -185,7 +186,7 @@ class Manifest:
     """Shards made again with other bytes, which volatile records alone may cause: `file`,
     `was_sha256`, `volatile`."""
 
-    @property
+    @cached_property
     def records(self) -> int:
         """Records in finished shards."""
         return sum(shard.records for shard in self.shards)
