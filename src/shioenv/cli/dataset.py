@@ -75,6 +75,7 @@ def stats(directory: Directory, json: shared.Json = False) -> None:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.stats import statistics
 
+    shared.note_unfinished(directory)
     found = statistics(directory)
     if json:
         shared.print_json(found.to_json(), indent=2)
@@ -155,6 +156,7 @@ def show(
     from shioenv.errors import UsageError
 
     manifest = read_manifest(directory)
+    shared.note_unfinished(directory)
     if number is not None:
         chosen = [one for one in read_records(directory) if one.session_id == number]
         if not chosen:

@@ -32,6 +32,7 @@ def report(
     from shioenv.dataset.report.aggregate import collect
     from shioenv.dataset.report.page import FILE, write_report
 
+    shared.note_unfinished(directory)
     with counting("records") as progress:
         if json and out is None:
             found = collect(directory, report=progress)[1]

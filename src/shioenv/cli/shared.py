@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -269,6 +270,18 @@ def printable(text: str) -> str:
 def note(text: str) -> None:
     """Prints a line of progress on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def note_unfinished(directory: Path) -> None:
+    """Says on standard error which records are looked at, where a dataset is not finished."""
+    from shioenv.dataset.manifest import read_manifest
+
+    manifest = read_manifest(directory)
+    if not manifest.complete:
+        held, wanted = manifest.records, manifest.count
+        note(
+            f"{directory} is not finished: this is of the {held:,} of {wanted:,} records in shards"
+        )
 
 
 def print_rows(rows: Mapping[str, str]) -> None:

@@ -89,10 +89,10 @@ class Statistics:
 
 
 def statistics(directory: str | Path) -> Statistics:
-    """The finished shards of a dataset in numbers. Errors: those of `read_records`."""
+    """The finished shards of a dataset in numbers. Errors: those of `read_records` that checks."""
     plan = read_manifest(directory).plan
     return statistics_of(
-        read_records(directory),
+        read_records(directory, check=True),
         sampler=plan.sampler,
         seed=plan.seed,
         budget=plan.budget,

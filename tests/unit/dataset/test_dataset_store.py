@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -526,6 +527,31 @@ def test_reading_names_file_and_line(tmp_path: Path) -> None:
     shard.write_bytes(shard.read_bytes().replace(b'"session_id":3', b'"session_id":"3"'))
     with pytest.raises(DatasetCorruptError, match=r"00000\.ndjson:4: expected int, got str"):
         list(read_records(tmp_path))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_shards_with_fewer_records_than_listed_are_noticed(tmp_path: Path, check: bool) -> None:
+    fill(tmp_path, 1200)
+    (tmp_path / "data/00000.ndjson").write_bytes(b"")
+    with pytest.raises(
+        DatasetCorruptError, match=r"00000\.ndjson has 0 records, the manifest says"
+    ):
+        list(read_records(tmp_path, check=check))
+
+
+def test_checked_reading_gives_no_record_of_a_changed_shard(tmp_path: Path) -> None:
+    fill(tmp_path, 1200)
+    shard = tmp_path / "data/00001.ndjson"
+    content = shard.read_bytes()
+    shard.write_bytes(content.replace(b'"output":"1100', b'"output":"1101'))
+    assert len(list(read_records(tmp_path))) == 1200
+    records = read_records(tmp_path, check=True)
+    assert [one.session_id for one in islice(records, 1000)] == list(range(1000))
+    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson was changed: its SHA-256 is"):
+        next(records)
+    shard.write_bytes(content.replace(b'"exit_code":0', b'"exit_code":NaN', 1))
+    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson:1: .*no finite number"):
+        list(read_records(tmp_path, check=True))
 
 
 def test_plans_and_manifests_read_back(tmp_path: Path) -> None:

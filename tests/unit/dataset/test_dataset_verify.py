@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from dataset_fakes import FakeObserver, open_fake, plan, sample
+from typer.testing import CliRunner
 
+from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.recording import record as make_record
 from shioenv.dataset.stats import statistics, statistics_of
@@ -18,7 +20,12 @@ from shioenv.dataset.store import Line, Store
 from shioenv.dataset.verify import record_problems, replay, verify
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
-from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError
+from shioenv.errors import (
+    DatasetCorruptError,
+    DatasetMismatchError,
+    UnknownDatasetError,
+    UsageError,
+)
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
@@ -307,6 +314,29 @@ def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -
     assert found.mean_executions == pytest.approx(sum(one.n_executions for one in records) / 6)
     assert found.mean_executions == read_manifest(tmp_path).mean_executions
     json.dumps(found.to_json())
+
+
+def test_statistics_are_of_what_the_manifest_describes(
+    tmp_path: Path, records: list[Record]
+) -> None:
+    shard = write(tmp_path, records) / "data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b'"irreducibility":1.0', b'"irreducibility":0.5'))
+    with pytest.raises(DatasetCorruptError, match="was changed"):
+        statistics(tmp_path)
+
+
+@pytest.mark.parametrize("words", [["stats"], ["show"], ["report", "--json"]])
+def test_an_unfinished_dataset_is_announced(
+    tmp_path: Path, records: list[Record], words: list[str]
+) -> None:
+    write(tmp_path, records)
+    run = ["dataset", words[0], str(tmp_path), *words[1:]]
+    assert CliRunner().invoke(app, run).stderr == ""
+    edit(tmp_path, lambda manifest: manifest.update(count=1009))
+    result = CliRunner().invoke(app, run)
+    assert result.exit_code == 0
+    note = f"{tmp_path} is not finished: this is of the 6 of 1,009 records in shards\n"
+    assert result.stderr == note
 
 
 def test_statistics_count_the_limits_reached(records: list[Record]) -> None:

@@ -29,7 +29,7 @@ from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
-from shioenv.errors import DatasetStorageError, HostError
+from shioenv.errors import DatasetCorruptError, DatasetStorageError, HostError
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",
@@ -572,6 +572,14 @@ def test_progress_counts_every_record(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     collect(dataset(tmp_path, some_records(5)), report=lambda *one: told.append(one))
     assert told == [(n, 5) for n in range(1, 6)]
+
+
+def test_a_page_is_not_made_of_changed_records(tmp_path: Path) -> None:
+    directory = dataset(tmp_path, some_records(5))
+    shard = directory / "data/00000.ndjson"
+    shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1'))
+    with pytest.raises(DatasetCorruptError, match="was changed"):
+        collect(directory)
 
 
 def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) -> None:

@@ -116,13 +116,13 @@ def collect(
     """Everything the page is made of, from one pass over the finished shards.
 
     `report` is told after each record how many are read, and of how many. Errors: those of
-    `read_records`.
+    `read_records` that checks.
     """
     manifest = read_manifest(directory)
     plan, counts, samples = manifest.plan, _Counts(), Samples()
 
     def passing() -> Iterator[Record]:
-        for number, record in enumerate(read_records(directory), 1):
+        for number, record in enumerate(read_records(directory, check=True), 1):
             counts.add(record)
             samples.add(record)
             report(number, manifest.records)
