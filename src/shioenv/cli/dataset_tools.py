@@ -373,15 +373,14 @@ def _print_released(done: Imported, directory: Path) -> None:
 
 
 def _print_repair(one: Repaired) -> None:
+    kept = f", {one.salvaged} volatile records as they still stood there" if one.salvaged else ""
     if one.identical:
-        kept = (
-            f", {one.salvaged} volatile records as they still stood there" if one.salvaged else ""
-        )
         print(f"{one.file} was {one.was}: the same bytes again{kept}")
     else:
         print(
             f"{one.file} was {one.was}: made again with other bytes, because {one.volatile} of its "
-            "records are volatile; ids, inputs and arguments are the same, the manifest notes it"
+            f"records are volatile{kept}; ids, inputs and arguments are the same, the manifest "
+            "notes it"
         )
     for number, fields in list(one.differing.items())[:SHOWN]:
         print(f"  record {number} was otherwise in {', '.join(fields)}")

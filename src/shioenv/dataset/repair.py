@@ -2,14 +2,14 @@
 
 Inputs are drawn again by the seed, so their digest tells at once whether system, grammars and
 version still give them. Records that are not volatile come out byte for byte; the shard's own
-SHA-256 proves it. Of volatile records the old lines are used where they survived and the digest
-then fits; where it does not, the new records stand, and the manifest says that they do.
+SHA-256 proves it. Of volatile records the old lines are kept where they survived; those that are
+lost may come out otherwise, and the manifest then says so. Nothing else explains other bytes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, samples_
 from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
 from shioenv.dataset.pool import Pool, Task
 from shioenv.dataset.store import OTHER_INPUTS, atomic_write, lock, sha256_of, storage_errors
+from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import sealed
 from shioenv.domain.record import NAMES, Record, decode, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
@@ -28,6 +29,12 @@ from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]
 """The stream's first samples, so many of them."""
+
+Lines = list[tuple[Record, bytes]]
+"""The records of a shard, and how they are written."""
+
+_GIVEN = ("input", "input_args", "cwd", "system", "sampler")
+"""Fields of a record that are known before it is made."""
 
 INSTEAD = {
     "commands": "import the same list again: shioenv dataset import SRC DIR",
@@ -49,7 +56,7 @@ class Repaired:
     volatile: int
     """Volatile records among them."""
     salvaged: int
-    """Volatile records taken from what was left of the file."""
+    """Volatile records that came out otherwise, and were taken from what was left of the file."""
     differing: dict[int, tuple[str, ...]]
     """Records that came out other than they still stood in the file, with the fields."""
 
@@ -188,16 +195,9 @@ def _replace(
             hint=OTHER_INPUTS,
         )
     old = _left(path)
-    salvage = [_salvaged(record, line, old.get(record.session_id)) for record, line in new]
-    salvaged = sum(one[1] != other[1] for one, other in zip(salvage, new, strict=True))
-    best = salvage if sealed(shard.file, salvage).sha256 == shard.sha256 else new
+    best = _best(shard, path, new, old)
     entry = sealed(shard.file, best)
     identical = entry.sha256 == shard.sha256
-    if not identical and not entry.volatile and not shard.volatile:
-        raise RepairError(
-            f"{path}: other bytes than the manifest describes, though no record is volatile",
-            hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
-        )
     differing = {
         record.session_id: fields
         for record, _ in best
@@ -213,14 +213,38 @@ def _replace(
         was=was,
         identical=identical,
         volatile=entry.volatile,
-        salvaged=salvaged if best is salvage else 0,
+        salvaged=sum(one != other for one, other in zip(best, new, strict=True)),
         differing=differing,
     )
     return made, manifest
 
 
+def _best(shard: Shard, path: Path, new: Lines, old: Mapping[int, Record]) -> Lines:
+    """What to write: what the manifest's SHA-256 proves, else the surviving volatile records beside
+    new ones. RepairError where no volatile record explains the other bytes.
+    """
+    left = {
+        record.session_id: old[record.session_id]
+        for record, _ in new
+        if record.session_id in old and _fits(old[record.session_id], record)
+    }
+    kept = [_volatile_as_left(record, line, left.get(record.session_id)) for record, line in new]
+    for lines in (kept, new):
+        if sealed(shard.file, lines).sha256 == shard.sha256:
+            return lines
+    survived = sum(record.volatile for record in left.values())
+    if survived < shard.volatile or any(r.volatile and r.session_id not in left for r, _ in new):
+        return kept
+    if survived and all(left.get(record.session_id) == record for record, _ in kept):
+        return new  # all is as it was made, so what was changed is a volatile record
+    raise RepairError(
+        f"{path}: other bytes than the manifest describes, though no volatile record was lost",
+        hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
+    )
+
+
 def _left(path: Path) -> dict[int, Record]:
-    """The records that can still be read in a damaged shard."""
+    """The records that still stand in a damaged shard the way records are written."""
     found: dict[int, Record] = {}
     try:
         with path.open("rb") as lines:
@@ -229,17 +253,25 @@ def _left(path: Path) -> dict[int, Record]:
                     record = decode(line)
                 except RecordError:
                     continue
-                found.setdefault(record.session_id, record)
+                if encode(record) == line:
+                    found.setdefault(record.session_id, record)
     except OSError:
         pass
     return found
 
 
-def _salvaged(new: Record, line: bytes, old: Record | None) -> tuple[Record, bytes]:
-    """The old record of a volatile one, where it is of the same input; else the new one."""
-    if old is None or (new.input, new.input_args) != (old.input, old.input_args):
-        return new, line
-    return (old, encode(old)) if new.volatile or old.volatile else (new, line)
+def _fits(old: Record, new: Record) -> bool:
+    """Whether an old record can be what was made of the input, as far as it can be told."""
+    return all(getattr(old, name) == getattr(new, name) for name in _GIVEN) and not any(
+        record_problems(old)
+    )
+
+
+def _volatile_as_left(new: Record, line: bytes, old: Record | None) -> tuple[Record, bytes]:
+    """The old record of a volatile one, where there is one."""
+    if old is not None and (new.volatile or old.volatile):
+        return old, encode(old)
+    return new, line
 
 
 def _differences(old: Record | None, new: Record) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -103,6 +104,65 @@ def test_surviving_volatile_records_are_put_back(volatile_dataset: Path, scratch
     assert contents(dataset) == before
 
 
+def lines_of(dataset: Path) -> list[bytes]:
+    return (dataset / SECOND).read_bytes().splitlines(keepends=True)
+
+
+def test_surviving_volatile_records_are_kept_beside_new_ones(
+    volatile_dataset: Path, scratch: str
+) -> None:
+    dataset = volatile_dataset
+    before = lines_of(dataset)
+    (dataset / SECOND).write_bytes(b"".join(before[:20]))  # of 1007 and 1030, the first
+    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    assert (made.identical, made.volatile, made.salvaged) == (False, 2, 1)
+    after = lines_of(dataset)
+    assert [n for n, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]] == [
+        30
+    ]
+    assert verify(dataset).ok
+
+
+def test_a_volatile_record_that_contradicts_itself_is_not_kept(
+    volatile_dataset: Path, scratch: str
+) -> None:
+    dataset = volatile_dataset
+    lines = lines_of(dataset)[:20]
+    lines[7] = re.sub(rb'"exit_code":\d+', b'"exit_code":777', lines[7])
+    (dataset / SECOND).write_bytes(b"".join(lines))
+    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    assert (made.identical, made.salvaged) == (False, 0)
+    assert verify(dataset).ok
+
+
+def test_a_changed_volatile_record_is_made_again(volatile_dataset: Path, scratch: str) -> None:
+    dataset = volatile_dataset
+    before = lines_of(dataset)
+    changed = re.sub(rb'"exit_code":\d+', b'"exit_code":77', before[7])
+    (dataset / SECOND).write_bytes(b"".join([*before[:7], changed, *before[8:]]))
+    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    assert (made.identical, made.salvaged) == (False, 0)
+    assert b'"exit_code":77,' not in lines_of(dataset)[7]
+    assert verify(dataset).ok
+
+
+def test_volatile_records_explain_no_other_that_comes_out_otherwise(
+    volatile_dataset: Path, scratch: str
+) -> None:
+    dataset = volatile_dataset
+    lines = lines_of(dataset)
+    lines[9] = re.sub(rb'"exit_code":\d+', b'"exit_code":77', lines[9])
+    content = b"".join(lines)
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    manifest["shards"][1]["sha256"] = hashlib.sha256(content).hexdigest()
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    (dataset / SECOND).write_bytes(b"".join(lines[:45]))
+    before = contents(dataset)
+    with pytest.raises(RepairError, match="no volatile record was lost"):
+        tuple(repair_with(dataset, volatile, system=scratch, opener=open_fake))
+    assert contents(dataset) == before
+
+
 def test_lost_volatile_records_are_said_to_be_others(volatile_dataset: Path, scratch: str) -> None:
     dataset = volatile_dataset
     before = read_manifest(dataset)
@@ -147,7 +207,7 @@ def test_other_bytes_without_a_volatile_record_are_never_written(
     document["shards"][1]["sha256"] = "0" * 64
     path.write_text(json.dumps(document))
     before = contents(dataset)
-    with pytest.raises(RepairError, match="no record is volatile"):
+    with pytest.raises(RepairError, match="no volatile record was lost"):
         mend(dataset, scratch)
     assert contents(dataset) == before
 
