@@ -49,6 +49,8 @@ def verify(
     if replay and report.ok:
         with counting("executed again") as tell:
             again = replay_records(directory, replay, seed=seed, system=system, report=tell)
+    elif replay:
+        shared.note("nothing was executed again, because of the problems that were found")
     ok = report.ok and (again is None or again.ok)
     if json:
         document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}

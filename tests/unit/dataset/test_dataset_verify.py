@@ -290,6 +290,18 @@ def test_replay_wants_the_same_system(tmp_path: Path, records: list[Record]) -> 
         replay(tmp_path, 0, opener=open_fake)
 
 
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_a_replay_that_is_left_out_is_said_to_be(
+    tmp_path: Path, records: list[Record], json_too: list[str]
+) -> None:
+    (write(tmp_path, records) / "data/x").touch()
+    run = ["dataset", "verify", str(tmp_path), *json_too]
+    assert "executed again" not in CliRunner().invoke(app, run).stderr
+    result = CliRunner().invoke(app, [*run, "--replay", "3"])
+    assert result.exit_code == 1
+    assert "nothing was executed again, because of the problems" in result.stderr
+
+
 def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -> None:
     found = statistics(write(tmp_path, records))
     assert found.records == 6
