@@ -231,10 +231,10 @@ class Store:
         if manifest.shards and not any(
             (self.directory / shard.file).exists() for shard in manifest.shards
         ):
-            path = self.directory / MANIFEST
             raise DatasetCorruptError(
-                f"{path} lists {len(manifest.shards)} shards, none of which is in {self._data}",
-                hint=f"bring the files back; to begin anew, remove {path} and {self._data}",
+                f"{self.directory / MANIFEST} lists finished shards, "
+                f"but none of them is in {self._data}",
+                hint="bring the files back, or begin anew in another directory",
             )
 
     def _intact(self, shard: Shard, kind: str) -> bool:
@@ -249,7 +249,7 @@ class Store:
             return True
         if _journal_path(self._data, shard.number).exists():
             return False  # it was made again and killed before the manifest said so
-        again = f"remove {path} and run this again: it is then made again"
+        again = f"remove {path} and import the same list again, or import into another directory"
         raise DatasetCorruptError(
             f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
             hint=f"shioenv dataset repair {self.directory}" if kind == "generate" else again,
