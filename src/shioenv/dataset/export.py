@@ -17,9 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from shioenv.dataset.manifest import Manifest
+from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.select import finished_manifest
 from shioenv.dataset.store import atomic_write
 from shioenv.dataset.write import new_directory, new_file
 from shioenv.domain.record import NAMES, Record, encode

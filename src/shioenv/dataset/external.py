@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,9 +47,6 @@ PLACEHOLDERS = ("reject", "bind", "keep")
 
 ATTEMPTS = 20
 """How often a line is bound anew to become an input that is not there yet."""
-
-_START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
-"""A `cd` with one word as `shlex.quote` writes it, and something after it."""
 
 Catalogues = Mapping[str, Mapping[str, Sequence[str]]]
 """Names by token, for each start directory."""
@@ -335,20 +331,6 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     if text.lstrip().startswith("#"):
         return "", "only a comment"
     return text, None
-
-
-def without_start(text: str) -> tuple[str, str]:
-    """The start directory that an input's leading `cd` names, and the input without it.
-
-    The directory is "" and the input whole where the `cd` could not be put before it again by the
-    directory's name alone: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
-    """
-    found = _START.match(text)
-    if found is not None:
-        directory = "".join(shlex.split(found[1]))
-        if directory and shlex.quote(directory) == found[1]:
-            return directory, text[found.end() :]
-    return "", text
 
 
 @cache

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.nearest import nearest
-from shioenv.dataset.external import shipped_parser, without_start
+from shioenv.dataset.external import shipped_parser
+from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.select import finished_manifest
+from shioenv.dataset.recording import without_start
 from shioenv.domain.inputs import SEPARATORS, Input, Role
 from shioenv.errors import ImportFileError, InputError, UsageError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
-from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError
+from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
 from shioenv.sandbox.base import Limits
 
 FORMAT = "shioenv-dataset"
@@ -246,6 +246,20 @@ class Manifest:
     def encode(self) -> bytes:
         """Indented JSON, ended by a newline."""
         return (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def finished_manifest(directory: str | Path) -> Manifest:
+    """The manifest of a dataset all of whose records are in shards.
+
+    Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
+    """
+    manifest = read_manifest(directory)
+    if not manifest.complete:
+        raise UsageError(
+            f"{directory} is not finished: {manifest.records} of {manifest.count} records",
+            hint="the command that made it goes on where it stopped",
+        )
+    return manifest
 
 
 def decode_manifest(content: bytes, source: str) -> Manifest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -12,6 +14,9 @@ from shioenv.domain.record import Record
 from shioenv.irreducibility.recording import Runner, record_session
 from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache
 from shioenv.synthesis.sample import Sample
+
+_START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
+"""A `cd` with one word as `shlex.quote` writes it, and something after it."""
 
 
 class Built(Protocol):
@@ -58,6 +63,20 @@ class Observer(Scene, Protocol):
 def session_text(cwd: str, shell_input: Input) -> str:
     """What a record calls its input; without the `cd` where it is unknown where the input ran."""
     return Session(cwd, (shell_input,)).text if cwd else shell_input.text
+
+
+def without_start(text: str) -> tuple[str, str]:
+    """The start directory that an input's leading `cd` names, and the input without it.
+
+    The directory is "" and the input whole where the `cd` could not be put before it again by the
+    directory's name alone: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
+    """
+    found = _START.match(text)
+    if found is not None:
+        directory = "".join(shlex.split(found[1]))
+        if directory and shlex.quote(directory) == found[1]:
+            return directory, text[found.end() :]
+    return "", text
 
 
 def record(

@@ -18,16 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.external import (
-    Rejection,
-    reasons,
-    shipped_parser,
-    without_start,
-    write_rejections,
-)
+from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
 from shioenv.dataset.generate import package_version
 from shioenv.dataset.manifest import Manifest, Plan
-from shioenv.dataset.recording import session_text
+from shioenv.dataset.recording import session_text, without_start
 from shioenv.dataset.write import Writer, new_directory
 from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.manifest import MANIFEST, Manifest, read_manifest
+from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.write import Writer, new_directory
 from shioenv.domain.record import Record
@@ -77,20 +77,6 @@ def _within(value: float | None, low: float | None, high: float | None) -> bool:
 
 def _commands(record: Record) -> set[str]:
     return {str(segment["command"]) for segment in record.segments}
-
-
-def finished_manifest(directory: str | Path) -> Manifest:
-    """The manifest of a dataset all of whose records are in shards.
-
-    Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
-    """
-    manifest = read_manifest(directory)
-    if not manifest.complete:
-        raise UsageError(
-            f"{directory} is not finished: {manifest.records} of {manifest.count} records",
-            hint="the command that made it goes on where it stopped",
-        )
-    return manifest
 
 
 def select(

@@ -518,10 +518,11 @@ def replacing(path: Path) -> Iterator[Any]:
         with suppress(OSError):
             temporary.unlink()
         raise
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
+    """Brings the names in a directory to the disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

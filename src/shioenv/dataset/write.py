@@ -20,7 +20,7 @@ from shioenv.dataset.manifest import (
     Shard,
     shard_file,
 )
-from shioenv.dataset.store import TEMPORARY, _sync, inputs_line, lock, replacing, storage_errors
+from shioenv.dataset.store import TEMPORARY, inputs_line, lock, replacing, storage_errors, sync
 from shioenv.domain.record import Record, encode
 from shioenv.errors import OutputExistsError, UsageError
 
@@ -74,7 +74,7 @@ def new_directory(path: Path) -> Iterator[Path]:
             yield temporary
             refuse_existing(path)
             temporary.rename(path)
-            _sync(path.parent)
+            sync(path.parent)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -101,7 +101,7 @@ def new_file(path: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 temporary.unlink()
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def _take_name(temporary: Path, path: Path) -> None:

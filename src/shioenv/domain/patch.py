@@ -69,8 +69,10 @@ class ContextPatch:
         if isinstance(source, str):
             try:
                 source = json.loads(source)
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise PatchError(f"not a context patch: {error}") from None
+            except RecursionError:
+                raise PatchError("not a context patch: nested too deeply") from None
         if not isinstance(source, list | tuple):
             raise PatchError(f"not a context patch: expected a list, got {source!r:.60}")
         for number, item in enumerate(source):

@@ -149,8 +149,10 @@ def decode(line: bytes | str) -> Record:
     try:
         text = line if isinstance(line, str) else line.decode()
         document = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RecordError(f"not a record: {error}") from None
+    except RecursionError:
+        raise RecordError("not a record: nested too deeply") from None
     if not isinstance(document, dict):
         raise RecordError(f"not a record: expected an object, got {type(document).__name__}")
     version = document.get("schema_version")

@@ -178,7 +178,7 @@ def test_lines_beyond_what_can_be_computed_are_left_out(tmp_path: Path) -> None:
     assert [(one.line, one.reason) for one in done.rejected] == [
         (1, "more arguments than a score can be computed for"),
         (2, "nested too deeply"),
-        (3, "nested too deeply"),
+        (3, "not a context patch: nested too deeply"),
     ]
 
 
