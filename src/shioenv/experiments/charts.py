@@ -93,7 +93,7 @@ def styled(field: str, names: Sequence[str], title: str, styles: Sequence[Style]
         "type": "nominal",
         "sort": list(names),
         "title": title,
-        "legend": {"symbolOpacity": 1},
+        "legend": {"symbolOpacity": 1, "symbolStrokeWidth": 0},
     }
     ranges: Mapping[str, list[Any]] = {
         "color": [style.colour for style in used],
