@@ -112,7 +112,7 @@ def _print_statistics(found: Statistics) -> None:
         f"{_mean(found.mean_output_bytes, 0)} bytes of output",
     }
     for key, value in rows.items():
-        console.print(f"{key:19}{value}", markup=False, soft_wrap=True)
+        console.print(f"{key:19}{value}", soft_wrap=True)
     for heading, groups in (
         ("command", found.by_command),
         ("arguments", found.by_arguments),

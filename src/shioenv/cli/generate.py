@@ -183,7 +183,7 @@ class _Bar:
 
     def report(self, progress: Progress) -> None:
         if progress.note:
-            self._bar.console.print(progress.note, markup=False)
+            self._bar.console.print(progress.note)
         new = progress.done - progress.kept
         rate = f"{new / progress.seconds:.1f}/s" if new and progress.seconds else ""
         self._bar.update(self._task, total=progress.count, completed=progress.done, rate=rate)

@@ -120,7 +120,7 @@ def show(name: Name = None, json: shared.Json = False) -> None:
     }
     width = max(map(len, rows))
     for key, value in rows.items():
-        shared.console().print(f"{key:{width}}  {value}", markup=False, soft_wrap=True)
+        shared.console().print(f"{key:{width}}  {value}", soft_wrap=True)
 
 
 def _facts(system: System) -> dict[str, Any]:
