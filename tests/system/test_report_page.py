@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from shioenv.dataset.manifest import MANIFEST, read_manifest
+from shioenv.dataset.store import sha256_of
 from shioenv.system.store import System
 
 SHIOENV = Path(sys.executable).with_name("shioenv")
@@ -56,8 +59,11 @@ def shioenv(*words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def make_hostile(shard: Path) -> None:
+def make_hostile(directory: Path) -> None:
     """Writes hostile texts into the first records, and tells the effects of one's arguments."""
+    manifest = read_manifest(directory)
+    (entry,) = manifest.shards
+    shard = directory / entry.file
     records = [json.loads(line) for line in shard.read_text().splitlines()]
     for text, one in zip(HOSTILE, records, strict=False):
         one["input_args"] = ["hostile", text]
@@ -83,6 +89,8 @@ def make_hostile(shard: Path) -> None:
         ],
     )
     shard.write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    manifest = manifest.with_shard(replace(entry, sha256=sha256_of(shard)))
+    (directory / MANIFEST).write_bytes(manifest.encode())
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +100,7 @@ def page(system: System, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "generate", directory, "--sampler", "gcs", "--count", str(COUNT), "--seed", "7",
         "--budget", "2", "--noise-runs", "1", "--workers", "1",
     )  # fmt: skip
-    make_hostile(directory / "data" / "00000.ndjson")
+    make_hostile(directory)
     shioenv("dataset", "report", directory)
     return directory / "report.html"
 
