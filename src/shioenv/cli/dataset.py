@@ -75,9 +75,10 @@ def verify(
 @shared.command(app, "shioenv dataset stats ./dataset")
 def stats(directory: Directory, json: shared.Json = False) -> None:
     """Describe a dataset: scores, exit codes, commands, composition."""
+    from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.stats import statistics
 
-    shared.note_unfinished(directory)
+    shared.note_unfinished(directory, read_manifest(directory))
     found = statistics(directory)
     if json:
         shared.print_json(found.to_json(), indent=2)
@@ -158,7 +159,7 @@ def show(
     from shioenv.errors import UsageError
 
     manifest = read_manifest(directory)
-    shared.note_unfinished(directory)
+    shared.note_unfinished(directory, manifest)
     if number is not None:
         chosen = [one for one in read_records(directory) if one.session_id == number]
         if not chosen:

@@ -49,7 +49,7 @@ def counting(label: str) -> Iterator[Callable[[int, int], None]]:
             nonlocal kept
             kept = done if kept is None else kept
             if is_due(done, count):
-                left = time_left(done - kept, count - done, last - started)
+                left = time_left(done - kept, count - done, time.monotonic() - started)
                 shared.note(f"{done}/{count} {label}{left}" if count else f"{done} {label}")
 
         yield tell

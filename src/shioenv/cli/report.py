@@ -29,10 +29,11 @@ def report(
     The page needs no network and no other file. With --json the numbers are printed, and the page
     is written only where --out asks for it.
     """
+    from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.report.aggregate import collect
     from shioenv.dataset.report.page import FILE, write_report
 
-    shared.note_unfinished(directory)
+    shared.note_unfinished(directory, read_manifest(directory))
     with counting("records") as progress:
         if json and out is None:
             found = collect(directory, report=progress)[1]

@@ -14,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from shioenv.dataset.manifest import Manifest
     from shioenv.sandbox.base import Limits
 
 
@@ -272,11 +273,8 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def note_unfinished(directory: Path) -> None:
+def note_unfinished(directory: Path, manifest: Manifest) -> None:
     """Says on standard error which records are looked at, where a dataset is not finished."""
-    from shioenv.dataset.manifest import read_manifest
-
-    manifest = read_manifest(directory)
     if not manifest.complete:
         held, wanted = manifest.records, manifest.count
         note(

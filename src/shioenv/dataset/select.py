@@ -96,9 +96,8 @@ def select(
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)
-    count = manifest.records
     digest = hashlib.sha256((source / MANIFEST).read_bytes()).hexdigest()
-    parent: dict[str, Any] = {"manifest_sha256": digest, "records": count}
+    parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
     if manifest.plan.origin is not None:
         parent["origin"] = manifest.plan.origin
     origin = {"kind": "filter", "parent": parent, "selection": selection.to_json()}
@@ -110,7 +109,7 @@ def select(
             seen |= _commands(record)
             if selection.keeps(record):
                 writer.add(record)
-            report(done, count)
+            report(done, manifest.records)
         _known(selection.commands, seen)
         return writer.finish()
 

@@ -122,14 +122,16 @@ class Writer:
         self._directory = directory
         self._pending: list[tuple[Record, bytes]] = []
         self._manifest = Manifest(plan=plan, count=0, kernels=kernels)
-        self.written = 0
-        """Records added so far."""
         (directory / DATA).mkdir()
+
+    @property
+    def written(self) -> int:
+        """Records added so far."""
+        return self._manifest.records + len(self._pending)
 
     def add(self, record: Record) -> None:
         """Adds the next record. Errors: RecordError for text that UTF-8 cannot hold."""
         self._pending.append((record, encode(record)))
-        self.written += 1
         if len(self._pending) == SHARD_RECORDS:
             self._seal()
 
@@ -137,7 +139,7 @@ class Writer:
         """Writes what is left, then the manifest, with `plan` where it is known only now."""
         if self._pending:
             self._seal()
-        manifest = replace(self._manifest, count=self.written)
+        manifest = replace(self._manifest, count=self._manifest.records)
         if plan is not None:
             manifest = replace(manifest, plan=plan)
         with replacing(self._directory / MANIFEST) as file:

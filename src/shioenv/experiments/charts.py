@@ -57,6 +57,7 @@ _CONFIG: Spec = {
         "titleFontSize": 12,
         "symbolSize": 70,
         "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
         "labelLimit": 300,
     },
     "text": {"color": MUTED, "fontSize": 11},
@@ -93,7 +94,7 @@ def styled(field: str, names: Sequence[str], title: str, styles: Sequence[Style]
         "type": "nominal",
         "sort": list(names),
         "title": title,
-        "legend": {"symbolOpacity": 1, "symbolStrokeWidth": 0},
+        "legend": {"symbolStrokeWidth": 0},
     }
     ranges: Mapping[str, list[Any]] = {
         "color": [style.colour for style in used],

@@ -161,7 +161,7 @@ def _seen(
                 for number, one in enumerate(samples)
             ]
             missing = [number for number in range(1, wanted + 1) if number not in there]
-            name = setting.system_name or setting.system.name
+            name = setting.system_name or plan["system"]
             for number, found in passes(tasks, name, setting.seed, missing, setting.report):
                 path = directory / f"pass-{number}.parquet"
                 write_columns(path, _digested(found))

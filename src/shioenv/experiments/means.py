@@ -14,7 +14,6 @@ RESAMPLES = 2000
 Z = 1.959963984540054
 """Half the width of a 95% interval, in standard errors."""
 
-
 _NORMAL = NormalDist()
 
 
@@ -43,9 +42,8 @@ def bootstrapped(values: Sequence[float]) -> Mean:
     away = array - mean
     square = float((away**2).sum())
     acceleration = float((away**3).sum()) / (6 * square**1.5) if square else 0.0
-    places = []
-    for z in (bias - Z, bias + Z):
-        places.append(100 * _NORMAL.cdf(bias + z / (1 - acceleration * z)))
+    ends = (bias - Z, bias + Z)
+    places = [100 * _NORMAL.cdf(bias + z / (1 - acceleration * z)) for z in ends]
     low, high = np.percentile(means, places)
     return Mean(float(mean), float(low), float(high), len(array))
 

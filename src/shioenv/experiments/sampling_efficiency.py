@@ -293,7 +293,6 @@ def _panel(name: str, lengths: Sequence[int], top: float) -> Spec:
         "type": "ordinal",
         "title": "budget M",
         "scale": {"domain": list(BUDGETS), "range": list(RAMP)},
-        "legend": {"symbolOpacity": 1},
     }
     layers: list[Spec] = [
         {

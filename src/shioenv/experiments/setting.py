@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shioenv.dataset.generate import Progress, package_version, plan_of, samples_of
+from shioenv.dataset.generate import Progress, plan_of, samples_of
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import System, find_system
@@ -66,10 +66,10 @@ def stream_of(system: System, seed: int, count: int, **how: Any) -> Stream:
     grammars = load_grammars(versions=system.packages)
     plan = plan_of(system, grammars, sampler="gcs", seed=seed, **how)
     origin = {
-        "seed": seed,
-        "system": system.name,
-        "system digest": system.digest,
+        "seed": plan.seed,
+        "system": plan.system,
+        "system digest": plan.system_digest,
         "grammar digest": plan.grammar_digest,
-        "version": package_version(),
+        "version": plan.version,
     }
     return Stream(samples_of(plan, system, grammars, count), origin)

@@ -205,7 +205,7 @@ def _means_panel(sets: Mapping[str, Sequence[float]]) -> Spec:
         rows.append({"set": name, "who": "paper", **_reach(*quoted.TRAINING[name])})
     who = {"field": "who", "type": "nominal", "title": None, "sort": ["ours", "paper"]}
     colour = {**who, "scale": {"domain": ["ours", "paper"], "range": [MAIN, PAPER]},
-              "legend": {"orient": "top", "symbolOpacity": 1}}  # fmt: skip
+              "legend": {"orient": "top"}}  # fmt: skip
     x: Spec = {
         "field": "mean",
         "type": "quantitative",

@@ -92,7 +92,9 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(
         determinism,
         "stream_of",
-        lambda system, seed, count: Stream(iter(SAMPLES[:count]), {"seed": seed}),
+        lambda system, seed, count: Stream(
+            iter(SAMPLES[:count]), {"seed": seed, "system": system.name}
+        ),
     )
     monkeypatch.setattr(Setting, "system", SYSTEM)
     return Setting(out=tmp_path, workers=1)
