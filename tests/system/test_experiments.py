@@ -15,7 +15,7 @@ import pytest
 
 from shioenv.behavior.observe import Observer
 from shioenv.errors import GenerationError
-from shioenv.experiments.exact import JOURNAL
+from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.processes import Executors
 from shioenv.experiments.results import read_columns
 
@@ -67,6 +67,19 @@ def test_sampling_efficiency_then_estimators(out: Path) -> None:
     assert again["counts"]["executed by an earlier call"] == 12
 
 
+def assert_scored_alike(directory: Path, least: int) -> None:
+    """Executed again, records have the scores they had: the same sub-inputs are drawn."""
+    scores, rules = (read_columns(directory / f"{name}.parquet") for name in ("scores", "rules"))
+
+    def scored(columns: dict[str, list[Any]], score: str) -> dict[tuple[str, int], float]:
+        keys = zip(columns["sampler"], columns["session_id"], strict=True)
+        return dict(zip(keys, columns[score], strict=True))
+
+    had, has = scored(scores, "irreducibility"), scored(rules, "R*")
+    assert len(has) >= least
+    assert has == {key: pytest.approx(had[key]) for key in has}
+
+
 def test_irreducibility_by_length(out: Path) -> None:
     size = ("--count", "26", "--budget", "4", "--workers", "1")
     found = answer("irreducibility-by-length", out, *size)
@@ -74,6 +87,7 @@ def test_irreducibility_by_length(out: Path) -> None:
     scores = read_columns(out / "irreducibility-by-length" / "scores.parquet")
     assert sorted(set(scores["n_arguments"])) == list(range(13))
     assert set(scores["sampler"]) == {"gcs", "ucs", "ucs-universal"}
+    assert_scored_alike(out / "irreducibility-by-length", 60)
 
 
 def test_training_sets(out: Path) -> None:
@@ -82,6 +96,7 @@ def test_training_sets(out: Path) -> None:
     sets = found["summary"]
     assert sets["GCS, R* ≥ 0"]["inputs"] == 12
     assert sets["GCS, R* ≥ 0.5"]["inputs"] + sets["GCS, R* ≤ 0.5"]["inputs"] >= 12
+    assert_scored_alike(out / "training-sets", 18)
 
 
 def test_determinism(out: Path) -> None:

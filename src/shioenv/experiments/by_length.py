@@ -6,7 +6,8 @@ Section 4.3 of the paper. Single commands, every number of arguments equally oft
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from shioenv.experiments import quoted
@@ -20,17 +21,29 @@ from shioenv.experiments.length_groups import (
     gains_of,
     scores_of,
 )
-from shioenv.experiments.means import Z, rounded
+from shioenv.experiments.means import Z, fixed, rounded
+from shioenv.experiments.reference import (
+    NOTE,
+    RULES,
+    ByRule,
+    Ruled,
+    means_by_rule,
+    rule_columns,
+    scores_by_rule,
+)
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR
+from shioenv.synthesis.policy import LENGTHS
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000
 """Inputs of each sampler at full size: 3,846 of each length from 0 to 12."""
 PAPER_COUNT = 250_000
 """Inputs of each sampler in the paper."""
+RESCORED = 100
+"""Inputs of each sampler and length that are also scored as the reference implementation does."""
 
 
 def run(
@@ -50,14 +63,21 @@ def run(
         for sampler in NAMES
     }  # fmt: skip
     scores = [score for one in datasets.values() for score in one.scores]
+    ruled = [
+        row
+        for one in datasets.values()
+        for row in scores_by_rule(setting, one.directory, _first(one.scores))
+    ]
     found = cells_of(scores)
     findings = Findings(
         title="Irreducibility by number of arguments",
-        data={"scores": columns(scores)},
+        data={"scores": columns(scores), "rules": rule_columns(ruled)},
         tables=[
             *(_table(found, group) for group in GROUPS),
             _gain_table(found),
             _distribution_table(scores),
+            _rule_table(ruled),
+            _rule_length_table(ruled),
         ],
         chart=chart_of(scores, found, budget),
         counts=_counts(datasets),
@@ -65,6 +85,15 @@ def run(
         summary=_summary(scores, found),
     )
     return write(setting, NAME, findings, started=started)
+
+
+def _first(scores: Sequence[Score]) -> list[Score]:
+    """The first of each number of arguments that can be scored and do the same again."""
+    groups: dict[int, list[Score]] = defaultdict(list)
+    for one in scores:
+        if one.n_arguments and not one.volatile:
+            groups[one.n_arguments].append(one)
+    return [one for group in groups.values() for one in group[:RESCORED]]
 
 
 def _table(found: Sequence[Cell], group: str) -> Table:
@@ -143,6 +172,52 @@ def _distribution_table(scores: Sequence[Score]) -> Table:
         ("sampler", "arguments", "inputs", "number", "mean", "exactly 0", "up to 0.5", "exactly 1"),
         rows,
     )
+
+
+def _rule_table(ruled: Sequence[Ruled]) -> Table:
+    return Table(
+        "As the reference implementation scores",
+        f"{NOTE} Of the first {RESCORED} inputs of each sampler and number of arguments that are "
+        "not volatile, executed again.",
+        ("sampler", "arguments", "inputs", *RULES),
+        [
+            (name, f"{least} and more", f"{len(group):,}", *map(fixed, means_by_rule(group)))
+            for sampler, name in NAMES.items()
+            for least in (1, 2)
+            if (group := _of(ruled, sampler, LENGTHS[least:]))
+        ],
+    )
+
+
+def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
+    rows = []
+    for n in sorted({one.score.n_arguments for one in ruled}):
+        row = [str(n)]
+        ends = {}
+        for sampler in NAMES:
+            group = _of(ruled, sampler, (n,))
+            ours, *_, all_three = means_by_rule(group) if group else (None, None)
+            ends[sampler] = all_three
+            row += [str(len(group)), fixed(ours), fixed(all_three)]
+        gcs, ucs = ends["gcs"], ends["ucs"]
+        rows.append([*row, "-" if gcs is None or ucs is None else f"{gcs - ucs:+.3f}"])
+    return Table(
+        "As the reference implementation scores, by number of arguments",
+        "The same inputs: how many, R*, and the score by all three rules; then GCS above UCS by "
+        "these rules.",
+        (
+            "arguments",
+            *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " by rules")),
+            "GCS above UCS",
+        ),
+        rows,
+    )
+
+
+def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
+    """Those of a sampler that have one of these numbers of arguments."""
+    mine = [one for one in ruled if one.score.sampler == sampler]
+    return [one.by_rule for one in mine if one.score.n_arguments in lengths]
 
 
 def _quantiles(numbers: Sequence[float]) -> tuple[str, ...]:

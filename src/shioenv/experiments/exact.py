@@ -6,30 +6,23 @@ A kept-index set is a mask here: bit i is set where argument i stays.
 from __future__ import annotations
 
 import base64
-import json
-import os
 import random
-import re
 import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
-from shioenv.behavior.similarity import compared, similarity
-from shioenv.dataset.store import lock, storage_errors
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.experiments.journal import Journal
 from shioenv.experiments.processes import Executors
-from shioenv.experiments.results import differences
+from shioenv.experiments.reference import Seen
 from shioenv.experiments.setting import Setting, Stream, stream_of
-from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.irreducibility.score import Contrast, estimate_irreducibility
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import System
@@ -53,12 +46,6 @@ LONG = 8
 
 SHORT_TIMES = 4
 """So many times more inputs of the shorter lengths."""
-
-JOURNAL = "inputs.ndjson"
-"""One line for every input that was tried, in the order in which they were finished."""
-
-
-_NUMBER = re.compile(r"\b\d+\b")
 
 
 class _PassedOverError(Exception):
@@ -143,21 +130,6 @@ SETS = ("differs", "differs_strict", "same_failure", "same_rewritten")
 """The sets of sub-inputs that are known of an input."""
 
 
-def rewritten(output: bytes) -> bytes:
-    """An output as the reference implementation compares it: small letters, no empty lines, one
-    blank for any number of them, and for each number that stands alone which of the output's
-    different numbers it is and how many digits it has (SPEC I7 and U2-8).
-    """
-    places: dict[str, int] = {}
-
-    def token(found: re.Match[str]) -> str:
-        return f"<num:{places.setdefault(found[0], len(places) + 1)}:{len(found[0])}>"
-
-    text = _NUMBER.sub(token, output.decode("utf-8", "replace").lower())
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(filter(None, lines)).encode()
-
-
 def weighed(n: int, differing: int) -> float:
     """R* where these sub-inputs of n arguments do something else; n is at least 1."""
     if n == 1:
@@ -199,8 +171,6 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
     if _seconds(observer, one) > SLOW_SECONDS and _seconds(observer, one) > SLOW_SECONDS:
         return Passed(number, n, "slow")
     started = time.perf_counter()
-    codes: dict[str, int] = {}
-    outputs: dict[str, bytes] = {}
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
@@ -208,37 +178,28 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         behavior = observer.run(text, cwd=one.cwd)
         if behavior.timed_out:
             raise _PassedOverError("waiting")
-        codes[text] = behavior.exit_code
-        outputs[text] = compared(behavior.output)
         return behavior
 
     every = 1 << n
+    seen = Seen(behave)
     try:
-        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
+        found = estimate_irreducibility(one.input, seen, budget=every, rng=random.Random(0))
     except _PassedOverError as error:
         return Passed(number, n, str(error))
     if found.volatile:
         return Passed(number, n, "volatile")
-    code = found.behavior.exit_code
+    whole, threshold = one.input.text, found.noise_threshold
     contrasts = found.segments[0].contrasts
-    whole = rewritten(compared(found.behavior.output))
-    only_output = [
-        one for one in contrasts if one.difference and one.difference.channel is Channel.OUTPUT
-    ]
     return Known(
         number=number,
         input=one.input,
         cwd=one.cwd,
-        exit_code=code,
-        noise_threshold=found.noise_threshold,
-        differs=_set(contrast.kept for contrast in contrasts if contrast.difference),
-        differs_strict=_set(contrast.kept for contrast in contrasts if contrast.strict),
-        same_failure=_set(one.kept for one in contrasts if code and codes[one.text] == code),
-        same_rewritten=_set(
-            one.kept
-            for one in only_output
-            if similarity(whole, rewritten(outputs[one.text])) > found.noise_threshold
-        ),
+        exit_code=found.behavior.exit_code,
+        noise_threshold=threshold,
+        differs=_set(contrast for contrast in contrasts if contrast.difference),
+        differs_strict=_set(contrast for contrast in contrasts if contrast.strict),
+        same_failure=_set(one for one in contrasts if seen.same_failure(whole, one)),
+        same_rewritten=_set(one for one in contrasts if seen.same_rewritten(whole, one, threshold)),
         seconds=round(time.perf_counter() - started, 3),
     )
 
@@ -250,8 +211,8 @@ def _seconds(observer: Observer, one: Sample) -> float:
     return time.perf_counter() - started
 
 
-def _set(kept: Iterable[Kept]) -> int:
-    return sum(1 << mask_of(one) for one in kept)
+def _set(contrasts: Iterable[Contrast]) -> int:
+    return sum(1 << mask_of(one.kept) for one in contrasts)
 
 
 def mask_of(kept: Kept) -> int:
@@ -288,15 +249,13 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     Samples are taken in the order of their stream, those that a grammar declares volatile left
     out. Which are passed over as slow may depend on the machine; what is decided stays so in
     this directory. Errors: DatasetMismatchError where other seeds, systems, grammars or versions
-    were used there, DatasetBusyError, DatasetCorruptError, DatasetStorageError, those of
-    `Executors`.
+    were used there, those of `Journal` and `Executors`.
     """
     system = setting.system
     directory = setting.data / "exact"
-    with storage_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
     drawn = stream(system, setting.seed)
-    with _Journal(directory, {"format": "shioenv-exact", **drawn.origin}) as journal:
+    plan = {"format": "shioenv-exact", **drawn.origin}
+    with Journal(directory, plan, _read) as journal:
         candidates = _Candidates(drawn.samples)
         lengths = {n: _Length(n, count) for n, count in counts.items()}
         there = set(journal.tried)
@@ -390,62 +349,7 @@ class _Length:
         return max((one.number for one in self.found), default=-1)
 
 
-class _Journal:
-    """The inputs tried so far, on the disk; a line that was not finished is forgotten."""
-
-    def __init__(self, directory: Path, plan: Mapping[str, Any]) -> None:
-        self._path = directory / JOURNAL
-        self._plan = plan
-        self.tried: dict[int, Known | Passed] = {}
-
-    def __enter__(self) -> _Journal:
-        with storage_errors(self._path):
-            self._lock = lock(self._path.parent)
-            try:
-                self._file: BinaryIO = self._path.open("ab+")
-                self._read()
-            except BaseException:
-                os.close(self._lock)
-                raise
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-        os.close(self._lock)
-
-    def add(self, one: Known | Passed) -> None:
-        """Keeps it."""
-        self.tried[one.number] = one
-        self._write(one.to_json())
-
-    def _write(self, document: Mapping[str, Any]) -> None:
-        with storage_errors(self._path):
-            self._file.write(json.dumps(document).encode() + b"\n")
-            self._file.flush()
-
-    def _read(self) -> None:
-        self._file.seek(0)
-        content = self._file.read()
-        lines = content.split(b"\n")
-        self._file.truncate(len(content) - len(lines.pop()))
-        if not lines:
-            self._write(self._plan)
-            return
-        try:
-            there = json.loads(lines[0])
-            tried = [_read_line(line) for line in lines[1:]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DatasetCorruptError(
-                f"{self._path} cannot be read: {error!r}", hint="choose another directory"
-            ) from None
-        different = differences(there, self._plan)
-        if different:
-            raise DatasetMismatchError(str(self._path.parent), different)
-        self.tried = {one.number: one for one in tried}
-
-
-def _read_line(line: bytes) -> Known | Passed:
-    document = json.loads(line)
-    if "passed" in document:
-        return Passed(document["number"], document["n_arguments"], document["passed"])
-    return Known.from_json(document)
+def _read(line: Mapping[str, Any]) -> Known | Passed:
+    if "passed" in line:
+        return Passed(line["number"], line["n_arguments"], line["passed"])
+    return Known.from_json(line)

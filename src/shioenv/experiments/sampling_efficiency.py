@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shioenv.dataset.report.charts import INK
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
-from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted, weighed, weight_of
+from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted, weight_of
 from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
+from shioenv.experiments.reference import NOTE, RULES, Weights, by_rule, means_by_rule
 from shioenv.experiments.replay import Outcome, replayed
 from shioenv.experiments.results import Findings, Table, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
@@ -200,37 +201,28 @@ def _score_table(inputs: Sequence[Known]) -> Table:
 
 
 def _reference_table(inputs: Sequence[Known]) -> Table:
-    rows = []
-    for n, group in _by_length(inputs):
-        means = [fixed(_mean([rule(known) for known in group])) for rule in RULES.values()]
-        rows.append((str(n), *means))
     return Table(
         "As the reference implementation scores",
-        "Means of what its rules make of the same executions, one at a time and all together: "
-        "outputs are compared in small letters, without columns and empty lines, and with an index "
-        "and a length for each number (*rewritten*); "
-        "sub-inputs that fail with the exit code of a failing whole are the same (*failures*); "
-        "one more is counted in numerator and denominator (*smoothed*).",
+        NOTE,
         ("arguments", *RULES),
-        rows,
+        [
+            (str(n), *map(fixed, means_by_rule([by_rule([weights(one)]) for one in group])))
+            for n, group in _by_length(inputs)
+        ],
     )
 
 
-def _smoothed(n: int, differing: int) -> float:
-    """`weighed`, with one more in numerator and denominator."""
-    return (1 + weight_of(differing)) / (1 + total_weight(n))
-
-
-RULES: Mapping[str, Callable[[Known], float]] = {
-    "R*": lambda one: one.irreducibility,
-    "rewritten": lambda one: weighed(one.n, one.differs & ~one.same_rewritten),
-    "failures": lambda one: weighed(one.n, one.differs & ~one.same_failure),
-    "smoothed": lambda one: _smoothed(one.n, one.differs),
-    "all three": lambda one: _smoothed(
-        one.n, one.differs & ~(one.same_rewritten | one.same_failure)
-    ),
-}
-"""The score, and what the reference implementation's rules make of it (SPEC I5 to I7)."""
+def weights(known: Known) -> Weights:
+    """What an executed input's sub-inputs weigh, by the rules of the reference implementation."""
+    n, differs = known.n, known.differs
+    return Weights(
+        n=n,
+        total=total_weight(n),
+        differing=weight_of(differs),
+        rewritten=weight_of(differs & ~known.same_rewritten),
+        failures=weight_of(differs & ~known.same_failure),
+        both=weight_of(differs & ~(known.same_rewritten | known.same_failure)),
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

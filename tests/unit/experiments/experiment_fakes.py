@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +114,9 @@ class FakeExecutors:
             future.set_result(function(self._observer, task))
         cls.executed += 1
         return future
+
+    def map(self, function: Callable[[Any, Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        return (self.submit(function, task).result() for task in tasks)
 
 
 def columns_of(document: Mapping[str, Any]) -> set[int]:

@@ -73,15 +73,12 @@ def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: S
     assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), *scores]
 
 
-def test_the_rules_of_the_reference_implementation_change_scores_as_known() -> None:
-    def scores(known: exact.Known) -> list[float]:
-        return [round(rule(known), 4) for rule in sampling_efficiency.RULES.values()]
-
-    assert scores(needing(2)) == [0, 0, 0, 0.3333, 0.3333]  # of released rows: 1/3
-    one_of_two = needing(2, 0)
-    assert scores(one_of_two) == [0.5, 0.5, 0.5, 0.6667, 0.6667]
-    assert scores(replace(one_of_two, same_failure=0b100)) == [0.5, 0.5, 0, 0.6667, 0.3333]
-    assert scores(replace(one_of_two, same_rewritten=0b100)) == [0.5, 0, 0.5, 0.6667, 0.3333]
+def test_weights_are_of_the_sub_inputs_that_each_rule_leaves_differing() -> None:
+    one = replace(needing(3, 0), same_failure=1 << 0b010, same_rewritten=1 << 0b110)
+    found = sampling_efficiency.weights(one)
+    # without the first argument: the second, the third, both
+    assert (found.n, found.total, found.differing) == (3, 9, 4)
+    assert (found.failures, found.rewritten, found.both) == (3, 2, 1)
 
 
 def test_estimators_uses_what_sampling_efficiency_executed(setting: Setting) -> None:
