@@ -87,6 +87,9 @@ def test_irreducibility_by_length(out: Path) -> None:
     scores = read_columns(out / "irreducibility-by-length" / "scores.parquet")
     assert sorted(set(scores["n_arguments"])) == list(range(13))
     assert set(scores["sampler"]) == {"gcs", "ucs", "ucs-universal"}
+    operands = list(zip(scores["n_operands"], scores["n_arguments"], strict=True))
+    assert all(some <= every for some, every in operands)
+    assert 0 < sum(some for some, _ in operands) < sum(every for _, every in operands)
     assert_scored_alike(out / "irreducibility-by-length", 60)
 
 

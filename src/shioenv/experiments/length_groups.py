@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from shioenv.experiments.scores import NAMES, Score, values
 FEW = 20
 """Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
 of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+
+RESCORED = 100
+"""Inputs of each sampler and length that are also scored as the reference implementation does."""
 
 Group = Callable[[Score], bool]
 
@@ -33,6 +37,15 @@ class Cell:
     spread: Spread
     ones: int
     """Those that are exactly 1."""
+
+
+def firsts(scores: Sequence[Score]) -> list[Score]:
+    """The first `RESCORED` of each number of arguments that can be scored and are not volatile."""
+    groups: dict[int, list[Score]] = defaultdict(list)
+    for one in scores:
+        if one.n_arguments and not one.volatile:
+            groups[one.n_arguments].append(one)
+    return [one for group in groups.values() for one in group[:RESCORED]]
 
 
 def cells_of(scores: Sequence[Score]) -> list[Cell]:

@@ -21,16 +21,10 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.processes import Executors
-from shioenv.experiments.scores import Score as Recorded
+from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
 from shioenv.grammar.library import load_grammars
-from shioenv.irreducibility.score import (
-    Behave,
-    Contrast,
-    Score,
-    SegmentScore,
-    estimate_irreducibility,
-)
+from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimate_irreducibility
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
@@ -162,7 +156,8 @@ class _WaitsError(Exception):
 
 
 def rescored(observer: Observer, task: Task) -> Rescored:
-    """A sample scored with the paper's estimator and the draws that its record was scored with.
+    """A sample scored with the paper's estimator, on the sub-inputs that its record was scored on
+    where that was the paper's, too.
 
     Errors: those of the observer's `run`.
     """
@@ -177,19 +172,15 @@ def rescored(observer: Observer, task: Task) -> Rescored:
     seen = Seen(behave)
     rng = generator(seed, "score", number)
     try:
-        score = estimate_irreducibility(one.input, seen, budget=budget, rng=rng)
+        found = estimate_irreducibility(one.input, seen, budget=budget, rng=rng)
     except _WaitsError:
         return Rescored(number, None)
-    return Rescored(number, None if score.volatile else _by_rule(one, score, seen))
-
-
-def _by_rule(one: Sample, score: Score, seen: Seen) -> ByRule | None:
     commands = [
         _weights(segment, one.input.through(index).text, seen)
-        for index, segment in enumerate(score.segments)
+        for index, segment in enumerate(found.segments)
         if segment.n_arguments
     ]
-    return by_rule(commands) if commands else None
+    return Rescored(number, by_rule(commands) if commands and not found.volatile else None)
 
 
 def _weights(segment: SegmentScore, whole: str, seen: Seen) -> Weights:
@@ -213,11 +204,11 @@ def _weights(segment: SegmentScore, whole: str, seen: Seen) -> Weights:
 class Ruled:
     """A record's score, and what the rules make of it."""
 
-    score: Recorded
+    score: Score
     by_rule: ByRule
 
 
-def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Recorded]) -> list[Ruled]:
+def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -> list[Ruled]:
     """The inputs of these records of a dataset, executed again; those that have scores then.
 
     What an earlier call executed is used; it lies beside the dataset. Errors: those of `Journal`

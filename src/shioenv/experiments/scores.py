@@ -12,6 +12,8 @@ from shioenv.dataset.generate import generate
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.report.samples import command_of
+from shioenv.domain.inputs import Input
+from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.experiments.setting import Setting
 
@@ -27,6 +29,8 @@ class Score:
     sampler: str
     command: str
     n_arguments: int
+    n_operands: int
+    """Those of the arguments that neither begin with a hyphen nor are joined to one that does."""
     exit_code: int
     volatile: bool
     exact: bool
@@ -89,6 +93,7 @@ def _scores(directory: Path, count: int) -> Iterable[Score]:
             sampler=record.sampler,
             command=command_of(record),
             n_arguments=record.n_arguments,
+            n_operands=_operands(record),
             exit_code=record.exit_code,
             volatile=record.volatile,
             exact=record.exact,
@@ -96,6 +101,14 @@ def _scores(directory: Path, count: int) -> Iterable[Score]:
             irreducibility=record.irreducibility,
             irreducibility_strict=record.irreducibility_strict,
         )
+
+
+def _operands(record: Record) -> int:
+    return sum(
+        not (argument.joins_left or argument.text.startswith("-"))
+        for segment in Input.from_marked(record.input_args).segments
+        for argument in segment.arguments
+    )
 
 
 def columns(scores: Sequence[Score]) -> dict[str, list[Any]]:

@@ -100,7 +100,7 @@ def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
 
 
 def record(number: int) -> Score:
-    return Score(number, "gcs", "needs", 2, 0, False, True, 5, 0.5, 0.5)
+    return Score(number, "gcs", "needs", 2, 1, 0, False, True, 5, 0.5, 0.5)
 
 
 class Plan:

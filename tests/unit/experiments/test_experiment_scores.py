@@ -22,6 +22,7 @@ def score(number: int, sampler: str, n: int, value: float | None, exit_code: int
         sampler=sampler,
         command="ls",
         n_arguments=n,
+        n_operands=n // 2,
         exit_code=exit_code,
         volatile=False,
         exact=True,
@@ -67,7 +68,9 @@ def test_irreducibility_by_length_compares_the_samplers(setting: Setting) -> Non
     assert outcome.document["counts"]["gcs"]["fail"] == 120
     assert outcome.document["summary"]["share of GCS inputs at exactly 1"] == 1
     assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 720
-    rules, by_number = outcome.tables[-2:]
+    operands, commands, rules, by_number = outcome.tables[-4:]
+    assert operands.rows == [["2", "0", "-", "0", "-", "80", "1.000"]]
+    assert commands.rows == [("ls", "80", "1.000 ± 0.000", "100%", "50%")]
     assert rules.rows[2] == (
         "UCS", "1 and more", "160", "0.500", "0.900", "0.800", "0.700", "0.500",
     )  # fmt: skip

@@ -1,0 +1,227 @@
+"""The tables of irreducibility by number of arguments."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+from shioenv.experiments import quoted
+from shioenv.experiments.length_groups import (
+    FEW,
+    GROUPS,
+    RESCORED,
+    Cell,
+    by_place,
+    gains_of,
+    scores_of,
+)
+from shioenv.experiments.means import Spread, Z, fixed
+from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
+from shioenv.experiments.results import Table
+from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.synthesis.policy import LENGTHS
+
+
+def tables_of(
+    scores: Sequence[Score], found: Sequence[Cell], ruled: Sequence[Ruled]
+) -> Iterator[Table]:
+    """All of them, in the order in which they are read."""
+    for group in GROUPS:
+        yield _table(found, group)
+    yield _gain_table(found)
+    yield _distribution_table(scores)
+    yield _operand_table(scores)
+    yield _command_table(scores)
+    yield _rule_table(ruled)
+    yield _rule_length_table(ruled)
+
+
+def _table(found: Sequence[Cell], group: str) -> Table:
+    cells = by_place(found, group)
+    lengths = sorted({n for _, n in cells})
+    rows = []
+    for n in lengths:
+        row = [str(n)]
+        for name in NAMES.values():
+            cell = cells.get((name, n))
+            if cell is None:
+                row += ["0", "-", "-"]
+                continue
+            spread = cell.spread
+            row += [
+                f"{spread.count:,}",
+                f"{spread.mean:.3f} ± {spread.sd:.3f}",
+                f"{100 * cell.ones / spread.count:.1f}%",
+            ]
+        rows.append(row)
+    return Table(
+        f"By number of arguments, {group}",
+        "Number of inputs, mean ± standard deviation, share of those that are exactly 1. With one "
+        "argument the score is whether it matters; with none there is no score.",
+        (
+            "arguments",
+            *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " at 1")),
+        ),
+        rows,
+    )
+
+
+def _gain_table(found: Sequence[Cell]) -> Table:
+    gains = {group: gains_of(found, group) for group in GROUPS}
+    cells = by_place(found, "all inputs")
+    rows = []
+    for n in sorted({n for one in gains.values() for n in one}):
+        ucs, gcs = cells[NAMES["ucs"], n].spread.mean, cells[NAMES["gcs"], n].spread.mean
+        rows.append(
+            (
+                str(n),
+                *(_interval(one.get(n)) for one in gains.values()),
+                f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-",
+            )
+        )
+    said, other = quoted.MEANS["gcs"], quoted.MEANS["ucs"]
+    return Table(
+        "GCS above UCS",
+        f"Difference of the means with its 95% interval, where both have {FEW} inputs. The paper "
+        f"says +{quoted.GAINS[0]} to +{quoted.GAINS[1]} for lengths from 2 to 12 (about 20% to "
+        f"170%), and {said} against {other} (+{said - other:.3f}) at length {quoted.LENGTH}, which "
+        "may count the command.",
+        ("arguments", *GROUPS, "relative, all inputs"),
+        rows,
+    )
+
+
+def _interval(gain: tuple[float, float] | None) -> str:
+    if gain is None:
+        return "-"
+    value, error = gain
+    return f"{value:+.3f} ({value - Z * error:+.3f} to {value + Z * error:+.3f})"
+
+
+def _distribution_table(scores: Sequence[Score]) -> Table:
+    rows = []
+    for sampler, name in NAMES.items():
+        for least, label in ((0, "all with a score"), (2, "2 and more")):
+            for group, holds in GROUPS.items():
+                numbers = values(scores_of(scores, sampler, least), holds)
+                rows.append((name, label, group, *_quantiles(numbers)))
+    return Table(
+        "Distributions",
+        f"The paper says that over {quoted.PERFECT:.0%} of its GCS inputs are exactly 1. With one "
+        "argument a score is 0 or 1, so shares without those are given too.",
+        ("sampler", "arguments", "inputs", "number", "mean", "exactly 0", "up to 0.5", "exactly 1"),
+        rows,
+    )
+
+
+OPERANDS: Mapping[str, Callable[[Score], bool]] = {
+    "no operand": lambda one: not one.n_operands,
+    "under half": lambda one: 0 < 2 * one.n_operands < one.n_arguments,
+    "half and more": lambda one: 2 * one.n_operands >= one.n_arguments,
+}
+"""Inputs by how many of their arguments are operands."""
+
+
+def _operand_table(scores: Sequence[Score]) -> Table:
+    mine = scores_of(scores, "gcs", 2)
+    rows = []
+    for n in sorted({one.n_arguments for one in mine}):
+        here = [one for one in mine if one.n_arguments == n]
+        row = [str(n)]
+        for holds in OPERANDS.values():
+            spread = Spread.of(values(here, holds))
+            row += ["0", "-"] if spread is None else [f"{spread.count:,}", fixed(spread.mean)]
+        rows.append(row)
+    return Table(
+        "GCS by operands",
+        "Number of inputs and mean, by how many of the arguments are operands (what is no option): "
+        "options are said twice or taken back, while each operand mostly adds something.",
+        ("arguments", *(f"{name}{what}" for name in OPERANDS for what in ("", " R*"))),
+        rows,
+    )
+
+
+def _command_table(scores: Sequence[Score]) -> Table:
+    groups: dict[str, list[Score]] = defaultdict(list)
+    for one in scores_of(scores, "gcs", 2):
+        groups[one.command].append(one)
+    rows = []
+    for command, group in groups.items():
+        spread = Spread.of(values(group))
+        if spread is not None:
+            ones = sum(one >= 1 for one in values(group)) / spread.count
+            fail = sum(one.exit_code != 0 for one in group) / spread.count
+            shown = f"{spread.mean:.3f} ± {spread.sd:.3f}"
+            rows.append(
+                (command, f"{spread.count:,}", shown, f"{100 * ones:.0f}%", f"{100 * fail:.0f}%")
+            )
+    return Table(
+        "GCS by command",
+        "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
+        "exactly 1 and share that fails; the lowest mean first.",
+        ("command", "inputs", "R*", "at 1", "fail"),
+        sorted(rows, key=lambda row: row[2]),
+    )
+
+
+def _rule_table(ruled: Sequence[Ruled]) -> Table:
+    return Table(
+        "As the reference implementation scores",
+        f"{NOTE} Of the first {RESCORED} inputs of each sampler and number of arguments that are "
+        "not volatile, executed again.",
+        ("sampler", "arguments", "inputs", *RULES),
+        [
+            (name, f"{least} and more", f"{len(group):,}", *map(fixed, means_by_rule(group)))
+            for sampler, name in NAMES.items()
+            for least in (1, 2)
+            if (group := _of(ruled, sampler, LENGTHS[least:]))
+        ],
+    )
+
+
+def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
+    rows = []
+    for n in sorted({one.score.n_arguments for one in ruled}):
+        row = [str(n)]
+        ends = {}
+        for sampler in NAMES:
+            group = _of(ruled, sampler, (n,))
+            ours, *_, all_three = means_by_rule(group) if group else (None, None)
+            ends[sampler] = all_three
+            row += [str(len(group)), fixed(ours), fixed(all_three)]
+        gcs, ucs = ends["gcs"], ends["ucs"]
+        rows.append([*row, "-" if gcs is None or ucs is None else f"{gcs - ucs:+.3f}"])
+    return Table(
+        "As the reference implementation scores, by number of arguments",
+        "The same inputs: how many, R*, and the score by all three rules; then GCS above UCS by "
+        "these rules.",
+        (
+            "arguments",
+            *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " by rules")),
+            "GCS above UCS",
+        ),
+        rows,
+    )
+
+
+def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
+    """Those of a sampler that have one of these numbers of arguments."""
+    mine = [one for one in ruled if one.score.sampler == sampler]
+    return [one.by_rule for one in mine if one.score.n_arguments in lengths]
+
+
+def _quantiles(numbers: Sequence[float]) -> tuple[str, ...]:
+    if not numbers:
+        return "0", "-", "-", "-", "-"
+    count = len(numbers)
+
+    def share(holds: Callable[[float], bool]) -> str:
+        return f"{100 * sum(map(holds, numbers)) / count:.1f}%"
+
+    return (
+        f"{count:,}",
+        f"{sum(numbers) / count:.3f}",
+        share(lambda number: number <= 0),
+        share(lambda number: number <= 0.5),
+        share(lambda number: number >= 1),
+    )
