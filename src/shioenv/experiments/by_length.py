@@ -11,10 +11,10 @@ from typing import Any
 
 from shioenv.experiments import quoted
 from shioenv.experiments.length_chart import chart_of
-from shioenv.experiments.length_groups import Cell, by_place, cells_of, firsts, gains_of
+from shioenv.experiments.length_groups import Cell, by_place, cells_of, gains_of, to_rescore
 from shioenv.experiments.length_tables import tables_of
 from shioenv.experiments.means import rounded
-from shioenv.experiments.reference import rule_columns, scores_by_rule
+from shioenv.experiments.reference import Rescoring, rule_columns, scores_by_rule
 from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
@@ -44,25 +44,25 @@ def run(
         for sampler in NAMES
     }  # fmt: skip
     scores = [score for one in datasets.values() for score in one.scores]
-    ruled = [
-        row
-        for one in datasets.values()
-        for row in scores_by_rule(setting, one.directory, firsts(one.scores))
-    ]
+    rescorings = {
+        sampler: scores_by_rule(setting, one.directory, to_rescore(one.scores))
+        for sampler, one in datasets.items()
+    }
+    ruled = [row for one in rescorings.values() for row in one.ruled]
     found = cells_of(scores)
     findings = Findings(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores), "rules": rule_columns(ruled)},
         tables=list(tables_of(scores, found, ruled)),
         chart=chart_of(scores, found, budget),
-        counts=_counts(datasets),
+        counts=_counts(datasets, rescorings),
         parameters={"inputs of each sampler": count, "budget": budget, "estimator": estimator},
         summary=_summary(scores, found),
     )
     return write(setting, NAME, findings, started=started)
 
 
-def _counts(datasets: Mapping[str, Made]) -> dict[str, Any]:
+def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -> dict[str, Any]:
     return {
         sampler: {
             "inputs": len(one.scores),
@@ -72,6 +72,8 @@ def _counts(datasets: Mapping[str, Made]) -> dict[str, Any]:
             "mean executions": round(
                 sum(score.n_executions for score in one.scores) / len(one.scores), 1
             ),
+            "scored by other rules": len(rescorings[sampler].ruled),
+            "not so scored": dict(rescorings[sampler].left_out),
         }
         for sampler, one in datasets.items()
     }

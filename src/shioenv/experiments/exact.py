@@ -20,7 +20,6 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.processes import Executors
-from shioenv.experiments.reference import Seen
 from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import Contrast, estimate_irreducibility
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
@@ -69,10 +68,6 @@ class Known:
     """Those that do something else."""
     differs_strict: int
     """Those that do something else where outputs must be equal bytes (D-2s)."""
-    same_failure: int
-    """Those that fail with the exit code that the whole input fails with."""
-    same_rewritten: int
-    """Those of `differs` that only differ in an output, and not once both are `rewritten`."""
     seconds: float
     """That executing and comparing them took."""
 
@@ -126,7 +121,7 @@ class Known:
         )
 
 
-SETS = ("differs", "differs_strict", "same_failure", "same_rewritten")
+SETS = ("differs", "differs_strict")
 """The sets of sub-inputs that are known of an input."""
 
 
@@ -181,25 +176,21 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
         return behavior
 
     every = 1 << n
-    seen = Seen(behave)
     try:
-        found = estimate_irreducibility(one.input, seen, budget=every, rng=random.Random(0))
+        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
     except _PassedOverError as error:
         return Passed(number, n, str(error))
     if found.volatile:
         return Passed(number, n, "volatile")
-    whole, threshold = one.input.text, found.noise_threshold
     contrasts = found.segments[0].contrasts
     return Known(
         number=number,
         input=one.input,
         cwd=one.cwd,
         exit_code=found.behavior.exit_code,
-        noise_threshold=threshold,
+        noise_threshold=found.noise_threshold,
         differs=_set(contrast for contrast in contrasts if contrast.difference),
         differs_strict=_set(contrast for contrast in contrasts if contrast.strict),
-        same_failure=_set(one for one in contrasts if seen.same_failure(whole, one)),
-        same_rewritten=_set(one for one in contrasts if seen.same_rewritten(whole, one, threshold)),
         seconds=round(time.perf_counter() - started, 3),
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shioenv.experiments.means import Spread
+from shioenv.experiments.reference import evenly
 from shioenv.experiments.scores import NAMES, Score, values
 
 FEW = 20
@@ -39,13 +40,12 @@ class Cell:
     """Those that are exactly 1."""
 
 
-def firsts(scores: Sequence[Score]) -> list[Score]:
-    """The first `RESCORED` of each number of arguments that can be scored and are not volatile."""
+def to_rescore(scores: Sequence[Score]) -> list[Score]:
+    """Those to be scored by other rules as well: `RESCORED` of each number of arguments."""
     groups: dict[int, list[Score]] = defaultdict(list)
     for one in scores:
-        if one.n_arguments and not one.volatile:
-            groups[one.n_arguments].append(one)
-    return [one for group in groups.values() for one in group[:RESCORED]]
+        groups[one.n_arguments].append(one)
+    return [one for group in groups.values() for one in evenly(group, RESCORED)]
 
 
 def cells_of(scores: Sequence[Score]) -> list[Cell]:

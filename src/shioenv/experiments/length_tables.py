@@ -119,7 +119,7 @@ OPERANDS: Mapping[str, Callable[[Score], bool]] = {
     "under half": lambda one: 0 < 2 * one.n_operands < one.n_arguments,
     "half and more": lambda one: 2 * one.n_operands >= one.n_arguments,
 }
-"""Inputs by how many of their arguments are operands."""
+"""Inputs by how many of their arguments are operands: what begins with no hyphen."""
 
 
 def _operand_table(scores: Sequence[Score]) -> Table:
@@ -134,8 +134,9 @@ def _operand_table(scores: Sequence[Score]) -> Table:
         rows.append(row)
     return Table(
         "GCS by operands",
-        "Number of inputs and mean, by how many of the arguments are operands (what is no option): "
-        "options are said twice or taken back, while each operand mostly adds something.",
+        "Number of inputs and mean, by how many of the arguments are operands: those that neither "
+        "begin with a hyphen nor continue a bundle of options. What `find` tests is no operand "
+        "here, what `dd`, `ip` and `ethtool` are told is.",
         ("arguments", *(f"{name}{what}" for name in OPERANDS for what in ("", " R*"))),
         rows,
     )
@@ -166,9 +167,9 @@ def _command_table(scores: Sequence[Score]) -> Table:
 
 def _rule_table(ruled: Sequence[Ruled]) -> Table:
     return Table(
-        "As the reference implementation scores",
-        f"{NOTE} Of the first {RESCORED} inputs of each sampler and number of arguments that are "
-        "not volatile, executed again.",
+        "By the rules of the reference implementation",
+        f"{NOTE} Of {RESCORED} inputs of each sampler and number of arguments, evenly spaced among "
+        "those that are not volatile, executed again.",
         ("sampler", "arguments", "inputs", *RULES),
         [
             (name, f"{least} and more", f"{len(group):,}", *map(fixed, means_by_rule(group)))
@@ -186,15 +187,15 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
         ends = {}
         for sampler in NAMES:
             group = _of(ruled, sampler, (n,))
-            ours, *_, all_three = means_by_rule(group) if group else (None, None)
-            ends[sampler] = all_three
-            row += [str(len(group)), fixed(ours), fixed(all_three)]
+            ours, *_, by_rules = means_by_rule(group) if group else (None, None)
+            ends[sampler] = by_rules
+            row += [str(len(group)), fixed(ours), fixed(by_rules)]
         gcs, ucs = ends["gcs"], ends["ucs"]
         rows.append([*row, "-" if gcs is None or ucs is None else f"{gcs - ucs:+.3f}"])
     return Table(
-        "As the reference implementation scores, by number of arguments",
-        "The same inputs: how many, R*, and the score by all three rules; then GCS above UCS by "
-        "these rules.",
+        "By the rules of the reference implementation, by number of arguments",
+        "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by the "
+        "rules.",
         (
             "arguments",
             *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " by rules")),

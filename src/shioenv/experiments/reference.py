@@ -1,17 +1,20 @@
 """Scores by the rules of the reference implementation, from the same executions as ours.
 
-It rewrites outputs before it compares them, takes two failures with one exit code for the same, and
-counts one more in numerator and denominator (SPEC I5 to I7).
+It rewrites outputs before it compares them and allows them no difference where runs agree, takes
+two failures with one exit code for the same, and counts one more in numerator and denominator
+(SPEC I4 to I7, U2-3, U2-4, U2-8).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
@@ -19,6 +22,7 @@ from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.generate import samples_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import REDIRECTIONS, Session
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.processes import Executors
 from shioenv.experiments.scores import Score
@@ -28,15 +32,17 @@ from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimat
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
-RULES = ("R*", "rewritten", "failures", "smoothed", "all three")
+RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The score, and what each of the rules makes of it, and all of them together."""
 
 NOTE = (
     "Means of what its rules make of the same executions, one at a time and all together: "
-    "outputs are compared in small letters, without columns and empty lines, and with an index "
-    "and a length for each number (*rewritten*); "
-    "sub-inputs that fail with the exit code of a failing whole are the same (*failures*); "
-    "one more is counted in numerator and denominator (*smoothed*)."
+    "outputs are compared in small letters, without empty lines, with one blank for any white "
+    "space and an index and a length for each number (*rewritten*); where runs agree, outputs must "
+    "be equal, not just similar by 0.95 (*strict*); sub-inputs that fail with the exit code of a "
+    "failing whole are the same (*failures*); sub-inputs' weights are added up over the commands "
+    "of an input with one more in numerator and denominator for each, so that an only argument "
+    "always matters (*smoothed*)."
 )
 
 ByRule: TypeAlias = tuple[float, ...]
@@ -60,48 +66,55 @@ def rewritten(output: bytes) -> bytes:
     return "\n".join(filter(None, lines)).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What those sub-inputs of one command weigh that do something else, rule by rule."""
+class Differs(NamedTuple):
+    """Whether a sub-input does something else, or what those weigh together that do."""
+
+    ours: float
+    rewritten: float
+    strict: float
+    failures: float
+    all_four: float
+
+
+class Command(NamedTuple):
+    """A command of an input, and what its sub-inputs weigh."""
 
     n: int
     """Arguments that can be removed, 1 at least."""
     total: float
     """All sub-inputs, whatever they do."""
-    differing: float
-    rewritten: float
-    failures: float
-    both: float
-    """Where outputs are rewritten and failures alike."""
+    differing: Differs
 
 
-def by_rule(commands: Sequence[Weights]) -> ByRule:
-    """The scores of an input of these commands, at least one.
+def by_rule(commands: Sequence[Command], ranges: int) -> ByRule:
+    """The scores of an input of these commands, at least one, in the order of `RULES`.
 
-    Ours averages commands by number of arguments; the reference adds up what they weigh, one more
-    in each, and an only argument always matters (SPEC I4, I5).
+    Ours averages commands by number of arguments. The reference adds up what they weigh, with one
+    more in numerator and denominator for each of its `ranges`: every command, also without an
+    argument, and every target of a redirection. The command alone, the only sub-input where there
+    is one argument, weighs nothing there.
     """
     arguments = sum(one.n for one in commands)
 
-    def mean(differing: Callable[[Weights], float]) -> float:
-        return math.fsum(one.n * differing(one) / one.total for one in commands) / arguments
+    def mean(weight: Callable[[Differs], float]) -> float:
+        return math.fsum(one.n * weight(one.differing) / one.total for one in commands) / arguments
 
-    def smoothed(differing: Callable[[Weights], float]) -> float:
+    def smoothed(weight: Callable[[Differs], float]) -> float:
         several = [one for one in commands if one.n > 1]
-        return (len(commands) + math.fsum(map(differing, several))) / (
-            len(commands) + math.fsum(one.total for one in several)
-        )
+        hits = math.fsum(weight(one.differing) for one in several)
+        return (ranges + hits) / (ranges + math.fsum(one.total for one in several))
 
     return (
-        mean(lambda one: one.differing),
+        mean(lambda one: one.ours),
         mean(lambda one: one.rewritten),
+        mean(lambda one: one.strict),
         mean(lambda one: one.failures),
-        smoothed(lambda one: one.differing),
-        smoothed(lambda one: one.both),
+        smoothed(lambda one: one.ours),
+        smoothed(lambda one: one.all_four),
     )
 
 
-class Seen:
+class _Seen:
     """What sub-inputs did, as far as the rules look at it; gives a score its behaviors."""
 
     def __init__(self, behave: Behave) -> None:
@@ -116,39 +129,58 @@ class Seen:
         self._outputs.setdefault(text, compared(behavior.output))
         return behavior
 
-    def same_failure(self, whole: str, contrast: Contrast) -> bool:
-        """Whether the sub-input fails with the exit code that the whole one fails with."""
-        return self._codes[whole] != 0 and self._codes[contrast.text] == self._codes[whole]
+    def differs(self, whole: str, contrast: Contrast, threshold: float) -> Differs:
+        """By each rule, whether the sub-input does something else than the whole.
 
-    def same_rewritten(self, whole: str, contrast: Contrast, threshold: float) -> bool:
-        """Whether only outputs differ, and not once both are rewritten."""
-        if contrast.difference is None or contrast.difference.channel is not Channel.OUTPUT:
-            return False
-        outputs = (rewritten(self._outputs[text]) for text in (whole, contrast.text))
-        return similarity(*outputs) > threshold
+        Outputs are what behaviors are compared by last, so a difference in another channel
+        remains whatever becomes of them.
+        """
+        found = contrast.difference
+        elsewhere = found is not None and found.channel is not Channel.OUTPUT
+        failure = self._codes[whole] != 0 and self._codes[contrast.text] == self._codes[whole]
+        outputs = [rewritten(self._outputs[text]) for text in (whole, contrast.text)]
+        return Differs(
+            ours=found is not None,
+            rewritten=elsewhere or similarity(*outputs) <= threshold,
+            strict=contrast.strict is not None,
+            failures=found is not None and not failure,
+            all_four=not failure and (elsewhere or outputs[0] != outputs[1]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """An input of a dataset with its scores."""
+    """A record's input, executed and scored again."""
 
     number: int
     scores: ByRule | None
-    """None where it has no argument, a run ran out of time, or runs of it disagree."""
+    why: str | None = None
+    """One of `REASONS`, where there are no scores."""
 
     def to_json(self) -> dict[str, Any]:
         """The input as a line of the journal."""
-        return {"number": self.number, "scores": self.scores}
+        return {"number": self.number, "scores": self.scores, "why": self.why}
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Rescored:
         """The input of such a line. KeyError, TypeError, ValueError for none."""
-        scores = line["scores"]
-        return cls(int(line["number"]), None if scores is None else tuple(map(float, scores)))
+        scores, why = line["scores"], line["why"]
+        return cls(int(line["number"]), None if scores is None else tuple(map(float, scores)), why)
 
 
-Task: TypeAlias = tuple[int, Sample, int, int]
-"""Number, sample, budget and seed."""
+REASONS = ("waiting", "volatile")
+"""Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An input with an argument at least, and how its record was scored."""
+
+    number: int
+    sample: Sample
+    seed: int
+    budget: int
+    estimator: str
 
 
 class _WaitsError(Exception):
@@ -156,48 +188,50 @@ class _WaitsError(Exception):
 
 
 def rescored(observer: Observer, task: Task) -> Rescored:
-    """A sample scored with the paper's estimator, on the sub-inputs that its record was scored on
-    where that was the paper's, too.
+    """The input scored on the sub-inputs that its record was scored on.
 
     Errors: those of the observer's `run`.
     """
-    number, one, budget, seed = task
+    number, one = task.number, task.sample
+    prefix = Session(one.cwd, ()).text
 
     def behave(text: str) -> Behavior:
-        behavior = observer.run(text, cwd=one.cwd)
+        behavior = observer.run(prefix + text, cwd=one.cwd)
         if behavior.timed_out:
             raise _WaitsError
         return behavior
 
-    seen = Seen(behave)
-    rng = generator(seed, "score", number)
+    seen = _Seen(behave)
     try:
-        found = estimate_irreducibility(one.input, seen, budget=budget, rng=rng)
+        found = estimate_irreducibility(
+            one.input,
+            seen,
+            budget=task.budget,
+            rng=generator(task.seed, "score", number),
+            estimator=task.estimator,
+        )
     except _WaitsError:
-        return Rescored(number, None)
+        return Rescored(number, None, "waiting")
+    if found.volatile:
+        return Rescored(number, None, "volatile")
     commands = [
-        _weights(segment, one.input.through(index).text, seen)
+        _command(segment, one.input.through(index).text, seen)
         for index, segment in enumerate(found.segments)
         if segment.n_arguments
     ]
-    return Rescored(number, by_rule(commands) if commands and not found.volatile else None)
+    targets = sum(operator in REDIRECTIONS for operator in one.input.operators)
+    return Rescored(number, by_rule(commands, len(found.segments) + targets))
 
 
-def _weights(segment: SegmentScore, whole: str, seen: Seen) -> Weights:
+def _command(segment: SegmentScore, whole: str, seen: _Seen) -> Command:
     threshold = segment.noise_threshold
     assert threshold is not None  # it has arguments
-    sums = dict.fromkeys(("total", "differing", "rewritten", "failures", "both"), 0.0)
-    for contrast in segment.contrasts:
-        sums["total"] += contrast.weight
-        if contrast.difference is None:
-            continue
-        failure = seen.same_failure(whole, contrast)
-        output = seen.same_rewritten(whole, contrast, threshold)
-        sums["differing"] += contrast.weight
-        sums["rewritten"] += contrast.weight * (not output)
-        sums["failures"] += contrast.weight * (not failure)
-        sums["both"] += contrast.weight * (not (output or failure))
-    return Weights(segment.n_arguments, **sums)
+    weighed = [(one.weight, seen.differs(whole, one, threshold)) for one in segment.contrasts]
+    sums = [
+        math.fsum(weight for weight, differs in weighed if differs[place])
+        for place in range(len(Differs._fields))
+    ]
+    return Command(segment.n_arguments, math.fsum(weight for weight, _ in weighed), Differs(*sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +242,29 @@ class Ruled:
     by_rule: ByRule
 
 
-def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -> list[Ruled]:
-    """The inputs of these records of a dataset, executed again; those that have scores then.
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """What `scores_by_rule` gives."""
 
-    What an earlier call executed is used; it lies beside the dataset. Errors: those of `Journal`
-    and `Executors`.
+    ruled: Sequence[Ruled]
+    left_out: Mapping[str, int]
+    """How many records have no scores, by reason."""
+
+
+def evenly(scores: Sequence[Score], count: int) -> list[Score]:
+    """At most `count` of the records that have an argument and are not volatile, evenly spaced:
+    later inputs of a stream are longer, because short ones run out.
+    """
+    usable = [one for one in scores if one.n_arguments and not one.volatile]
+    count = min(count, len(usable))
+    return [usable[place * len(usable) // count] for place in range(count)]
+
+
+def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -> Rescoring:
+    """The inputs of these records of a dataset, executed again.
+
+    What an earlier call executed is used; it lies in the dataset's directory. Errors: those of
+    `Journal` and `Executors`.
     """
     plan = read_manifest(directory).plan
     system = setting.system
@@ -221,20 +273,24 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
         plan, system, load_grammars(versions=system.packages), max(wanted, default=-1) + 1
     )
     described = {"format": "shioenv-rules", **plan.to_json()}
-    there = directory.with_name(f"{directory.name}-rules")
-    with Journal(there, described, Rescored.from_json) as journal:
-        tasks: list[Task] = [
-            (number, one, plan.budget, plan.seed)
+    with Journal(directory / "rules", described, Rescored.from_json) as journal:
+        tasks = [
+            Task(number, one, plan.seed, plan.budget, plan.estimator)
             for number, one in enumerate(samples)
             if number in wanted and number not in journal.tried
         ]
         kept = len(wanted) - len(tasks)
         with Executors(setting.system_name or system.name, setting.workers) as executors:
-            for done, found in enumerate(executors.map(rescored, tasks), kept + 1):
-                journal.add(found)
+            running = [executors.submit(rescored, task) for task in tasks]
+            for done, future in enumerate(as_completed(running), kept + 1):
+                journal.add(future.result())
                 setting.report(f"{directory.name} inputs by other rules", done, len(wanted))
-        tried = [(one, journal.tried[one.session_id].scores) for one in scores]
-    return [Ruled(one, found) for one, found in tried if found is not None]
+        tried = [(one, journal.tried[one.session_id]) for one in scores]
+    reasons = Counter(found.why for _, found in tried)
+    return Rescoring(
+        [Ruled(one, found.scores) for one, found in tried if found.scores is not None],
+        {why: reasons[why] for why in REASONS},
+    )
 
 
 def means_by_rule(scores: Sequence[ByRule]) -> ByRule:

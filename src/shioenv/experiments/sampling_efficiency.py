@@ -15,15 +15,13 @@ from typing import Any
 from shioenv.dataset.report.charts import INK
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
-from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted, weight_of
+from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
 from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
-from shioenv.experiments.reference import NOTE, RULES, Weights, by_rule, means_by_rule
 from shioenv.experiments.replay import Outcome, replayed
 from shioenv.experiments.results import Findings, Table, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.irreducibility.subsets import total_weight
 
 NAME = "sampling-efficiency"
 COUNT = 60
@@ -76,7 +74,6 @@ def run(
         tables=(
             *(_error_table(name, by_length) for name in ESTIMATORS),
             _score_table(collected.inputs),
-            _reference_table(collected.inputs),
         ),
         chart=_chart(by_length, len(collected.inputs), replays),
         counts=counts(collected),
@@ -197,31 +194,6 @@ def _score_table(inputs: Sequence[Known]) -> Table:
         "Mean (± standard deviation) of R*, and mean of the strict score.",
         ("arguments", "inputs", "R*", "strict", "inputs that fail"),
         rows,
-    )
-
-
-def _reference_table(inputs: Sequence[Known]) -> Table:
-    return Table(
-        "As the reference implementation scores",
-        NOTE,
-        ("arguments", *RULES),
-        [
-            (str(n), *map(fixed, means_by_rule([by_rule([weights(one)]) for one in group])))
-            for n, group in _by_length(inputs)
-        ],
-    )
-
-
-def weights(known: Known) -> Weights:
-    """What an executed input's sub-inputs weigh, by the rules of the reference implementation."""
-    n, differs = known.n, known.differs
-    return Weights(
-        n=n,
-        total=total_weight(n),
-        differing=weight_of(differs),
-        rewritten=weight_of(differs & ~known.same_rewritten),
-        failures=weight_of(differs & ~known.same_failure),
-        both=weight_of(differs & ~(known.same_rewritten | known.same_failure)),
     )
 
 

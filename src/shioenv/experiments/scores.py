@@ -30,7 +30,7 @@ class Score:
     command: str
     n_arguments: int
     n_operands: int
-    """Those of the arguments that neither begin with a hyphen nor are joined to one that does."""
+    """Those of the arguments that neither begin with a hyphen nor continue a bundle of options."""
     exit_code: int
     volatile: bool
     exact: bool

@@ -15,7 +15,14 @@ from shioenv.dataset.report.charts import INK, MAIN, MUTED, SOFT
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, titled
 from shioenv.experiments.means import Spread, fixed
-from shioenv.experiments.reference import NOTE, RULES, Ruled, rule_columns, scores_by_rule
+from shioenv.experiments.reference import (
+    NOTE,
+    RULES,
+    Rescoring,
+    evenly,
+    rule_columns,
+    scores_by_rule,
+)
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
@@ -59,17 +66,17 @@ def run(
     }
     scores = [score for one in datasets.values() for score in one.scores]
     sets = {name: _set(datasets, name) for name in SETS}
-    ruled = {
-        source: scores_by_rule(setting, one.directory, _first(one.scores))
+    rescorings = {
+        source: scores_by_rule(setting, one.directory, evenly(one.scores, RESCORED))
         for source, one in datasets.items()
     }
     findings = Findings(
         title="The training sets' scores",
         data={
             "scores": columns(scores),
-            "rules": rule_columns([one for group in ruled.values() for one in group]),
+            "rules": rule_columns([row for one in rescorings.values() for row in one.ruled]),
         },
-        tables=[_table(datasets, sets), _length_table(datasets), _rule_table(ruled)],
+        tables=[_table(datasets, sets), _length_table(datasets), _rule_table(rescorings)],
         chart=_chart(sets),
         counts={
             source: {
@@ -78,6 +85,8 @@ def run(
                 "executed by this call": one.new,
                 "fail": sum(score.exit_code != 0 for score in one.scores),
                 "volatile": sum(score.volatile for score in one.scores),
+                "scored by other rules": len(rescorings[source].ruled),
+                "not so scored": dict(rescorings[source].left_out),
             }
             for source, one in datasets.items()
         },
@@ -116,11 +125,6 @@ def _until(scores: Sequence[Score], count: int) -> list[Score]:
         if not left:
             return list(scores[:place])
     return list(scores)
-
-
-def _first(scores: Sequence[Score]) -> list[Score]:
-    """The first that can be scored and do the same again."""
-    return [one for one in scores if one.n_arguments and not one.volatile][:RESCORED]
 
 
 def _set(datasets: Mapping[str, Made], name: str) -> list[float]:
@@ -188,20 +192,25 @@ def _length_table(datasets: Mapping[str, Made]) -> Table:
     )
 
 
-def _rule_table(ruled: Mapping[str, Sequence[Ruled]]) -> Table:
+def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
     rows = []
     for name, (source, holds) in SETS.items():
-        rules = zip(*(one.by_rule for one in ruled[source]), strict=True)
-        cells = [_shown([score for score in scores if holds(score)]) for scores in rules]
+        rules = zip(*(one.by_rule for one in rescorings[source].ruled), strict=True)
+        cells = [_counted([score for score in scores if holds(score)]) for scores in rules]
         if cells:
-            rows.append((name, *cells))
+            rows.append((name.replace("R*", "score"), *cells))
     return Table(
-        "As the reference implementation scores",
-        f"{NOTE} Of the first {RESCORED:,} inputs of each source that are not volatile, executed "
-        "again; GCS is cut where the score by the rule is 0.5.",
+        "By the rules of the reference implementation",
+        f"{NOTE} Of {RESCORED:,} inputs of each source, evenly spaced among those that are not "
+        "volatile, executed again; in brackets how many are in the set, since each rule's scores "
+        "are cut at 0.5 by themselves.",
         ("set", *RULES),
         rows,
     )
+
+
+def _counted(numbers: Sequence[float]) -> str:
+    return f"{_shown(numbers)} ({len(numbers)})"
 
 
 def _chart(sets: Mapping[str, Sequence[float]]) -> Spec:

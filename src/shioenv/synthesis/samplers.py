@@ -33,6 +33,10 @@ OWN_ATTEMPTS = 8
 STEERED_ATTEMPTS = 24
 """Steered draws for an input of a given length, before the command is said to have none."""
 
+UNIVERSAL_ATTEMPTS = 5000
+"""Draws of `ucs-universal` for an input of a given length: any start can have any, but hardly by a
+repetition that could be steered. The rarest lengths, 9 to 11, come once in 280 draws."""
+
 FINISHED_SHORTEST = -1
 """In a trace: the production that ends the nonterminal soonest, not a choice."""
 
@@ -154,13 +158,17 @@ class Sampler:
         """One input with just so many arguments; None where none was found.
 
         The policy's own draws first, never going past the length; then, where it is a LengthPolicy,
-        some whose repetitions are steered. The same errors as `draw` are no errors here.
+        some whose repetitions are steered, or with `ucs-universal` many more of its own. The same
+        errors as `draw` are no errors here.
         """
         if length > self.horizon:
             return None
         steering = getattr(self.policy, "steering", self.policy)
-        for attempt in range(OWN_ATTEMPTS + STEERED_ATTEMPTS):
-            policy = self.policy if attempt < OWN_ATTEMPTS else steering
+        own, steered = OWN_ATTEMPTS, STEERED_ATTEMPTS
+        if self._overflows:
+            own, steered = UNIVERSAL_ATTEMPTS, 0
+        for attempt in range(own + steered):
+            policy = self.policy if attempt < own else steering
             drawn = self._attempt(start, random, policy, length)
             if drawn is not None and drawn.n_arguments == length:
                 return drawn

@@ -146,6 +146,16 @@ def test_every_length_is_filled_equally() -> None:
     assert again == samples[:700]
 
 
+def test_every_length_is_filled_equally_where_every_production_may_follow() -> None:
+    every = {"commands": None, "composite_share": 0, "policy": LengthPolicy(range(1, 13))}
+    stream = sample(
+        "ucs-universal", seed=1, count=6000, catalogue=stand_in_catalogue(),
+        start_directories=HERE, **every,
+    )  # fmt: skip
+    lengths = Counter(one.input.n_arguments for one in stream)
+    assert set(lengths.values()) == {500}
+
+
 def test_a_length_without_new_inputs_leaves_the_rounds() -> None:
     samples = draw(300, composite_share=0, policy=LengthPolicy([0, 1, 2, 30]))
     lengths = Counter(one.input.n_arguments for one in samples)
