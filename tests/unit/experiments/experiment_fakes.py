@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +32,6 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
         noise_threshold=0.95,
         differs=masks,
         differs_strict=masks,
-        same_failure=0,
-        same_rewritten=0,
         seconds=0.1,
     )
 
@@ -52,22 +50,25 @@ def at_random(n: int, seed: int, number: int = 0) -> Known:
 
 class FakeObserver:
     """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `shouts` with
-    `x` prints what it prints without in capitals and another number; `random` is volatile; where
-    `waits` is the last word, it runs out of time."""
+    `x` prints what it prints without in capitals and another number; `pads` puts blanks around ten
+    numbers and without `x` other ones; `random` is volatile; where `waits` is the last word, it
+    runs out of time."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def run(self, text: str, *, cwd: str | None = None) -> Behavior:
         self.asked.append(text)
-        words = text.split()
-        code = {"needs": 0, "fails": 2, "shouts": 0}[words[0]]
+        words = text.rpartition("; ")[2].split()
+        code = {"needs": 0, "fails": 2, "shouts": 0, "pads": 0}[words[0]]
         if "random" in words:
             return Behavior(code, str(len(self.asked)).encode())
         if words[-1] == "waits":
             return Behavior(124, b"", timed_out=True)
         if words[0] == "shouts":
             return Behavior(code, b"LINE\t 1\n" if "x" in words else b"line 2\n")
+        if words[0] == "pads":
+            return Behavior(code, b"%s1%s" % (b" " * 200, b" 23" if "x" in words else b" 4 5"))
         return Behavior(code, b"with" if "x" in words else b"out")
 
 
@@ -114,9 +115,6 @@ class FakeExecutors:
             future.set_result(function(self._observer, task))
         cls.executed += 1
         return future
-
-    def map(self, function: Callable[[Any, Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        return (self.submit(function, task).result() for task in tasks)
 
 
 def columns_of(document: Mapping[str, Any]) -> set[int]:

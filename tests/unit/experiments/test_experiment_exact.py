@@ -65,28 +65,8 @@ def test_every_sub_input_is_executed_and_what_differs_is_kept() -> None:
     assert found.number == 4
     with_x = {mask for mask in range(7) if mask & 1}
     assert {mask for mask in range(1, 7) if not found.differs >> mask & 1} == with_x
-    assert found.same_failure == 0
     assert found.irreducibility == needing(3, 0).irreducibility
     assert {"needs x", "needs y z", "needs x y"} <= set(observer.asked)
-
-
-def test_sub_inputs_that_fail_as_the_whole_does_are_told() -> None:
-    observer: Any = FakeObserver()
-    found = executed(observer, (0, sample("fails", "x", "y")))
-    assert isinstance(found, Known)
-    assert found.exit_code == 2
-    assert found.differs == 0b100  # only `y` is kept
-    assert found.same_failure == 0b110
-
-
-def test_sub_inputs_that_only_differ_until_outputs_are_rewritten_are_told() -> None:
-    observer: Any = FakeObserver()
-    found = executed(observer, (0, sample("shouts", "x", "y")))
-    assert isinstance(found, Known)
-    assert found.differs == found.same_rewritten == 0b100  # only `y` is kept
-    needs = executed(observer, (0, sample("needs", "x", "y")))
-    assert isinstance(needs, Known)
-    assert (needs.differs, needs.same_rewritten) == (0b100, 0)
 
 
 def test_inputs_whose_parts_wait_are_passed_over() -> None:

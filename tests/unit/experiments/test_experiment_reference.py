@@ -7,38 +7,46 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from experiment_fakes import HOME, SYSTEM, FakeExecutors, FakeObserver, sample, samples
+from experiment_fakes import SYSTEM, FakeExecutors, FakeObserver, sample, samples
 
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import reference
-from shioenv.experiments.exact import Known, executed
+from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.reference import (
     RULES,
+    Command,
+    Differs,
     Rescored,
-    Ruled,
-    Weights,
+    Task,
     by_rule,
+    evenly,
     means_by_rule,
     rescored,
     rewritten,
     rule_columns,
     scores_by_rule,
 )
-from shioenv.experiments.sampling_efficiency import weights
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.subsets import total_weight
 from shioenv.synthesis.sample import Sample
 
 
-def weighing(n: int, differing: float) -> Weights:
+def command(n: int, differing: float) -> Command:
     """A command whose sub-inputs differ under every rule or under none."""
-    total = total_weight(n) or 1
-    return Weights(n, total, differing, differing, differing, differing)
+    return Command(n, total_weight(n) or 1, Differs(*[differing] * 5))
 
 
-def rounded(*commands: Weights) -> list[float]:
-    return [round(one, 4) for one in by_rule(commands)]
+def rounded(*commands: Command, ranges: int | None = None) -> list[float]:
+    return [round(one, 4) for one in by_rule(commands, ranges or len(commands))]
+
+
+def scores(*input_args: str, observer: FakeObserver | None = None) -> dict[str, float]:
+    """By rule, of what a budget of 64 covers."""
+    runner: Any = observer or FakeObserver()
+    found = rescored(runner, Task(0, sample(*input_args), 0, 64, "paper"))
+    assert found.scores is not None
+    return {rule: round(one, 4) for rule, one in zip(RULES, found.scores, strict=True)}
 
 
 def test_outputs_are_rewritten_in_small_letters_with_numbers_told_apart_by_length() -> None:
@@ -48,63 +56,75 @@ def test_outputs_are_rewritten_in_small_letters_with_numbers_told_apart_by_lengt
 
 
 def test_single_commands_score_as_known() -> None:
-    assert rounded(weighing(2, 0)) == [0, 0, 0, 0.3333, 0.3333]  # a released row of no hit
-    assert rounded(weighing(2, 1)) == [0.5, 0.5, 0.5, 0.6667, 0.6667]  # and one of one hit
-    assert rounded(weighing(5, 52))[-1] == round(53 / 76, 4)  # and one of five arguments
-    assert rounded(Weights(2, 2, 2, 1, 0, 0)) == [1, 0.5, 0, 1, 0.3333]
-    assert rounded(weighing(1, 0)) == [0, 0, 0, 1, 1]  # an only argument always matters there
+    assert rounded(command(2, 0)) == [0, 0, 0, 0, 0.3333, 0.3333]  # a released row of no hit
+    assert rounded(command(2, 1))[3:] == [0.5, 0.6667, 0.6667]  # and one of one hit
+    assert rounded(command(5, 52))[-1] == round(53 / 76, 4)  # and one of five arguments
+    assert rounded(Command(2, 2, Differs(2, 1, 0, 1, 0))) == [1, 0.5, 0, 0.5, 1, 0.3333]
+    assert rounded(command(1, 0)) == [0, 0, 0, 0, 1, 1]  # an only argument always matters there
 
 
 def test_commands_of_one_input_are_added_up_as_in_released_rows() -> None:
-    assert rounded(weighing(2, 0), weighing(5, 0))[-1] == round(2 / 79, 4)  # grep and od
-    assert rounded(weighing(1, 0), weighing(2, 1))[-1] == round(3 / 4, 4)
-    assert rounded(weighing(1, 1), weighing(2, 0))[:2] == [0.3333, 0.3333]
-    assert rounded(weighing(1, 1), weighing(2, 0))[-1] == 0.5  # basename and fold
+    assert rounded(command(2, 0), command(5, 0))[-1] == round(2 / 79, 4)  # grep and od
+    assert rounded(command(1, 1), command(2, 0)) == [*[0.3333] * 4, 0.5, 0.5]  # basename and fold
+    assert rounded(command(2, 0), ranges=2)[-1] == 0.5  # one more without arguments
 
 
-@pytest.mark.parametrize(
-    "input_args",
-    [("needs", "x", "y"), ("fails", "x", "y", "z"), ("shouts", "x", "y"), ("shouts", "y", "x")],
-)
-def test_what_a_budget_covers_scores_as_an_input_executed_whole(
-    input_args: tuple[str, ...],
-) -> None:
-    one = sample(*input_args)
-    first: Any = FakeObserver()
-    other: Any = FakeObserver()
-    known = executed(first, (0, one))
-    assert isinstance(known, Known)
-    found = rescored(other, (0, one, 64, 0))
-    assert found.scores == pytest.approx(by_rule([weights(known)]))
-    assert found.scores is not None
-    assert len(set(found.scores)) > 1
+def test_rules_see_only_what_they_look_at() -> None:
+    assert scores("needs", "x", "y") == {
+        **dict.fromkeys(RULES, 0.5), "smoothed": 0.6667, "all four": 0.6667,
+    }  # fmt: skip
+    fails = scores("fails", "x", "y")
+    assert (fails["R*"], fails["failures"], fails["all four"]) == (0.5, 0, 0.3333)
+    shouts = scores("shouts", "x", "y")
+    assert (shouts["R*"], shouts["rewritten"], shouts["all four"]) == (0.5, 0, 0.3333)
+
+
+def test_what_is_rewritten_may_differ_though_the_outputs_are_alike() -> None:
+    pads = scores("pads", "x", "y")
+    assert (pads["R*"], pads["strict"], pads["rewritten"], pads["failures"]) == (0, 0.5, 0.5, 0)
+    assert (pads["smoothed"], pads["all four"]) == (0.3333, 0.6667)
 
 
 def test_commands_of_a_composite_are_held_against_their_own_prefixes() -> None:
-    class Echo(FakeObserver):
-        def run(self, text: str, *, cwd: str | None = None) -> Any:
-            return super().run(text.rpartition("; ")[2], cwd=cwd)
+    found = scores("needs", "x", "y", ";", "fails", "x", "y")
+    assert found["R*"] == 0.5
+    assert found["failures"] == 0.25  # where the second fails, so does what is left of it
+    assert found["all four"] == round((2 + 1) / (2 + 4), 4)
+    assert scores("needs", "x", "y", ";", "needs", ">", "file")["all four"] == 0.8
 
-    observer: Any = Echo()
-    found = rescored(observer, (0, sample("needs", "x", "y", ";", "fails", "x", "y"), 64, 0))
-    assert found.scores is not None
-    assert found.scores[0] == 0.5
-    assert found.scores[2] == 0.25  # where the second fails, so does what is left of it
+
+def test_sub_inputs_run_where_their_records_did() -> None:
+    observer = FakeObserver()
+    scores("needs", "x", "y", observer=observer)
+    assert {"cd /home/ubuntu; needs x y", "cd /home/ubuntu; needs y"} <= set(observer.asked)
 
 
 def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
     observer: Any = FakeObserver()
-    assert rescored(observer, (3, sample("needs", "x", "waits"), 64, 0)) == Rescored(3, None)
-    assert rescored(observer, (4, sample("needs", "x", "random"), 64, 0)) == Rescored(4, None)
-    assert rescored(observer, (5, sample("needs"), 64, 0)) == Rescored(5, None)
+
+    def found(number: int, *input_args: str) -> Rescored:
+        return rescored(observer, Task(number, sample(*input_args), 0, 64, "paper"))
+
+    assert found(3, "needs", "x", "waits") == Rescored(3, None, "waiting")
+    assert found(4, "needs", "x", "random") == Rescored(4, None, "volatile")
 
 
-def record(number: int) -> Score:
-    return Score(number, "gcs", "needs", 2, 1, 0, False, True, 5, 0.5, 0.5)
+def record(number: int, *, n: int = 2, volatile: bool = False) -> Score:
+    return Score(number, "gcs", "needs", n, 1, 0, volatile, True, 5, 0.5, 0.5)
+
+
+def test_records_are_taken_evenly_and_none_that_is_volatile_or_has_no_argument() -> None:
+    some = [record(n, n=n % 5, volatile=n % 2 == 1) for n in range(20)]
+    usable = [2, 4, 6, 8, 12, 14, 16, 18]
+    assert [one.session_id for one in evenly(some, 100)] == usable
+    assert [one.session_id for one in evenly(some, 8)] == usable
+    assert [one.session_id for one in evenly(some, 4)] == usable[::2]
+    assert [one.session_id for one in evenly(some, 3)] == [2, 6, 14]
+    assert evenly(some[:1], 3) == []
 
 
 class Plan:
-    seed, budget = 3, 16
+    seed, budget, estimator = 3, 16, "paper"
 
     def to_json(self) -> dict[str, int]:
         return {"seed": self.seed, "budget": self.budget}
@@ -128,20 +148,34 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
 
 def test_records_are_scored_again_once(fakes: type[FakeExecutors], tmp_path: Path) -> None:
     setting = Setting(out=tmp_path, workers=1)
-    wanted = [record(0), record(3), record(6)]  # the second is volatile
+    wanted = [record(0), record(3), record(6)]
     found = scores_by_rule(setting, setting.data / "gcs", wanted[:2])
-    assert found == [Ruled(wanted[0], by_rule([weighing(2, 1)]))]
+    assert [one.score for one in found.ruled] == wanted[:1]
+    assert found.ruled[0].by_rule == by_rule([command(2, 1)], 1)
+    assert found.left_out == {"waiting": 0, "volatile": 1}
     assert fakes.executed == 2
     more = scores_by_rule(setting, setting.data / "gcs", wanted)
-    assert more[:1] == found
-    assert [one.score.session_id for one in more] == [0, 6]
+    assert [one.score for one in more.ruled] == [wanted[0], wanted[2]]
     assert fakes.executed == 3
-    columns = rule_columns(more)
+    columns = rule_columns(more.ruled)
     assert columns["session_id"] == [0, 6]
     assert columns["R*"] == [0.5, 0.5]
-    assert means_by_rule([one.by_rule for one in more]) == more[0].by_rule
-    assert len(more[0].by_rule) == len(RULES)
-    assert scores_by_rule(setting, setting.data / "gcs", []) == []
+    assert means_by_rule([one.by_rule for one in more.ruled]) == found.ruled[0].by_rule
+    assert list(scores_by_rule(setting, setting.data / "gcs", []).ruled) == []
+
+
+def test_a_stopped_call_goes_on(fakes: type[FakeExecutors], tmp_path: Path) -> None:
+    setting = Setting(out=tmp_path, workers=1)
+    wanted = [record(number) for number in (0, 2, 6, 8)]
+    fakes.fail_after = 3
+    with pytest.raises(KeyboardInterrupt):
+        scores_by_rule(setting, setting.data / "gcs", wanted)
+    kept = (setting.data / "gcs" / "rules" / JOURNAL).read_bytes().splitlines()
+    fakes.fail_after = None
+    fakes.executed = 0
+    found = scores_by_rule(setting, setting.data / "gcs", wanted)
+    assert [one.score for one in found.ruled] == wanted
+    assert fakes.executed == len(wanted) - (len(kept) - 1)
 
 
 def test_those_of_another_plan_are_refused(
@@ -152,4 +186,3 @@ def test_those_of_another_plan_are_refused(
     monkeypatch.setattr(Plan, "budget", 8)
     with pytest.raises(DatasetMismatchError, match="budget: 16 there, 8 asked for"):
         scores_by_rule(setting, setting.data / "gcs", [record(0)])
-    assert sample("needs").cwd == HOME

@@ -9,8 +9,8 @@ import pytest
 from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetMismatchError
-from shioenv.experiments import by_length, scores, training_sets
-from shioenv.experiments.reference import Ruled
+from shioenv.experiments import by_length, length_groups, scores, training_sets
+from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import Made, Score, values
 from shioenv.experiments.setting import Setting
@@ -46,12 +46,12 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
         return Made(setting.data / name, count, of(sampler, count))
 
-    def ruled(setting: Setting, directory: Path, found: list[Score]) -> list[Ruled]:
-        assert all(one.n_arguments and not one.volatile for one in found)
-        return [
-            Ruled(one, (one.irreducibility or 0.0, 0.9, 0.8, 0.7, 0.6 if number % 2 else 0.4))
+    def ruled(setting: Setting, directory: Path, found: list[Score]) -> Rescoring:
+        rows = [
+            Ruled(one, (one.irreducibility or 0.0, 0.9, 0.8, 0.7, 0.6, 0.6 if number % 2 else 0.4))
             for number, one in enumerate(found)
         ]
+        return Rescoring(rows, {"waiting": 1, "volatile": 0})
 
     for experiment in (by_length, training_sets):
         monkeypatch.setattr(experiment, "made", made)
@@ -60,7 +60,10 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     return Setting(out=tmp_path, workers=1)
 
 
-def test_irreducibility_by_length_compares_the_samplers(setting: Setting) -> None:
+def test_irreducibility_by_length_compares_the_samplers(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(length_groups, "RESCORED", 30)
     outcome = by_length.run(setting, count=240)
     gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
@@ -72,12 +75,13 @@ def test_irreducibility_by_length_compares_the_samplers(setting: Setting) -> Non
     assert operands.rows == [["2", "0", "-", "0", "-", "80", "1.000"]]
     assert commands.rows == [("ls", "80", "1.000 ± 0.000", "100%", "50%")]
     assert rules.rows[2] == (
-        "UCS", "1 and more", "160", "0.500", "0.900", "0.800", "0.700", "0.500",
+        "UCS", "1 and more", "60", "0.500", "0.900", "0.800", "0.700", "0.600", "0.500",
     )  # fmt: skip
-    assert rules.rows[3][:4] == ("UCS", "2 and more", "80", "0.500")
-    assert by_number.rows[0][:7] == ["1", "80", "1.000", "0.500", "80", "0.500", "0.500"]
+    assert rules.rows[3][:4] == ("UCS", "2 and more", "30", "0.500")
+    assert by_number.rows[0][:7] == ["1", "30", "1.000", "0.500", "30", "0.500", "0.500"]
     assert [row[-1] for row in by_number.rows] == ["+0.000", "+0.000"]
-    assert len(read_columns(outcome.directory / "rules.parquet")["R*"]) == 480
+    assert len(read_columns(outcome.directory / "rules.parquet")["R*"]) == 180
+    assert outcome.document["counts"]["ucs"]["not so scored"] == {"waiting": 1, "volatile": 0}
     shares = next(table for table in outcome.tables if table.title == "Distributions")
     assert shares.rows[0] == (
         "GCS", "all with a score", "all inputs", "160", "1.000", "0.0%", "0.0%", "100.0%",
@@ -139,10 +143,10 @@ def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
     assert summary["GCS, R* ≤ 0.5"] == {"inputs": 0}
     assert outcome.tables[0].rows[1][2:4] == ("1.000 ± 0.000", "0.58 ± 0.31")
     rules = outcome.tables[-1].rows
-    assert rules[0][:3] == ("UCS, R* ≥ 0", "0.500 ± 0.000", "0.900 ± 0.000")
-    assert rules[0][-1] == "0.500 ± 0.103"
-    assert [row[-1] for row in rules[2:]] == ["0.600 ± 0.000", "0.400 ± 0.000"]
-    assert rules[3][1] == "-"
+    assert rules[0][:3] == ("UCS, score ≥ 0", "0.500 ± 0.000 (20)", "0.900 ± 0.000 (20)")
+    assert rules[0][-1] == "0.500 ± 0.103 (20)"
+    assert [row[-1] for row in rules[2:]] == ["0.600 ± 0.000 (10)", "0.400 ± 0.000 (10)"]
+    assert rules[3][1] == "- (0)"
 
 
 def test_a_dataset_that_was_begun_for_more_is_finished(
