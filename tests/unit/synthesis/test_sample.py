@@ -147,11 +147,15 @@ def test_every_length_is_filled_equally() -> None:
 
 
 def test_every_length_is_filled_equally_where_every_production_may_follow() -> None:
-    every = {"commands": None, "composite_share": 0, "policy": LengthPolicy(range(1, 13))}
     stream = sample(
-        "ucs-universal", seed=1, count=6000, catalogue=stand_in_catalogue(),
-        start_directories=HERE, **every,
-    )  # fmt: skip
+        "ucs-universal",
+        seed=1,
+        count=6000,
+        catalogue=stand_in_catalogue(),
+        start_directories=HERE,
+        composite_share=0,
+        policy=LengthPolicy(range(1, 13)),
+    )
     lengths = Counter(one.input.n_arguments for one in stream)
     assert set(lengths.values()) == {500}
 
