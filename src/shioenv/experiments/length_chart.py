@@ -143,7 +143,7 @@ def _quoted_means(lengths: Sequence[int]) -> list[Spec]:
                 {"mark": {"type": "point", "shape": "diamond", "filled": True, "size": 80,
                           "opacity": 1, "color": PAPER}},
                 {
-                    "mark": {"type": "text", "align": "right", "dx": -8, "color": PAPER},
+                    "mark": {"type": "text", "align": "right", "dx": 6, "dy": 16, "color": PAPER},
                     "encoding": {"text": {"field": "label"}},
                 },
             ],
