@@ -72,8 +72,7 @@ def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -
             "mean executions": round(
                 sum(score.n_executions for score in one.scores) / len(one.scores), 1
             ),
-            "scored by other rules": len(rescorings[sampler].ruled),
-            "not so scored": dict(rescorings[sampler].left_out),
+            **rescorings[sampler].counts,
         }
         for sampler, one in datasets.items()
     }

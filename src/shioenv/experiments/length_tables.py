@@ -50,7 +50,7 @@ def _table(found: Sequence[Cell], group: str) -> Table:
             spread = cell.spread
             row += [
                 f"{spread.count:,}",
-                f"{spread.mean:.3f} ± {spread.sd:.3f}",
+                spread.text,
                 f"{100 * cell.ones / spread.count:.1f}%",
             ]
         rows.append(row)
@@ -148,14 +148,12 @@ def _command_table(scores: Sequence[Score]) -> Table:
         groups[one.command].append(one)
     rows = []
     for command, group in groups.items():
-        spread = Spread.of(values(group))
+        numbers = values(group)
+        spread = Spread.of(numbers)
         if spread is not None:
-            ones = sum(one >= 1 for one in values(group)) / spread.count
-            fail = sum(one.exit_code != 0 for one in group) / spread.count
-            shown = f"{spread.mean:.3f} ± {spread.sd:.3f}"
-            rows.append(
-                (command, f"{spread.count:,}", shown, f"{100 * ones:.0f}%", f"{100 * fail:.0f}%")
-            )
+            ones = 100 * sum(one >= 1 for one in numbers) / spread.count
+            fail = 100 * sum(one.exit_code != 0 for one in group) / spread.count
+            rows.append((command, f"{spread.count:,}", spread.text, f"{ones:.0f}%", f"{fail:.0f}%"))
     return Table(
         "GCS by command",
         "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "

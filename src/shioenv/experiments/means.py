@@ -66,6 +66,11 @@ class Spread:
         return cls(len(array), float(array.mean()), float(array.std(ddof=min(1, len(array) - 1))))
 
     @property
+    def text(self) -> str:
+        """As tables show it: `0.743 ± 0.265`."""
+        return f"{fixed(self.mean)} ± {fixed(self.sd)}"
+
+    @property
     def variance_of_mean(self) -> float:
         """The mean's own variance."""
         return self.sd**2 / self.count

@@ -22,7 +22,7 @@ from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.generate import samples_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import REDIRECTIONS, Session
+from shioenv.domain.inputs import Role, Session
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.processes import Executors
 from shioenv.experiments.scores import Score
@@ -120,13 +120,13 @@ class _Seen:
     def __init__(self, behave: Behave) -> None:
         self._behave = behave
         self._codes: dict[str, int] = {}
-        self._outputs: dict[str, bytes] = {}
+        self._rewritten: dict[str, bytes] = {}
 
     def __call__(self, text: str) -> Behavior:
         """The behavior; the first one of a text is what is remembered."""
         behavior = self._behave(text)
         self._codes.setdefault(text, behavior.exit_code)
-        self._outputs.setdefault(text, compared(behavior.output))
+        self._rewritten.setdefault(text, rewritten(compared(behavior.output)))
         return behavior
 
     def differs(self, whole: str, contrast: Contrast, threshold: float) -> Differs:
@@ -138,7 +138,7 @@ class _Seen:
         found = contrast.difference
         elsewhere = found is not None and found.channel is not Channel.OUTPUT
         failure = self._codes[whole] != 0 and self._codes[contrast.text] == self._codes[whole]
-        outputs = [rewritten(self._outputs[text]) for text in (whole, contrast.text)]
+        outputs = self._rewritten[whole], self._rewritten[contrast.text]
         return Differs(
             ours=found is not None,
             rewritten=elsewhere or similarity(*outputs) <= threshold,
@@ -219,7 +219,7 @@ def rescored(observer: Observer, task: Task) -> Rescored:
         for index, segment in enumerate(found.segments)
         if segment.n_arguments
     ]
-    targets = sum(operator in REDIRECTIONS for operator in one.input.operators)
+    targets = sum(token.role is Role.TARGET for token in one.input.tokens)
     return Rescored(number, by_rule(commands, len(found.segments) + targets))
 
 
@@ -250,6 +250,11 @@ class Rescoring:
     left_out: Mapping[str, int]
     """How many records have no scores, by reason."""
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """As `run.json` shows it."""
+        return {"scored by other rules": len(self.ruled), "not so scored": dict(self.left_out)}
+
 
 def evenly(scores: Sequence[Score], count: int) -> list[Score]:
     """At most `count` of the records that have an argument and are not volatile, evenly spaced:
@@ -269,17 +274,17 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
     plan = read_manifest(directory).plan
     system = setting.system
     wanted = {one.session_id for one in scores}
-    samples = samples_of(
-        plan, system, load_grammars(versions=system.packages), max(wanted, default=-1) + 1
-    )
+    grammars = load_grammars(versions=system.packages)
     described = {"format": "shioenv-rules", **plan.to_json()}
     with Journal(directory / "rules", described, Rescored.from_json) as journal:
+        missing = wanted - journal.tried.keys()
+        samples = samples_of(plan, system, grammars, max(missing, default=-1) + 1)
         tasks = [
             Task(number, one, plan.seed, plan.budget, plan.estimator)
             for number, one in enumerate(samples)
-            if number in wanted and number not in journal.tried
+            if number in missing
         ]
-        kept = len(wanted) - len(tasks)
+        kept = len(wanted) - len(missing)
         with Executors(setting.system_name or system.name, setting.workers) as executors:
             running = [executors.submit(rescored, task) for task in tasks]
             for done, future in enumerate(as_completed(running), kept + 1):

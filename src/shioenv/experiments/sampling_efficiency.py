@@ -184,7 +184,7 @@ def _score_table(inputs: Sequence[Known]) -> Table:
             (
                 str(n),
                 str(len(group)),
-                f"{spread.mean:.3f} ± {spread.sd:.3f}",
+                spread.text,
                 fixed(_mean([known.irreducibility_strict for known in group])),
                 f"{100 * sum(known.exit_code != 0 for known in group) / len(group):.0f}%",
             )

@@ -14,7 +14,7 @@ from typing import Any
 from shioenv.dataset.report.charts import INK, MAIN, MUTED, SOFT
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, titled
-from shioenv.experiments.means import Spread, fixed
+from shioenv.experiments.means import Spread
 from shioenv.experiments.reference import (
     NOTE,
     RULES,
@@ -85,8 +85,7 @@ def run(
                 "executed by this call": one.new,
                 "fail": sum(score.exit_code != 0 for score in one.scores),
                 "volatile": sum(score.volatile for score in one.scores),
-                "scored by other rules": len(rescorings[source].ruled),
-                "not so scored": dict(rescorings[source].left_out),
+                **rescorings[source].counts,
             }
             for source, one in datasets.items()
         },
@@ -170,7 +169,7 @@ def _table(datasets: Mapping[str, Made], sets: Mapping[str, Sequence[float]]) ->
 
 def _shown(numbers: Sequence[float]) -> str:
     spread = Spread.of(numbers)
-    return "-" if spread is None else f"{fixed(spread.mean)} ± {fixed(spread.sd)}"
+    return "-" if spread is None else spread.text
 
 
 def _share(numbers: Sequence[float], least: float) -> str:

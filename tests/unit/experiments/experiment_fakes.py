@@ -50,9 +50,9 @@ def at_random(n: int, seed: int, number: int = 0) -> Known:
 
 class FakeObserver:
     """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `shouts` with
-    `x` prints what it prints without in capitals and another number; `pads` puts blanks around ten
-    numbers and without `x` other ones; `random` is volatile; where `waits` is the last word, it
-    runs out of time."""
+    `x` prints what it prints without in capitals and another number; `pads` prints many
+    blanks and two numbers, without `x` three; `random` is volatile; where `waits` is the last word,
+    it runs out of time."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
