@@ -94,6 +94,14 @@ def test_names_and_addresses_are_the_declared_ones(run: Run) -> None:
     )
 
 
+def test_root_may_see_whose_the_sockets_are(run: Run) -> None:
+    assert run("netstat -tunap").splitlines() == [
+        "Active Internet connections (servers and established)",
+        "Proto Recv-Q Send-Q Local Address           Foreign Address         State       "
+        "PID/Program name    ",
+    ]
+
+
 def test_uptime_is_the_declared_one(run: Run) -> None:
     assert re.search(
         r"up 1 day,  3:0\d,  2 users,  load average: 0\.08, 0\.03, 0\.01", run("uptime")

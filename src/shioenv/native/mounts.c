@@ -122,6 +122,9 @@ static void mask_proc(const char *proc, const char *covers, const char *empty_fi
         if (!stat(path, &status) && status.st_mode & 0001)
             do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     }
+    /* Nobody may look into process 1, which `netstat -p` takes for a caller who is not root. */
+    snprintf(path, sizeof path, "%s/1/fd", proc);
+    do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     snprintf(path, sizeof path, "%s/sys", proc);
     do_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
     make_read_only(path);

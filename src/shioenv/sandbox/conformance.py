@@ -312,6 +312,7 @@ def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
     assert sandbox.run("mknod /var/tmp/sda b 8 0 && head -c 1 /var/tmp/sda").exit_code != 0
     assert sandbox.run("echo x > /proc/sysrq-trigger").exit_code != 0
     assert sandbox.run("cat /proc/1/environ /proc/1/root/etc/hostname").exit_code != 0
+    _expect(sandbox, "ls -A /proc/1/fd", "")
     assert sandbox.run("exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
     assert sandbox.run("unshare -U true").exit_code != 0
     assert b"Seccomp:\t2" in sandbox.run("cat /proc/self/status").output
