@@ -166,8 +166,8 @@ def _command_table(scores: Sequence[Score]) -> Table:
 def _rule_table(ruled: Sequence[Ruled]) -> Table:
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} Of {RESCORED} inputs of each sampler and number of arguments, evenly spaced among "
-        "those that are not volatile, executed again.",
+        f"{NOTE} Of up to {RESCORED} inputs of each sampler and number of arguments, evenly spaced "
+        "among those that are not volatile, executed again.",
         ("sampler", "arguments", "inputs", *RULES),
         [
             (name, f"{least} and more", f"{len(group):,}", *map(fixed, means_by_rule(group)))

@@ -200,9 +200,9 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
             rows.append((name.replace("R*", "score"), *cells))
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} Of {RESCORED:,} inputs of each source, evenly spaced among those that are not "
-        "volatile, executed again; in brackets how many are in the set, since each rule's scores "
-        "are cut at 0.5 by themselves.",
+        f"{NOTE} Of up to {RESCORED:,} inputs of each source, evenly spaced among those that are "
+        "not volatile, executed again; in brackets how many are in the set, since each rule's "
+        "scores are cut at 0.5 by themselves.",
         ("set", *RULES),
         rows,
     )
