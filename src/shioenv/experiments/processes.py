@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing.util import Finalize
 from types import TracebackType
@@ -26,30 +26,54 @@ _observer: Observer | None = None
 _system = ""
 
 
+def follow_parent() -> None:
+    """In a new process: it ends with the one that started it, however that ends, and on Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+@contextmanager
+def new_processes(
+    workers: int, begin: Callable[..., None] = follow_parent, *arguments: object
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of new processes that call `begin` first; at its end, what is not begun is dropped.
+
+    GenerationError where one of them is killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, begin, arguments)
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise GenerationError(
+            "a process that the experiment had started was ended by something else",
+            hint="what is finished is kept: the same command goes on",
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 class Executors:
     """`workers` new processes with a sandbox each; a context manager that ends them.
 
     Functions are called with the sandbox and a task, both must be importable there. A task whose
-    sandbox broke is begun once more in a new one. They end with this process, and on Ctrl-C.
-    GenerationError where one of them is killed.
+    sandbox broke is begun once more in a new one. Errors: those of `new_processes`.
     """
 
     def __init__(self, system: str, workers: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(workers, context, _begin, (system,))
+        self._processes = new_processes(workers, _begin, system)
 
     def __enter__(self) -> Executors:
+        self._pool = self._processes.__enter__()
         return self
 
     def __exit__(
-        self, kind: object, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        if isinstance(error, BrokenProcessPool):
-            raise GenerationError(
-                "a process that executes inputs was ended by something else",
-                hint="what is finished is kept: the same command goes on",
-            ) from error
+        self._processes.__exit__(kind, error, trace)
 
     def submit(self, function: Callable[[Observer, Task], Answer], task: Task) -> Future[Answer]:
         """The answer, some time. Its errors: SandboxError, those of `open_sandbox`."""
@@ -77,8 +101,7 @@ def _repeat(function: Callable[[Observer, Task], Answer]) -> Iterator[object]:
 def _begin(system: str) -> None:
     global _system
     _system = system
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    follow_parent()
     Finalize(None, _close, exitpriority=10)
 
 

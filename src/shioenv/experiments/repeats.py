@@ -26,7 +26,7 @@ from shioenv.dataset.generate import LIMITS
 from shioenv.dataset.recording import record
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
-from shioenv.experiments.processes import Executors, batches
+from shioenv.experiments.processes import Executors, batches, follow_parent
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.sample import Sample
@@ -131,6 +131,7 @@ def _busy(wanted: bool) -> Iterator[None]:
 
 
 def _spin() -> None:
+    follow_parent()
     while True:
         pass
 

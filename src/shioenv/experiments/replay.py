@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import random
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
 from shioenv.experiments.exact import Known, mask_of
+from shioenv.experiments.processes import new_processes
 from shioenv.irreducibility.estimators import ESTIMATORS, estimator_named
 from shioenv.irreducibility.spread import together
 from shioenv.irreducibility.subsets import Kept
@@ -91,11 +90,10 @@ def replayed(
     """
     found: list[Outcome] = []
     one = partial(_outcomes, budgets=tuple(budgets), replays=replays, seed=seed)
-    context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         each: Callable[..., Iterator[list[Outcome]]] = map
         if workers > 1:
-            each = stack.enter_context(ProcessPoolExecutor(workers, context)).map
+            each = stack.enter_context(new_processes(workers)).map
         for done, some in enumerate(each(one, inputs), 1):
             found += some
             report("inputs replayed", done, len(inputs))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,3 +72,54 @@ def test_a_sandbox_that_breaks_twice_is_an_error() -> None:
 def test_batches_hold_all_tasks_in_order() -> None:
     assert list(batches("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
     assert list(batches("", 2)) == []
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs: one that ended and that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+KILLED = {
+    "busy processors": """
+        from shioenv.experiments.repeats import _busy
+        with _busy(True):
+            tell()
+    """,
+    "a pool": """
+        from shioenv.experiments.processes import new_processes
+        with new_processes(2) as pool:
+            list(pool.map(abs, range(4)))
+            tell()
+    """,
+}
+
+
+@pytest.mark.parametrize("what", KILLED)
+def test_processes_end_with_one_that_is_killed(what: str) -> None:
+    code = f"""
+import multiprocessing, time
+def tell():
+    print(*(one.pid for one in multiprocessing.active_children()), flush=True)
+    time.sleep(600)
+if __name__ == "__main__":
+{textwrap.indent(textwrap.dedent(KILLED[what]), "    ")}
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        children = [int(pid) for pid in parent.stdout.readline().split()]
+        try:
+            assert children
+            assert all(map(alive, children))
+            parent.kill()
+            deadline = time.monotonic() + 60
+            while any(map(alive, children)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not any(map(alive, children))
+        finally:
+            for pid in filter(alive, children):
+                os.kill(pid, signal.SIGKILL)
