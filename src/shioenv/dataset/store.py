@@ -287,7 +287,7 @@ class Store:
         """Turns a short shard back into a journal, because more records are wanted now."""
         journal = _journal_path(self._data, shard.number)
         with (self.directory / shard.file).open("rb") as lines, replacing(journal) as file:
-            file.writelines(map(_journal_line, lines))
+            file.writelines(map(checksummed, lines))
         self._write_manifest(self.manifest.without_shard(shard.number))
         (self.directory / shard.file).unlink()
         self._journal(shard.number)
@@ -414,7 +414,7 @@ class _Journal:
             raise
 
     def append(self, line: Line) -> None:
-        content = _journal_line(line.content)
+        content = checksummed(line.content)
         try:
             _write_all(self._file, content, self._size)
         except BaseException:
@@ -427,7 +427,7 @@ class _Journal:
 
     def read(self, session_id: int) -> bytes:
         place = self.places[session_id]
-        content = _sound(os.pread(self._file, place.length, place.offset))
+        content = sound(os.pread(self._file, place.length, place.offset))
         if content is None:
             raise OSError(errno.EIO, "the journal was changed by somebody else", str(self.path))
         return content
@@ -469,20 +469,20 @@ class _Journal:
             os.ftruncate(self._file, self._size)
 
 
-def _journal_line(content: bytes) -> bytes:
-    """A record's line as a journal holds it: behind its CRC-32, as eight hexadecimal digits."""
+def checksummed(content: bytes) -> bytes:
+    """A line as journals hold it: behind its CRC-32, as eight hexadecimal digits."""
     return b"%08x %b" % (zlib.crc32(content), content)
 
 
-def _sound(line: bytes) -> bytes | None:
-    """The record's line in one of a journal; None where the checksum is another's."""
+def sound(line: bytes) -> bytes | None:
+    """What `checksummed` made a line of; None where the checksum is another's."""
     content = line[9:]
-    return content if _journal_line(content) == line else None
+    return content if checksummed(content) == line else None
 
 
 def _record(line: bytes, number: int) -> Record | None:
     """The record in a line of this shard's journal; None for a damaged one."""
-    content = _sound(line)
+    content = sound(line)
     if content is None:
         return None
     try:

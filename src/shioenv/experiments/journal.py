@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, Self, TypeVar
 
-from shioenv.dataset.store import lock, storage_errors
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.dataset.store import checksummed, lock, sound, storage_errors
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError, InputError
 from shioenv.experiments.results import differences
 
 JOURNAL = "inputs.ndjson"
@@ -33,11 +33,11 @@ Entry = TypeVar("Entry", bound=Tried)
 
 
 class Journal(Generic[Entry]):
-    """The inputs tried so far, in a directory of their own; a line that was not finished is
-    forgotten. A context manager that locks the directory.
+    """The inputs tried so far, in a directory of their own; what is damaged or was not finished is
+    forgotten, hence executed again. A context manager that locks the directory.
 
     `plan` is what decides which inputs they are and what is kept of them; `read` makes an entry of
-    a line's document (KeyError, TypeError, ValueError for none). Errors on entering:
+    a line's document (KeyError, TypeError, ValueError, InputError for none). Errors on entering:
     DatasetMismatchError where the directory's plan is another one, DatasetBusyError,
     DatasetCorruptError, DatasetStorageError.
     """
@@ -65,8 +65,11 @@ class Journal(Generic[Entry]):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
-        os.close(self._lock)
+        try:
+            with storage_errors(self._path):
+                self._file.close()
+        finally:
+            os.close(self._lock)
 
     def add(self, one: Entry) -> None:
         """Keeps it."""
@@ -75,25 +78,25 @@ class Journal(Generic[Entry]):
 
     def _write(self, document: Mapping[str, Any]) -> None:
         with storage_errors(self._path):
-            self._file.write(json.dumps(document).encode() + b"\n")
+            self._file.write(checksummed(json.dumps(document).encode()) + b"\n")
             self._file.flush()
 
     def _read(self) -> None:
         self._file.seek(0)
         content = self._file.read()
-        lines = content.split(b"\n")
-        self._file.truncate(len(content) - len(lines.pop()))
+        *lines, torn = content.split(b"\n")
+        self._file.truncate(len(content) - len(torn))
         if not lines:
             self._write(self._plan)
             return
+        plan, *entries = map(sound, lines)
         try:
-            there = json.loads(lines[0])
-            tried = [self._decode(json.loads(line)) for line in lines[1:]]
-        except (KeyError, TypeError, ValueError) as error:
+            different = differences(json.loads(plan or b""), self._plan)
+            tried = [self._decode(json.loads(line)) for line in entries if line is not None]
+        except (KeyError, TypeError, ValueError, InputError) as error:
             raise DatasetCorruptError(
                 f"{self._path} cannot be read: {error!r}", hint="choose another directory"
             ) from None
-        different = differences(there, self._plan)
         if different:
             raise DatasetMismatchError(str(self._path.parent), different)
         self.tried = {one.number: one for one in tried}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,7 +148,7 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
     try:
         found: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise DatasetCorruptError(
             f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
         ) from None
@@ -164,8 +165,13 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def differences(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """What is asked for otherwise than what is there was made with, a line each."""
+def differences(there: Any, asked: Mapping[str, Any]) -> list[str]:
+    """What is asked for otherwise than what is there was made with, a line each.
+
+    ValueError where what is there is no document.
+    """
+    if not isinstance(there, Mapping):
+        raise ValueError("it holds no plan")
     return [
         f"{name}: {there.get(name)!r} there, {value!r} asked for"
         for name, value in asked.items()
@@ -179,13 +185,15 @@ def agree(path: Path, plan: Mapping[str, Any]) -> None:
         _write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
     try:
-        there = json.loads(path.read_bytes())
+        different = differences(json.loads(path.read_bytes()), plan)
     except ValueError as error:
-        raise DatasetCorruptError(f"{path} cannot be read: {error}") from None
-    if different := differences(there, plan):
+        raise DatasetCorruptError(
+            f"{path} cannot be read: {error}", hint="choose another directory"
+        ) from None
+    if different:
         raise DatasetMismatchError(str(path.parent), different)
 
 
 def shown_command() -> str:
-    """The command line of this process."""
-    return " ".join(["shioenv", *sys.argv[1:]])
+    """The command line of this process, as a shell takes it."""
+    return shlex.join(["shioenv", *sys.argv[1:]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from experiment_fakes import (
     stream,
 )
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.dataset.store import checksummed, sound
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError, DatasetStorageError
 from shioenv.experiments import exact
 from shioenv.experiments.exact import (
     Known,
@@ -149,9 +151,50 @@ def test_other_grammars_are_refused(
         collect(Setting(out=tmp_path), {2: 1})
 
 
-def test_a_journal_that_cannot_be_read_is_named(fakes: object, tmp_path: Path) -> None:
+def test_what_is_damaged_is_executed_again(fakes: type[FakeExecutors], tmp_path: Path) -> None:
+    setting = Setting(out=tmp_path)
+    first = collect(setting, {2: 3})
+    journal = setting.data / "exact" / JOURNAL
+    plan, one, two, three = journal.read_bytes().splitlines(keepends=True)
+    assert b'"differs": "' in two
+    journal.write_bytes(
+        plan + one + two.replace(b'"differs": "', b'"differs": "A') + b"x\n" + three
+    )
+    fakes.executed = 0
+    assert collect(setting, {2: 3}).inputs == _untimed(first, collect(setting, {2: 3}))
+    assert fakes.executed == 1
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"[]", b'["touch", ""]'])
+@pytest.mark.parametrize("place", ["plan", "entry"])
+def test_a_journal_that_is_none_is_named(
+    fakes: object, tmp_path: Path, line: bytes, place: str
+) -> None:
     collect(Setting(out=tmp_path), {2: 1})
     journal = tmp_path / "data" / "exact" / JOURNAL
-    journal.write_bytes(journal.read_bytes() + b"nonsense\n")
+    there = b"" if place == "plan" else journal.read_bytes()
+    journal.write_bytes(there + checksummed(line) + b"\n")
     with pytest.raises(DatasetCorruptError, match=JOURNAL):
         collect(Setting(out=tmp_path), {2: 1})
+
+
+def test_an_entry_with_an_input_that_is_none_is_named(fakes: object, tmp_path: Path) -> None:
+    collect(Setting(out=tmp_path), {2: 1})
+    journal = tmp_path / "data" / "exact" / JOURNAL
+    plan, one = journal.read_bytes().splitlines()
+    entry = json.loads(sound(one) or b"")
+    entry["input_args"].append("")
+    journal.write_bytes(plan + b"\n" + checksummed(json.dumps(entry).encode()) + b"\n")
+    with pytest.raises(DatasetCorruptError, match=JOURNAL):
+        collect(Setting(out=tmp_path), {2: 1})
+
+
+def test_a_full_disk_is_told_and_the_directory_is_free_again(fakes: object, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, limits[1]))
+    try:
+        with pytest.raises(DatasetStorageError, match=JOURNAL):
+            collect(Setting(out=tmp_path), {2: 50})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(collect(Setting(out=tmp_path), {2: 50}).inputs) == 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,15 @@ from experiment_fakes import SYSTEM
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
 from shioenv.experiments import results
 from shioenv.experiments.charts import STYLES, Spec, styled
-from shioenv.experiments.results import Findings, Table, check_libraries, locked, read_columns
+from shioenv.experiments.results import (
+    Findings,
+    Table,
+    agree,
+    check_libraries,
+    locked,
+    read_columns,
+    write_columns,
+)
 from shioenv.experiments.setting import Setting
 
 CHART: Spec = {
@@ -72,11 +81,23 @@ def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.Monkey
     assert error.value.hint == "pip install 'shioenv[report]'"
 
 
-def test_data_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [lambda content: b"nothing", lambda content: b""])
+def test_data_that_cannot_be_read_are_named(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "pass-1.parquet"
-    path.write_bytes(b"nothing")
+    write_columns(path, {"n": list(range(5000))})
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DatasetCorruptError, match=r"pass-1\.parquet"):
         read_columns(path)
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"[]"])
+def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+    with pytest.raises(DatasetCorruptError, match=r"plan\.json"):
+        agree(path, {"seed": 1})
 
 
 def test_a_directory_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
