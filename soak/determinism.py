@@ -43,7 +43,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import LIMITS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.experiments.repeats import Task, causes, masked, passes, shows_clock
+from shioenv.experiments.repeats import Task, causes, masked, passes, shows_clock, volatile_commands
 from shioenv.system.store import find_system
 
 PASSES = 5
@@ -123,13 +123,14 @@ def _verdicts(
 ) -> list[Verdict]:
     differing = sorted(set().union(*others)) if others else []
     verdicts = []
-    cause_of = causes()
+    cause_of, declared = causes(), volatile_commands()
     with open_sandbox(system, LIMITS) as observer:
         for number in differing:
             one, base = inputs[number], first[number]
             seen = [other[number] for other in others if number in other]
             channels = tuple(dict.fromkeys(name for other in seen for name in _other(base, other)))
-            clock = shows_clock(one.sample) or all(masked(base) == masked(other) for other in seen)
+            clock = all(masked(base) == masked(other) for other in seen)
+            clock = clock or shows_clock(one.sample, declared)
             cause = cause_of(observer, one.sample)
             values = getattr(base, channels[0]), getattr(seen[0], channels[0])
             verdicts.append(Verdict(number, one, channels, clock, cause.mark, cause.text, values))

@@ -1,4 +1,4 @@
-"""`shioenv experiment`: the paper's experiments, each with data, a picture and a table."""
+"""`shioenv experiment`: the paper's experiments and more, with data, pictures and tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from shioenv.cli import shared
 from shioenv.cli.progress import counting
+from shioenv.errors import UsageError
 
 if TYPE_CHECKING:
     from shioenv.experiments.results import Outcome
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's experiments, and two more, on this machine.",
+    help="Run the paper's sampling experiments, and three more, on this machine.",
 )
 
 Out = Annotated[
@@ -129,7 +130,10 @@ def estimators(
 )
 def irreducibility_by_length(
     out: Out,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each sampler.")] = 50000,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Inputs of each sampler.", show_default="50000"),
+    ] = None,
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")
     ] = False,
@@ -142,14 +146,16 @@ def irreducibility_by_length(
 ) -> None:
     """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
 
-    Single commands, every number of arguments from 0 to 12 equally often.
+    Single commands, every number of arguments from 1 to 12 equally often, none as often as there
+    are inputs without.
     """
     from shioenv.experiments import by_length as experiment
 
-    if paper_size:
-        count = experiment.PAPER_COUNT
+    if paper_size and count is not None:
+        raise UsageError("--paper-size is a count by itself", hint="leave --count out")
+    size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     _run(
-        lambda setting: experiment.run(setting, count=count, budget=budget, estimator=estimator),
+        lambda setting: experiment.run(setting, count=size, budget=budget, estimator=estimator),
         out,
         seed,
         workers,

@@ -1,1 +1,1 @@
-"""The paper's experiments on this machine's executions, and two of our own."""
+"""The paper's sampling experiments on this machine's executions, and three more."""

@@ -11,7 +11,14 @@ from typing import Any
 
 from shioenv.experiments import quoted
 from shioenv.experiments.length_chart import chart_of
-from shioenv.experiments.length_groups import Cell, by_place, cells_of, gains_of, to_rescore
+from shioenv.experiments.length_groups import (
+    GROUPS,
+    Cell,
+    by_place,
+    cells_of,
+    gains_of,
+    to_rescore,
+)
 from shioenv.experiments.length_tables import tables_of
 from shioenv.experiments.means import rounded
 from shioenv.experiments.reference import Rescoring, rule_columns, scores_by_rule
@@ -66,7 +73,7 @@ def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -
     return {
         sampler: {
             "inputs": len(one.scores),
-            "executed by an earlier call": len(one.scores) - min(one.new, len(one.scores)),
+            "executed by this call": one.new,
             "volatile": sum(score.volatile for score in one.scores),
             "fail": sum(score.exit_code != 0 for score in one.scores),
             "mean executions": round(
@@ -79,7 +86,7 @@ def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -
 
 
 def _summary(scores: Sequence[Score], found: Sequence[Cell]) -> dict[str, Any]:
-    gains = {n: gain for n, (gain, _) in gains_of(found, "all inputs").items() if n > 1}
+    gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
     cells = by_place(found, "all inputs")
     at = {
         name: rounded(cells[name, quoted.LENGTH].spread.mean)
@@ -89,8 +96,8 @@ def _summary(scores: Sequence[Score], found: Sequence[Cell]) -> dict[str, Any]:
     gcs = values(scores, lambda one: one.sampler == "gcs")
     ones = sum(one >= 1 for one in gcs) / max(1, len(gcs))
     return {
-        "GCS above UCS, least": rounded(min(gains.values(), default=None)),
-        "GCS above UCS, most": rounded(max(gains.values(), default=None)),
+        "GCS above UCS, least": rounded(min(gains, default=None)),
+        "GCS above UCS, most": rounded(max(gains, default=None)),
         f"means at length {quoted.LENGTH}": at,
         "share of GCS inputs at exactly 1": rounded(ones),
     }

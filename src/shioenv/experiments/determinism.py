@@ -27,9 +27,11 @@ from shioenv.experiments.repeats import (
     Task,
     causes,
     commands_of,
+    marked,
     masked,
     passes,
     shows_clock,
+    volatile_commands,
 )
 from shioenv.experiments.results import (
     Findings,
@@ -43,7 +45,6 @@ from shioenv.experiments.results import (
     write_columns,
 )
 from shioenv.experiments.setting import Setting, stream_of
-from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.sample import Sample
 
 NAME = "determinism"
@@ -210,8 +211,7 @@ def _read(path: Path, count: int) -> list[Digests]:
 def _verdicts(
     setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
 ) -> Iterator[Verdict]:
-    names = sorted({name for one in samples for name in commands_of(one)})
-    declared = {one.name for one in load_grammars(names) if one.header.volatile}
+    declared = volatile_commands()
     cause_of = causes()
     differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
     explained: dict[int, Cause] = {}
@@ -225,23 +225,21 @@ def _verdicts(
         channels = tuple(
             name for name in CHANNELS if any(other[name] != first[name] for other in others)
         )
-        own = [
-            part.grammar for part in one.trace if part.volatile or part.grammar in declared
-        ] or commands_of(one)
+        clock = all(other[MASKED] == first[MASKED] for other in others)
         yield Verdict(
             number=number,
             sample=one,
             channels=channels,
             differing=len(others),
-            time_of_day=shows_clock(one) or all(other[MASKED] == first[MASKED] for other in others),
+            time_of_day=clock or shows_clock(one, declared),
             cause=explained.get(number),
-            command=own[0],
+            command=(marked(one, declared) or commands_of(one))[0],
         )
 
 
 def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
     same = sum(one.identical for one in verdicts)
-    timed = sum(not one.identical and one.time_of_day for one in verdicts)
+    timed = sum(one.reason == "time of day" for one in verdicts)
     quiet = [one for one in verdicts if not one.sample.volatile]
     explained = sum(one.reason != "not explained" for one in verdicts)
     return {

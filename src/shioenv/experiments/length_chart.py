@@ -9,7 +9,7 @@ from shioenv.dataset.report.charts import INK, MUTED
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, STYLES, Spec, arguments_axis, styled, titled
 from shioenv.experiments.length_groups import FEW, GROUPS, Cell, gains_of, scores_of
-from shioenv.experiments.means import Z, cumulative, fixed
+from shioenv.experiments.means import cumulative, fixed
 from shioenv.experiments.scores import NAMES, Score, values
 
 STYLE = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
@@ -31,7 +31,7 @@ def chart_of(scores: Sequence[Score], found: Sequence[Cell], budget: int) -> Spe
         "concat": [
             *(_spread_panel(found, name, lengths) for name in NAMES.values()),
             *(_means_panel(found, group, lengths) for group in GROUPS),
-            _gain_panel(found, lengths),
+            _gain_panel(scores, lengths),
             _distribution_panel(scores, 0, "distribution, all with a score"),
             _distribution_panel(scores, 2, "distribution, 2 arguments and more"),
         ],
@@ -151,11 +151,11 @@ def _quoted_means(lengths: Sequence[int]) -> list[Spec]:
     ]  # fmt: skip
 
 
-def _gain_panel(found: Sequence[Cell], lengths: Sequence[int]) -> Spec:
+def _gain_panel(scores: Sequence[Score], lengths: Sequence[int]) -> Spec:
     """GCS above UCS, with the paper's range."""
     values = [
-        {"arguments": n, "gain": gain, "low": gain - Z * error, "high": gain + Z * error}
-        for n, (gain, error) in gains_of(found, "all inputs").items()
+        {"arguments": n, "gain": gain.value, "low": gain.low, "high": gain.high}
+        for n, gain in gains_of(scores, GROUPS["all inputs"]).items()
     ]
     y: Spec = {
         "field": "gain",

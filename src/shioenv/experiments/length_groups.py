@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from shioenv.experiments.means import Spread
+from shioenv.experiments.means import Difference, Spread
 from shioenv.experiments.reference import evenly
 from shioenv.experiments.scores import NAMES, Score, values
 
 FEW = 20
 """Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
 of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+
+FEW_OF_A_COMMAND = 5
+"""Inputs of one command and length whose mean is compared with that of another sampler's."""
 
 RESCORED = 100
 """Inputs of each sampler and length that are also scored as the reference implementation does."""
@@ -69,20 +73,56 @@ def by_place(found: Sequence[Cell], group: str) -> dict[tuple[str, int], Cell]:
     return {(cell.sampler, cell.n): cell for cell in found if cell.group == group}
 
 
-def gains_of(found: Sequence[Cell], group: str) -> dict[int, tuple[float, float]]:
-    """By length: how much higher the mean of GCS is than that of UCS, and its standard error; where
-    both have `FEW` inputs.
+def gains_of(scores: Sequence[Score], holds: Group) -> dict[int, Difference]:
+    """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs."""
+    pairs = _pairs(scores, holds, lambda one: one.n_arguments)
+    return {
+        n: Difference.of(gcs, ucs)
+        for n, (gcs, ucs) in sorted(pairs.items())
+        if min(gcs.count, ucs.count) >= FEW
+    }
+
+
+def gains_by_command(scores: Sequence[Score], holds: Group) -> dict[int, Difference]:
+    """As `gains_of`, between inputs of the same command: the mean of the commands' differences,
+    weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs of both.
+
+    Samplers do not write, and do not get to succeed, the same commands equally often.
     """
-    cells = by_place(found, group)
-    gains = {}
-    for (sampler, n), cell in cells.items():
-        other = cells.get((NAMES["ucs"], n))
-        if sampler != NAMES["gcs"] or other is None:
-            continue
-        if min(cell.spread.count, other.spread.count) >= FEW:
-            variance = cell.spread.variance_of_mean + other.spread.variance_of_mean
-            gains[n] = cell.spread.mean - other.spread.mean, math.sqrt(variance)
-    return gains
+    lengths: dict[int, list[tuple[Spread, Spread]]] = defaultdict(list)
+    pairs = _pairs(scores, holds, lambda one: (one.n_arguments, one.command))
+    for (n, _), pair in sorted(pairs.items()):
+        if min(spread.count for spread in pair) >= FEW_OF_A_COMMAND:
+            lengths[n].append(pair)
+    found = {}
+    for n, here in lengths.items():
+        total = sum(ucs.count for _, ucs in here)
+        if total >= FEW and sum(gcs.count for gcs, _ in here) >= FEW:
+            weighed = [(ucs.count / total, Difference.of(gcs, ucs)) for gcs, ucs in here]
+            found[n] = Difference(
+                math.fsum(weight * one.value for weight, one in weighed),
+                math.sqrt(math.fsum((weight * one.error) ** 2 for weight, one in weighed)),
+            )
+    return found
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def _pairs(
+    scores: Sequence[Score], holds: Group, key: Callable[[Score], Key]
+) -> dict[Key, tuple[Spread, Spread]]:
+    """The scores of GCS and of UCS, group by group, where both have some."""
+    groups: dict[Key, dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for one in scores:
+        if holds(one):
+            groups[key(one)][one.sampler].append(one)
+    found = {}
+    for name, group in groups.items():
+        gcs, ucs = (Spread.of(values(group[sampler])) for sampler in ("gcs", "ucs"))
+        if gcs is not None and ucs is not None:
+            found[name] = gcs, ucs
+    return found
 
 
 def scores_of(scores: Sequence[Score], sampler: str, least: int) -> list[Score]:

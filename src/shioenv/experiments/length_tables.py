@@ -8,14 +8,16 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import (
     FEW,
+    FEW_OF_A_COMMAND,
     GROUPS,
     RESCORED,
     Cell,
     by_place,
+    gains_by_command,
     gains_of,
     scores_of,
 )
-from shioenv.experiments.means import Spread, Z, fixed
+from shioenv.experiments.means import Difference, Spread, fixed
 from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
 from shioenv.experiments.results import Table
 from shioenv.experiments.scores import NAMES, Score, values
@@ -28,7 +30,8 @@ def tables_of(
     """All of them, in the order in which they are read."""
     for group in GROUPS:
         yield _table(found, group)
-    yield _gain_table(found)
+    yield _gain_table(scores, found)
+    yield _gain_command_table(scores)
     yield _distribution_table(scores)
     yield _operand_table(scores)
     yield _command_table(scores)
@@ -66,19 +69,15 @@ def _table(found: Sequence[Cell], group: str) -> Table:
     )
 
 
-def _gain_table(found: Sequence[Cell]) -> Table:
-    gains = {group: gains_of(found, group) for group in GROUPS}
+def _gain_table(scores: Sequence[Score], found: Sequence[Cell]) -> Table:
+    groups = {**GROUPS, "inputs that are not volatile": lambda score: not score.volatile}
+    gains = [gains_of(scores, holds) for holds in groups.values()]
     cells = by_place(found, "all inputs")
     rows = []
-    for n in sorted({n for one in gains.values() for n in one}):
+    for n in _lengths(gains):
         ucs, gcs = cells[NAMES["ucs"], n].spread.mean, cells[NAMES["gcs"], n].spread.mean
-        rows.append(
-            (
-                str(n),
-                *(_interval(one.get(n)) for one in gains.values()),
-                f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-",
-            )
-        )
+        relative = f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-"
+        rows.append((str(n), *_gains_at(gains, n), relative))
     said, other = quoted.MEANS["gcs"], quoted.MEANS["ucs"]
     return Table(
         "GCS above UCS",
@@ -86,16 +85,29 @@ def _gain_table(found: Sequence[Cell]) -> Table:
         f"says +{quoted.GAINS[0]} to +{quoted.GAINS[1]} for lengths from 2 to 12 (about 20% to "
         f"170%), and {said} against {other} (+{said - other:.3f}) at length {quoted.LENGTH}, which "
         "may count the command.",
-        ("arguments", *GROUPS, "relative, all inputs"),
+        ("arguments", *groups, "relative, all inputs"),
         rows,
     )
 
 
-def _interval(gain: tuple[float, float] | None) -> str:
-    if gain is None:
-        return "-"
-    value, error = gain
-    return f"{value:+.3f} ({value - Z * error:+.3f} to {value + Z * error:+.3f})"
+def _gain_command_table(scores: Sequence[Score]) -> Table:
+    gains = [gains_by_command(scores, holds) for holds in GROUPS.values()]
+    return Table(
+        "GCS above UCS, command by command",
+        "Mean of the commands' differences, weighted by their numbers of UCS inputs, with its 95% "
+        f"interval, of commands with {FEW_OF_A_COMMAND} inputs of both samplers: what succeeds or "
+        "fails is not of the same commands.",
+        ("arguments", *GROUPS),
+        [(str(n), *_gains_at(gains, n)) for n in _lengths(gains)],
+    )
+
+
+def _lengths(gains: Sequence[Mapping[int, Difference]]) -> list[int]:
+    return sorted({n for one in gains for n in one})
+
+
+def _gains_at(gains: Sequence[Mapping[int, Difference]], n: int) -> list[str]:
+    return [one[n].text if n in one else "-" for one in gains]
 
 
 def _distribution_table(scores: Sequence[Score]) -> Table:
@@ -182,22 +194,25 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
     rows = []
     for n in sorted({one.score.n_arguments for one in ruled}):
         row = [str(n)]
-        ends = {}
+        ends: dict[str, tuple[Spread | None, Spread | None]] = {}
         for sampler in NAMES:
             group = _of(ruled, sampler, (n,))
-            ours, *_, by_rules = means_by_rule(group) if group else (None, None)
-            ends[sampler] = by_rules
-            row += [str(len(group)), fixed(ours), fixed(by_rules)]
-        gcs, ucs = ends["gcs"], ends["ucs"]
-        rows.append([*row, "-" if gcs is None or ucs is None else f"{gcs - ucs:+.3f}"])
+            ours, by_rules = (Spread.of([one[place] for one in group]) for place in (0, -1))
+            ends[sampler] = ours, by_rules
+            means = (None if one is None else one.mean for one in (ours, by_rules))
+            row += [str(len(group)), *map(fixed, means)]
+        for gcs, ucs in zip(ends["gcs"], ends["ucs"], strict=True):
+            row.append("-" if gcs is None or ucs is None else Difference.of(gcs, ucs).text)
+        rows.append(row)
     return Table(
         "By the rules of the reference implementation, by number of arguments",
-        "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by the "
-        "rules.",
+        "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by both, "
+        "with 95% intervals.",
         (
             "arguments",
             *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " by rules")),
-            "GCS above UCS",
+            "GCS above UCS, R*",
+            "GCS above UCS by rules",
         ),
         rows,
     )

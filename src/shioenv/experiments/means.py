@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -74,6 +75,34 @@ class Spread:
     def variance_of_mean(self) -> float:
         """The mean's own variance."""
         return self.sd**2 / self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """By how much one mean is above another of independent values, and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, one: Spread, other: Spread) -> Difference:
+        """That of two groups' means."""
+        return cls(one.mean - other.mean, math.sqrt(one.variance_of_mean + other.variance_of_mean))
+
+    @property
+    def low(self) -> float:
+        """Where its 95% interval begins."""
+        return self.value - Z * self.error
+
+    @property
+    def high(self) -> float:
+        """Where its 95% interval ends."""
+        return self.value + Z * self.error
+
+    @property
+    def text(self) -> str:
+        """As tables show it: `+0.212 (+0.200 to +0.223)`."""
+        return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
 
 def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, float]]:

@@ -16,7 +16,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -160,9 +160,22 @@ def masked(behavior: Behavior) -> Behavior:
     return replace(behavior, output=output)
 
 
-def shows_clock(one: Sample) -> bool:
-    """Whether one of its commands prints the clock, the load or how long the system is up."""
-    return any(name in SHOW_CLOCK for name in commands_of(one))
+def volatile_commands() -> frozenset[str]:
+    """Commands whose grammars say that all their inputs are volatile."""
+    return frozenset(grammar.name for grammar in load_grammars() if grammar.header.volatile)
+
+
+def marked(one: Sample, volatile: Container[str]) -> list[str]:
+    """Those of its commands that are volatile: by an option or operand, or one of `volatile`."""
+    return [part.grammar for part in one.trace if part.volatile or part.grammar in volatile]
+
+
+def shows_clock(one: Sample, volatile: Container[str]) -> bool:
+    """Whether a command prints the clock, the load or how long the system is up, and no other of
+    its commands is volatile; `volatile` are the grammars that are so as wholes.
+    """
+    shows = any(name in SHOW_CLOCK for name in commands_of(one))
+    return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
 
 
 def causes() -> Callable[[Observer, Sample], Cause]:

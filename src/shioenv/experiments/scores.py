@@ -45,7 +45,7 @@ class Made:
 
     directory: Path
     new: int
-    """Records that this call executed."""
+    """Records that this call executed, those that a larger one had left to do among them."""
     scores: list[Score]
 
 

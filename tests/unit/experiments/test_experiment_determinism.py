@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,16 @@ def test_clocks_are_masked() -> None:
 
 
 def test_some_commands_print_the_present() -> None:
-    assert shows_clock(sample("uptime", "-p"))
-    assert not shows_clock(sample("ls", "-p"))
+    assert shows_clock(sample("uptime", "-p"), ["uptime"])
+    assert not shows_clock(sample("ls", "-p"), ["uptime"])
+
+
+def test_the_present_explains_nothing_where_another_command_is_volatile() -> None:
+    date, ping = (sample(name).trace[0] for name in ("date", "ping"))
+    both = replace(sample("date"), trace=(ping, date))
+    assert not shows_clock(both, ["date", "ping"])
+    assert shows_clock(both, ["date"])
+    assert not shows_clock(replace(both, trace=(replace(ping, volatile=True), date)), [])
 
 
 SAMPLES = [

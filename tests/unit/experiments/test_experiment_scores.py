@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import by_length, length_groups, scores, training_sets
+from shioenv.experiments.length_groups import gains_by_command, gains_of
+from shioenv.experiments.means import Difference
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import Made, Score, values
@@ -67,7 +70,7 @@ def test_irreducibility_by_length_compares_the_samplers(
     outcome = by_length.run(setting, count=240)
     gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
-    assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 3, "+100%")
+    assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 4, "+100%")
     assert outcome.document["counts"]["gcs"]["fail"] == 120
     assert outcome.document["summary"]["share of GCS inputs at exactly 1"] == 1
     assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 720
@@ -79,7 +82,8 @@ def test_irreducibility_by_length_compares_the_samplers(
     )  # fmt: skip
     assert rules.rows[3][:4] == ("UCS", "2 and more", "30", "0.500")
     assert by_number.rows[0][:7] == ["1", "30", "1.000", "0.500", "30", "0.500", "0.500"]
-    assert [row[-1] for row in by_number.rows] == ["+0.000", "+0.000"]
+    assert [row[-2] for row in by_number.rows] == ["+0.500 (+0.500 to +0.500)"] * 2
+    assert [row[-1][:7] for row in by_number.rows] == ["+0.000 ", "+0.000 "]
     assert len(read_columns(outcome.directory / "rules.parquet")["R*"]) == 180
     assert outcome.document["counts"]["ucs"]["not so scored"] == {"waiting": 1, "volatile": 0}
     shares = next(table for table in outcome.tables if table.title == "Distributions")
@@ -127,7 +131,35 @@ def test_differences_of_few_inputs_are_not_given(
     outcome = by_length.run(setting, count=40)
     gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
     equal = "+0.000 (+0.000 to +0.000)"
-    assert gains.rows == [("2", equal, equal, "-", "+0%")]
+    assert gains.rows == [("2", equal, equal, "-", equal, "+0%")]
+
+
+def test_a_difference_between_samplers_may_be_one_between_their_commands() -> None:
+    high, low = ([score(0, "", 2, value)] for value in (1.0, 0.0))
+    of_gcs = [("cat", low, 80), ("echo", high, 20), ("tr", high, 4)]
+    of_ucs = [("cat", low, 20), ("echo", high, 80), ("ls", low, 50)]
+    found = [
+        replace(one, sampler=sampler, command=command)
+        for sampler, commands in (("gcs", of_gcs), ("ucs", of_ucs))
+        for command, some, count in commands
+        for one in some * count
+    ]
+    assert gains_of(found, lambda one: True)[2].value == pytest.approx(24 / 104 - 80 / 150)
+    assert gains_by_command(found, lambda one: True) == {2: Difference(0.0, 0.0)}
+    assert gains_by_command(found, lambda one: one.command == "tr") == {}
+
+
+def test_commands_weigh_as_much_as_ucs_writes_them() -> None:
+    def some(sampler: str, command: str, count: int, *found: float) -> list[Score]:
+        ones = [replace(score(0, sampler, 3, value), command=command) for value in found]
+        return ones * count
+
+    found = some("gcs", "cat", 10, 0.5, 0.7) + some("gcs", "echo", 10, 0.9)
+    found += some("ucs", "cat", 30, 0.4) + some("ucs", "echo", 5, 0.8, 1.0)
+    gain = gains_by_command(found, lambda one: True)[3]
+    assert gain.value == pytest.approx(0.75 * 0.2)
+    variances = 0.75**2 * (0.01 * 20 / 19) / 20, 0.25**2 * (0.01 * 10 / 9) / 10
+    assert gain.error == pytest.approx(sum(variances) ** 0.5)
 
 
 def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
