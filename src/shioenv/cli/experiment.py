@@ -146,8 +146,7 @@ def irreducibility_by_length(
 ) -> None:
     """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
 
-    Single commands, every number of arguments from 1 to 12 equally often, none as often as there
-    are inputs without.
+    Single commands, every number of arguments from 1 to 12 equally often.
     """
     from shioenv.experiments import by_length as experiment
 

@@ -29,7 +29,7 @@ from shioenv.irreducibility.score import BUDGET, ESTIMATOR
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000
-"""Inputs of each sampler at full size: 3,846 of each length from 0 to 12."""
+"""Inputs of each sampler at full size: 3,846 of each length from 1 to 12 at least."""
 PAPER_COUNT = 250_000
 """Inputs of each sampler in the paper."""
 
