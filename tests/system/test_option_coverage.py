@@ -1,9 +1,11 @@
-"""Every grammar has what the built system's own help texts document, and nothing else."""
+"""Every grammar has what the built system's own help texts document, nothing else, and examples
+that do there what they say."""
 
 import pytest
 
 from shioenv.behavior.observe import Observer
 from shioenv.grammar.coverage import coverage
+from shioenv.grammar.examples import run_examples
 from shioenv.grammar.library import load_grammar, names_of_grammars
 
 
@@ -14,3 +16,14 @@ def test_no_option_is_missing_and_none_unknown(observer: Observer, name: str) ->
     assert found.documented or name in {"true", "false"}
     assert [gap.option for gap in found.missing] == []
     assert [gap.option for gap in found.unknown] == []
+
+
+@pytest.mark.parametrize("name", names_of_grammars())
+def test_examples_do_what_they_say(observer: Observer, name: str) -> None:
+    def run(text: str) -> tuple[int, str]:
+        behavior = observer.run(text)
+        return behavior.exit_code, behavior.text
+
+    grammar = load_grammar(name, versions=observer.system.packages)
+    failed = {one.text: one.failures for one in run_examples([grammar], run) if one.failures}
+    assert failed == {}
