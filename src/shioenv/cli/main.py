@@ -92,8 +92,10 @@ def shioenv(
 
 shared.command(app, "shioenv doctor")(doctor.doctor)
 app.add_typer(system.app, name="system")
-shared.command(app, "shioenv run 'sort -u documents/names.txt > sorted.txt'")(run.run)
-shared.command(app, "shioenv score 'ls -laT 32'")(score.score)
+shared.command(
+    app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
+)(run.run)
+shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
 shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)

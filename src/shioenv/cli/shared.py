@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,15 +65,36 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
+class InputCommand(TyperCommand):
+    """A subcommand that takes an input as one argument, and says so where it comes in pieces."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual; of `run ls -la` it tells how it is meant."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # no such option, or one argument too many; what comes first begins an input
+            several = type(error).__name__ in {"NoSuchOption", "UsageError"}
+            if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
+                whole = shlex.quote(" ".join(given))
+                error.message += f"\nAn input is one argument: {ctx.command_path} {whole}"  # type: ignore[attr-defined]
+            raise
+
+
 def command(
-    app: typer.Typer, example: str, *, name: str | None = None
+    app: typer.Typer,
+    example: str,
+    *,
+    name: str | None = None,
+    cls: type[TyperCommand] | None = None,
 ) -> Callable[[Function], Function]:
     """Makes a function a subcommand; the help is its docstring, then the example."""
 
     def add(function: Function) -> Function:
         paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, help=text, epilog=f"Example: {example}")(function)
+        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(function)
         return function
 
     return add

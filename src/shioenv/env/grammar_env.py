@@ -128,6 +128,10 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
             built = find_system(system)
             versions = built.packages
             catalogue = partial(catalogue_of, built)
+        if isinstance(commands, str):
+            raise EnvironmentOptionError(
+                f"commands are names, not {commands!r}", hint=f"such as {[commands]!r}"
+            )
         loaded = grammars if grammars is not None else load_grammars(commands, versions=versions)
         self._places = _places(loaded, catalogue, self.start_directories)
 

@@ -432,7 +432,12 @@ def read_text(name: str | None = None) -> str:
         try:
             return Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SystemDeclarationError(name, [f"cannot be read: {error}"]) from error
+            raise SystemDeclarationError(
+                name,
+                [f"cannot be read: {getattr(error, 'strerror', None) or error}"],
+                hint="name a TOML file that declares a system, or one that is shipped: "
+                + ", ".join(declared_names()),
+            ) from error
     if name not in declared_names():
         raise UnknownSystemError(
             f"no system is called {name!r}", hint=did_you_mean(name, declared_names())

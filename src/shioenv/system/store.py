@@ -301,6 +301,8 @@ def _open(
         raise _corrupt(name, cache / "names" / f"{name}.json", error) from error
     path = cache / "systems" / digest
     if not (path / "system.json").exists() or not (path / "rootfs").is_dir():
+        if current is None:
+            hint = "build it again, from its TOML file: shioenv system build FILE.toml"
         raise SystemNotBuiltError(f"the files of the system {name} are gone", hint=hint)
     if current is None:
         try:

@@ -160,6 +160,25 @@ def test_wrong_usage_ends_with_2(observer: Observer, words: tuple[str, ...]) -> 
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "ls", "-la"), "An input is one argument: shioenv run 'ls -la'"),
+        (("score", "ls", "my docs"), "An input is one argument: shioenv score 'ls my docs'"),
+        (("run", "ls -l", "--tyt"), ""),
+        (("run", "--tyt", "ls"), ""),
+    ],
+)
+def test_an_input_in_pieces_is_shown_whole(
+    observer: Observer, words: tuple[str, ...], told: str
+) -> None:
+    result = call(*words)
+    assert result.exit_code == 2
+    shown = " ".join(result.stderr.replace("│", "").split())
+    assert told in shown
+    assert bool(told) == ("An input is" in shown)
+
+
 def test_score_json_has_the_fixed_names_and_every_sub_input(observer: Observer) -> None:
     observer._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
     document = json.loads(call("score", "--json", "ls -l -a").stdout)

@@ -220,6 +220,8 @@ def test_start_directories_have_values_of_their_own() -> None:
 def test_unknown_command_is_refused() -> None:
     with pytest.raises(UnknownGrammarError, match="did you mean ls"):
         make(commands=["lls"])
+    with pytest.raises(EnvironmentOptionError, match="names, not 'ls'"):
+        make(commands="ls")
 
 
 def test_rendering_shows_the_derivation_then_the_run() -> None:
