@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
+from shioenv.cli.main import app
 from shioenv.errors import (
     BuildToolError,
     HostError,
@@ -38,7 +40,6 @@ from shioenv.system.store import (
     build_system,
     find_system,
     list_systems,
-    remove_system,
 )
 
 
@@ -211,9 +212,23 @@ def test_a_changed_declaration_is_not_taken_for_the_built_one(
     assert second.digest != first.digest
     assert find_system("mine").declaration.machine.hostname == "other"
     assert ("mine", second.digest) in [(name, s and s.digest) for name, s in list_systems()]
-    assert remove_system("mine")
+    removed = CliRunner().invoke(app, ["system", "remove", str(mine)])
+    assert (removed.exit_code, removed.stdout) == (0, "mine is removed\n")
     assert not second.path.exists()
-    assert not remove_system("mine")
+    again = CliRunner().invoke(app, ["system", "remove", "mine"])
+    assert again.exit_code == SystemNotBuiltError.exit_status
+    assert "no system mine is built here" in again.stderr
+
+
+def test_a_system_whose_files_are_gone_is_built_again_from_its_file(
+    tmp_path: Path, cache: Path, tar: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
+    built = build_system(str(mine), rootfs_tar=tar)
+    (built.path / "system.json").unlink()
+    with pytest.raises(SystemNotBuiltError, match=r"system build FILE\.toml"):
+        find_system("mine")
 
 
 def test_what_is_not_built_or_not_known_is_said_so(cache: Path) -> None:

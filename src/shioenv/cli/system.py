@@ -1,4 +1,4 @@
-"""`shioenv system`: build, list and show systems."""
+"""`shioenv system`: build, list, show and remove systems."""
 
 from __future__ import annotations
 
@@ -121,6 +121,33 @@ def show(name: Name = None, json: shared.Json = False) -> None:
     width = max(map(len, rows))
     for key, value in rows.items():
         shared.console().print(f"{key:{width}}  {value}", soft_wrap=True)
+
+
+@shared.command(app, "shioenv system remove ubuntu-24.04")
+def remove(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="A built system, or the TOML file it was built from.",
+        ),
+    ],
+) -> None:
+    """Remove a built system's files.
+
+    Datasets made with it stay; to replay or continue them, build it again.
+    """
+    from shioenv.errors import SystemNotBuiltError
+    from shioenv.system.declare import load_declaration
+    from shioenv.system.store import remove_system
+
+    built = load_declaration(name).name if name.endswith(".toml") else name
+    if not remove_system(built):
+        raise SystemNotBuiltError(
+            f"no system {built} is built here", hint="`shioenv system list` shows those that are"
+        )
+    print(f"{built} is removed")
 
 
 def _facts(system: System) -> dict[str, Any]:
