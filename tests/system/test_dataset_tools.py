@@ -79,6 +79,8 @@ def test_every_format_is_written(dataset: Path, shioenv: Shioenv) -> None:
     for kind, name in (("parquet", "a.parquet"), ("hf", "hub"), ("jsonl", "a.jsonl.gz")):
         done = answer(shioenv("export", dataset, name, "--format", kind, "--json"))
         assert (done["records"], done["files"], done["format"]) == (COUNT, 1, kind)
+        by_name = answer(shioenv("export", dataset, f"other-{name}", "--json"))
+        assert (by_name["format"], by_name["bytes"]) == (kind, done["bytes"])
     assert "60 records" in shioenv("export", dataset, "b", "--license", "mit").stdout
     assert Path("b/README.md").read_text().startswith("---\nlicense: mit\n")
 

@@ -118,15 +118,16 @@ def export(
         Path, typer.Argument(metavar="OUT", help="File or directory to write; must not exist.")
     ],
     format_: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("parquet", "hf", "jsonl"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
             "compressed where OUT ends in .gz or .zst).",
+            show_default="what OUT ends in, else hf",
         ),
-    ] = "hf",
+    ] = None,
     licence: Annotated[
         str,
         typer.Option(
@@ -143,12 +144,19 @@ def export(
     from shioenv.dataset.export import export as export_dataset
 
     with counting("records") as report:
-        done = export_dataset(source, output, format=format_, licence=licence, report=report)
+        kind = format_ or _format_of(output)
+        done = export_dataset(source, output, format=kind, licence=licence, report=report)
     if json:
         shared.print_json(done.to_json())
     else:
         files = "a file" if done.files == 1 else f"{done.files} files"
         print(f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}")
+
+
+def _format_of(output: Path) -> str:
+    """The format that a name ends in; `hf` for one that could be a directory's."""
+    name = output.name.removesuffix(".gz").removesuffix(".zst")
+    return next((kind for kind in ("parquet", "jsonl") if name.endswith(f".{kind}")), "hf")
 
 
 def import_(

@@ -301,7 +301,8 @@ def note_unfinished(directory: Path, manifest: Manifest) -> None:
     if not manifest.complete:
         held, wanted = manifest.records, manifest.count
         note(
-            f"{directory} is not finished: this is of the {held:,} of {wanted:,} records in shards"
+            f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
+            "finished shards"
         )
 
 

@@ -347,7 +347,9 @@ def test_an_unfinished_dataset_is_announced(
     edit(tmp_path, lambda manifest: manifest.update(count=1009))
     result = CliRunner().invoke(app, run)
     assert result.exit_code == 0
-    note = f"{tmp_path} is not finished: this is of the 6 of 1,009 records in shards\n"
+    note = (
+        f"{tmp_path} is not finished: this is of 6 of its 1,009 records, those in finished shards\n"
+    )
     assert result.stderr == note
 
 

@@ -29,7 +29,7 @@ from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
-from shioenv.errors import DatasetCorruptError, DatasetStorageError, HostError
+from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",
@@ -553,7 +553,7 @@ def test_what_is_missing_is_named_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "find_spec", lambda name: None)
-    with pytest.raises(HostError, match="jinja2 and vl-convert") as caught:
+    with pytest.raises(MissingExtraError, match="jinja2 and vl-convert") as caught:
         write_report(dataset(tmp_path, some_records(3)))
     assert caught.value.hint == "pip install 'shioenv[report]'"
     assert not (tmp_path / FILE).exists()
@@ -561,7 +561,7 @@ def test_what_is_missing_is_named_with_its_remedy(
 
 def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     dataset(tmp_path / "d", some_records(3))
-    target = tmp_path / "d" / "data"
+    target = tmp_path / "d" / "manifest.json" / "page.html"
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DatasetStorageError):
         write_report(tmp_path / "d", target)
@@ -580,6 +580,12 @@ def test_a_page_is_not_made_of_changed_records(tmp_path: Path) -> None:
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1'))
     with pytest.raises(DatasetCorruptError, match="was changed"):
         collect(directory)
+
+
+def test_a_directory_is_no_page(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a directory") as caught:
+        write_report(dataset(tmp_path / "d", some_records(3)), tmp_path)
+    assert caught.value.hint == f"name the page: {tmp_path / FILE}"
 
 
 def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) -> None:

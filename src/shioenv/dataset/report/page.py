@@ -15,7 +15,7 @@ from shioenv.dataset.report import charts
 from shioenv.dataset.report.aggregate import Aggregates, collect
 from shioenv.dataset.report.samples import SAID_BY_FLAGS, Samples, visible
 from shioenv.dataset.store import atomic_write, storage_errors
-from shioenv.errors import HostError
+from shioenv.errors import MissingExtraError, UsageError
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
@@ -43,12 +43,14 @@ def write_report(
 
     The file is written whole or not at all. Equal datasets give equal bytes with the same versions
     of the libraries and the same fonts. `report` is told how many records are read, and of how
-    many. Errors: those of `collect`; HostError where the extra is not installed;
-    DatasetStorageError where the file cannot be written.
+    many. Errors: those of `collect`; MissingExtraError where the extra is not installed; UsageError
+    for a directory in the file's place, DatasetStorageError where the file cannot be written.
     """
     require_libraries()
-    manifest, found, samples = collect(directory, report=report)
     path = Path(directory) / FILE if file is None else Path(file)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    manifest, found, samples = collect(directory, report=report)
     content = page(manifest, found, samples).encode()
     with storage_errors(path):
         atomic_write(path, content)
@@ -56,12 +58,10 @@ def write_report(
 
 
 def require_libraries() -> None:
-    """HostError where what draws the page is not installed."""
+    """MissingExtraError where what draws the page is not installed."""
     missing = [name.replace("_", "-") for name in LIBRARIES if find_spec(name) is None]
     if missing:
-        raise HostError(
-            f"a report needs {' and '.join(missing)}", hint="pip install 'shioenv[report]'"
-        )
+        raise MissingExtraError("a report", " and ".join(missing), "report")
 
 
 def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
