@@ -82,9 +82,10 @@ def _print(console: Console, parsed: Input, found: Score) -> None:
         low, high = found.interval or (0.0, 1.0)
         console.print(f"irreducibility  {value} (estimate, 95% within {low:.3f} to {high:.3f})")
     console.print(f"strict          {_number(found.irreducibility_strict)} (byte-equal outputs)")
+    why = "it runs out of time" if found.behavior.timed_out else "its runs differ"
     console.print(
         f"executions      {found.n_executions}, noise threshold {found.noise_threshold:.2f}"
-        + (", volatile: its runs differ" if found.volatile else "")
+        + (f", volatile: {why}" if found.volatile else "")
     )
     for segment in found.segments:
         if segment.arguments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -207,6 +208,14 @@ def test_score_says_which_argument_changes_nothing(observer: Observer) -> None:
     lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("-")}
     assert "output differs" in lines["-l"]
     assert "nothing changes" in lines["-a"]
+
+
+def test_score_says_why_an_input_is_volatile(observer: Observer) -> None:
+    observer._answer = lambda text: Behavior(124, b"", timed_out=True, volatile=True)
+    assert "volatile: it runs out of time" in call("score", "sleep 9").stdout
+    counted = itertools.count()
+    observer._answer = lambda text: Behavior(0, f"{'x' * next(counted)}".encode())
+    assert "volatile: its runs differ" in call("score", "mktemp -u").stdout
 
 
 def test_score_of_an_input_without_arguments_is_undefined(observer: Observer) -> None:
