@@ -9,14 +9,15 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, behavior_fields
 from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache, Score, estimate_irreducibility
 
@@ -128,9 +129,9 @@ def record_session(
     The session's own last run has two pipes, which fills `stdout` and `stderr` (D-9). The record is
     volatile where `volatile` says that it is declared so, where any run of the whole did something
     else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its output or the files it wrote
-    show the date of the run (`clock`, seconds since 1970): programs see real time (D-4), so they
-    will show another one tomorrow, which no run of today tells. Files are looked at by one more
-    run, of the session with a `cat` behind it.
+    show the date of the run, or files got it as theirs (`clock`, seconds since 1970): programs see
+    real time (D-4), so they will show another one tomorrow, which no run of today tells. Files are
+    looked at by one more run, of the session with a `cat` behind it.
 
     Deterministic for the runner and the generator's state. What the runner raises passes through,
     so nothing is recorded that did not happen.
@@ -186,7 +187,7 @@ def record_session(
     reached.update(channels.limits_hit)
     volatile = volatile or hangs or score.volatile or _disagree(first, channels)
     volatile = volatile or not reached.isdisjoint(FOUND_BY_LOOKING)
-    volatile = volatile or any(_shows(first.output, moment) for moment in (started, clock()))
+    volatile = volatile or any(_holds(first, moment) for moment in (started, clock()))
     if not volatile and first.content_digests:
         names = " ".join(
             shlex.quote(str(PurePosixPath(session.cwd, name))) for name in first.content_digests
@@ -235,7 +236,7 @@ def _shareable(text: str, behavior: Behavior, moments: tuple[float, float]) -> b
         behavior.volatile
         or behavior.limits_hit
         or "|" in text
-        or any(_shows(behavior.output, moment) for moment in moments)
+        or any(_holds(behavior, moment) for moment in moments)
     )
 
 
@@ -249,6 +250,35 @@ def _shows(output: bytes, moment: float) -> bool:
     if _PROC.search(output):
         return True
     return any(date in output for date in _dates(int(moment)))
+
+
+def _holds(behavior: Behavior, moment: float) -> bool:
+    """Whether its output shows the moment's date, or a file got it."""
+    return _shows(behavior.output, moment) or _sets(behavior.patch, moment)
+
+
+def _sets(patch: ContextPatch, moment: float) -> bool:
+    """Whether a file got the moment's date as its own, as by `touch -d 0:00`: other times of a run
+    are the system's instant in a patch.
+    """
+    if not patch.operations:
+        return False
+    year, month, day = time.strftime("%Y %b %-d", time.gmtime(moment)).split()
+    found: dict[str, Mapping[str, Any]] = {}
+    for kind, path, *values in patch.operations:
+        parent, _, field = path.rpartition("/")
+        if not path.startswith("/fs/"):
+            continue
+        if kind == "a":
+            found[path] = values[0]
+        elif kind == "=" and field in {"year", "month", "day"}:
+            found[parent] = {**found.get(parent, {}), field: values[0]}
+    return any(
+        str(one.get("year")) == year
+        and one.get("month", month) == month
+        and str(one.get("day", day)) == day
+        for one in found.values()
+    )
 
 
 @lru_cache(maxsize=4)

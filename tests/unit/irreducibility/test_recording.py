@@ -10,7 +10,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record
 from shioenv.irreducibility.recording import record_session
 
@@ -145,6 +145,41 @@ class Writes(Fake):
 @pytest.mark.parametrize(("content", "expected"), [("Mar  7 09:05 x\n", True), ("same\n", False)])
 def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool) -> None:
     assert recorded(Writes(content), "ls", clock=lambda: MOMENT).volatile is expected
+
+
+class Dates(Fake):
+    """Answers every text with these operations on files."""
+
+    def __init__(self, *operations: Operation) -> None:
+        self.patch = ContextPatch(operations)
+
+    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+        return Behavior(exit_code=0, output=b"", patch=self.patch)
+
+
+def dated(path: str, **fields: object) -> list[Operation]:
+    return [("=", f"/fs/{path}/{name}", value) for name, value in fields.items()]
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([("a", "/fs/x", {"year": 2031, "month": "Mar", "day": 7, "time": "00:00"})], True),
+        ([("a", "/fs/x", {"year": 2025, "month": "Mar", "day": 7, "time": "00:00"})], False),
+        ([("a", "/env/year", "2031")], False),
+        ([("=", "/env/year", "2031")], False),
+        (dated("x", year=2031, month="Mar", day=7), True),
+        (dated("x", year=2031, day=7), True),
+        (dated("x", year=2031, day=8), False),
+        (dated("x", month="Mar", day=7), False),
+        ([*dated("x", year=2031, month="Apr"), *dated("y", month="Mar", day=7)], False),
+        ([("m", "/fs/x", "/fs/y"), ("r", "/fs/z")], False),
+    ],
+)
+def test_a_patch_that_holds_its_own_day_is_volatile(
+    operations: list[Operation], expected: bool
+) -> None:
+    assert recorded(Dates(*operations), "ls", clock=lambda: MOMENT).volatile is expected
 
 
 class Hangs(Fake):
