@@ -269,7 +269,7 @@ def _sets(patch: ContextPatch, moment: float) -> bool:
         parent, _, field = path.rpartition("/")
         if not path.startswith("/fs/"):
             continue
-        if kind == "a":
+        if kind == "a" and isinstance(values[0], Mapping):  # else a field, such as a link's target
             found[path] = values[0]
         elif kind == "=" and field in {"year", "month", "day"}:
             found[parent] = {**found.get(parent, {}), field: values[0]}

@@ -168,6 +168,8 @@ def dated(path: str, **fields: object) -> list[Operation]:
         ([("a", "/fs/x", {"year": 2025, "month": "Mar", "day": 7, "time": "00:00"})], False),
         ([("a", "/env/year", "2031")], False),
         ([("=", "/env/year", "2031")], False),
+        ([("a", "/fs/x/target", "y"), ("r", "/fs/x/target")], False),
+        ([("a", "/fs/x/target", "y"), *dated("x", year=2031, month="Mar", day=7)], True),
         (dated("x", year=2031, month="Mar", day=7), True),
         (dated("x", year=2031, day=7), True),
         (dated("x", year=2031, day=8), False),
