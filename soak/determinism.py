@@ -43,7 +43,14 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import LIMITS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.experiments.repeats import Task, causes, masked, passes, shows_clock, volatile_commands
+from shioenv.experiments.repeats import (
+    Task,
+    cause_of,
+    masked,
+    passes,
+    shows_clock,
+    volatile_commands,
+)
 from shioenv.system.store import find_system
 
 PASSES = 5
@@ -123,7 +130,7 @@ def _verdicts(
 ) -> list[Verdict]:
     differing = sorted(set().union(*others)) if others else []
     verdicts = []
-    cause_of, declared = causes(), volatile_commands()
+    declared = volatile_commands()
     with open_sandbox(system, LIMITS) as observer:
         for number in differing:
             one, base = inputs[number], first[number]
@@ -131,7 +138,7 @@ def _verdicts(
             channels = tuple(dict.fromkeys(name for other in seen for name in _other(base, other)))
             clock = all(masked(base) == masked(other) for other in seen)
             clock = clock or shows_clock(one.sample, declared)
-            cause = cause_of(observer, one.sample)
+            cause = cause_of(observer, one.sample, declared)
             values = getattr(base, channels[0]), getattr(seen[0], channels[0])
             verdicts.append(Verdict(number, one, channels, clock, cause.mark, cause.text, values))
     return verdicts

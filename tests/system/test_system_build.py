@@ -74,6 +74,14 @@ def tar(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A declaration of one's own, called `mine`."""
+    path = tmp_path / "mine.toml"
+    path.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
+    return path
+
+
+@pytest.fixture
 def system(cache: Path, tar: Path) -> System:
     return build_system(rootfs_tar=tar)
 
@@ -198,10 +206,8 @@ def test_building_again_reuses_what_is_there(tar: Path, system: System) -> None:
 
 
 def test_a_changed_declaration_is_not_taken_for_the_built_one(
-    tmp_path: Path, cache: Path, tar: Path
+    mine: Path, cache: Path, tar: Path
 ) -> None:
-    mine = tmp_path / "mine.toml"
-    mine.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
     first = build_system(str(mine), rootfs_tar=tar)
     assert find_system("mine").digest == first.digest
     assert find_system(str(mine)).digest == first.digest
@@ -221,10 +227,8 @@ def test_a_changed_declaration_is_not_taken_for_the_built_one(
 
 
 def test_a_system_whose_files_are_gone_is_built_again_from_its_file(
-    tmp_path: Path, cache: Path, tar: Path
+    mine: Path, cache: Path, tar: Path
 ) -> None:
-    mine = tmp_path / "mine.toml"
-    mine.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
     built = build_system(str(mine), rootfs_tar=tar)
     (built.path / "system.json").unlink()
     with pytest.raises(SystemNotBuiltError, match=r"system build FILE\.toml"):

@@ -144,19 +144,12 @@ def export(
     from shioenv.dataset.export import export as export_dataset
 
     with counting("records") as report:
-        kind = format_ or _format_of(output)
-        done = export_dataset(source, output, format=kind, licence=licence, report=report)
+        done = export_dataset(source, output, format=format_, licence=licence, report=report)
     if json:
         shared.print_json(done.to_json())
     else:
         files = "a file" if done.files == 1 else f"{done.files} files"
         print(f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}")
-
-
-def _format_of(output: Path) -> str:
-    """The format that a name ends in; `hf` for one that could be a directory's."""
-    name = output.name.removesuffix(".gz").removesuffix(".zst")
-    return next((kind for kind in ("parquet", "jsonl") if name.endswith(f".{kind}")), "hf")
 
 
 def import_(

@@ -152,7 +152,7 @@ def export(
     directory: str | Path,
     output: str | Path,
     *,
-    format: str,  # noqa: A002 - what every such function calls it
+    format: str | None = None,  # noqa: A002 - what every such function calls it
     licence: str = "unknown",
     report: Report = _silent,
 ) -> Exported:
@@ -160,13 +160,16 @@ def export(
 
     `parquet` is one file; `hf` a directory that `datasets.load_dataset(output)` opens, with a card
     that names `licence` (an identifier as the Hugging Face hub knows them); `jsonl` one file of the
-    records as they are, compressed where its name ends in `.gz` or `.zst`. The same dataset gives
+    records as they are, compressed where its name ends in `.gz` or `.zst`; None is the one that
+    `output` ends in, `hf` where it ends in none. The same dataset gives
     the same bytes with the same pyarrow. `report` is told records done and in all. Errors:
     UnknownDatasetError, DatasetCorruptError where a shard is not what the manifest says,
     OutputExistsError, MissingExtraError without pyarrow (Parquet and `.zst`), UsageError for
     another format, or a dataset that is not finished or has no records.
     """
     directory, output = Path(directory), Path(output)
+    if format is None:
+        format = _format_of(output)  # noqa: A001
     if format not in FORMATS:
         raise UsageError(f"no format is called {format!r}", hint=did_you_mean(format, FORMATS))
     manifest = finished_manifest(directory)
@@ -189,6 +192,11 @@ def export(
             count = _write_layout(records, manifest, temporary, licence)
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     return Exported(output, format, manifest.records, count, size)
+
+
+def _format_of(output: Path) -> str:
+    name = output.name.removesuffix(".gz").removesuffix(".zst")
+    return next((kind for kind in ("parquet", "jsonl") if name.endswith(f".{kind}")), "hf")
 
 
 def schema(arrow: Any) -> Any:

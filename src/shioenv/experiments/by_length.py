@@ -72,10 +72,7 @@ def run(
 def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -> dict[str, Any]:
     return {
         sampler: {
-            "inputs": len(one.scores),
-            "executed by this call": one.new,
-            "volatile": sum(score.volatile for score in one.scores),
-            "fail": sum(score.exit_code != 0 for score in one.scores),
+            **one.counts,
             "mean executions": round(
                 sum(score.n_executions for score in one.scores) / len(one.scores), 1
             ),

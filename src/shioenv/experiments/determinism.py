@@ -25,7 +25,7 @@ from shioenv.experiments.repeats import (
     Cause,
     Pass,
     Task,
-    causes,
+    cause_of,
     commands_of,
     marked,
     masked,
@@ -212,12 +212,11 @@ def _verdicts(
     setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
 ) -> Iterator[Verdict]:
     declared = volatile_commands()
-    cause_of = causes()
     differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
     explained: dict[int, Cause] = {}
     with open_sandbox(setting.system, LIMITS) as observer:
         for done, number in enumerate(differing, 1):
-            explained[number] = cause_of(observer, samples[number])
+            explained[number] = cause_of(observer, samples[number], declared)
             setting.report("differences explained", done, len(differing))
     for number, one in enumerate(samples):
         first = seen[0][number]

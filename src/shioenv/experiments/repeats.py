@@ -16,7 +16,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -160,9 +160,10 @@ def masked(behavior: Behavior) -> Behavior:
     return replace(behavior, output=output)
 
 
-def volatile_commands() -> frozenset[str]:
-    """Commands whose grammars say that all their inputs are volatile."""
-    return frozenset(grammar.name for grammar in load_grammars() if grammar.header.volatile)
+def volatile_commands() -> Mapping[str, str]:
+    """Commands whose grammars say that all their inputs are volatile, and why."""
+    headers = {grammar.name: grammar.header for grammar in load_grammars()}
+    return {name: header.volatile_reason for name, header in headers.items() if header.volatile}
 
 
 def marked(one: Sample, volatile: Container[str]) -> list[str]:
@@ -178,22 +179,17 @@ def shows_clock(one: Sample, volatile: Container[str]) -> bool:
     return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
 
 
-def causes() -> Callable[[Observer, Sample], Cause]:
-    """Says of a sample that did something else why, running it once more where it must."""
-    reasons: Mapping[str, str | None] = {
-        grammar.name: grammar.header.volatile_reason for grammar in load_grammars()
-    }
-
-    def cause(observer: Observer, one: Sample) -> Cause:
-        commands = commands_of(one)
-        declared = [name for name in commands if reasons.get(name)]
-        if declared:
-            return Cause("declared", f"{declared[0]}: {reasons[declared[0]]}")
-        if one.volatile:
-            return Cause("declared", f"an option or operand of {' or '.join(commands)}")
-        # budget 1: all runs of the whole input, hardly any of its parts
-        if record(one, 0, observer, 1, random.Random(0), sampler="gcs").volatile:
-            return Cause("noticed", "dates or differences seen when it is recorded")
-        return Cause("none", "no cause is stated")
-
-    return cause
+def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Cause:
+    """Why a sample did something else, run once more where it must be; `volatile` is what
+    `volatile_commands` gives.
+    """
+    commands = commands_of(one)
+    declared = [name for name in commands if name in volatile]
+    if declared:
+        return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
+    if one.volatile:
+        return Cause("declared", f"an option or operand of {' or '.join(commands)}")
+    # budget 1: all runs of the whole input, hardly any of its parts
+    if record(one, 0, observer, 1, random.Random(0), sampler="gcs").volatile:
+        return Cause("noticed", "dates or differences seen when it is recorded")
+    return Cause("none", "no cause is stated")

@@ -48,6 +48,16 @@ class Made:
     """Records that this call executed, those that a larger one had left to do among them."""
     scores: list[Score]
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """As `run.json` shows it."""
+        return {
+            "inputs": len(self.scores),
+            "executed by this call": self.new,
+            "volatile": sum(score.volatile for score in self.scores),
+            "fail": sum(score.exit_code != 0 for score in self.scores),
+        }
+
 
 def made(
     setting: Setting, name: str, sampler: str, count: int, *, budget: int, estimator: str,

@@ -80,11 +80,8 @@ def run(
         chart=_chart(sets),
         counts={
             source: {
-                "inputs": len(one.scores),
+                **one.counts,
                 "with a score": len(values(one.scores)),
-                "executed by this call": one.new,
-                "fail": sum(score.exit_code != 0 for score in one.scores),
-                "volatile": sum(score.volatile for score in one.scores),
                 **rescorings[source].counts,
             }
             for source, one in datasets.items()

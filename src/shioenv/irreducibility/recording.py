@@ -263,7 +263,8 @@ def _sets(patch: ContextPatch, moment: float) -> bool:
     """
     if not patch.operations:
         return False
-    year, month, day = time.strftime("%Y %b %-d", time.gmtime(moment)).split()
+    day = time.gmtime(moment)
+    date = {"year": day.tm_year, "month": time.strftime("%b", day), "day": day.tm_mday}
     found: dict[str, Mapping[str, Any]] = {}
     for kind, path, *values in patch.operations:
         parent, _, field = path.rpartition("/")
@@ -271,12 +272,10 @@ def _sets(patch: ContextPatch, moment: float) -> bool:
             continue
         if kind == "a" and isinstance(values[0], Mapping):  # else a field, such as a link's target
             found[path] = values[0]
-        elif kind == "=" and field in {"year", "month", "day"}:
+        elif kind == "=" and field in date:
             found[parent] = {**found.get(parent, {}), field: values[0]}
     return any(
-        str(one.get("year")) == year
-        and one.get("month", month) == month
-        and str(one.get("day", day)) == day
+        "year" in one and all(one.get(field, date[field]) == date[field] for field in date)
         for one in found.values()
     )
 

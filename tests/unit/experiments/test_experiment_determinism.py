@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from experiment_fakes import HOME, SYSTEM, sample
@@ -19,6 +18,7 @@ from shioenv.experiments.determinism import CHANNELS, MASKED, digests
 from shioenv.experiments.repeats import Cause, Task, masked, shows_clock
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.setting import Report, Setting, Stream
+from shioenv.synthesis.sample import Sample
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
             assert all(text.startswith(f"cd {HOME}; ") for _, text, _ in tasks)
             yield one, ((number, behavior(number, one)) for number, _, _ in reversed(tasks))
 
-    def causes() -> Any:
+    def cause_of(observer: object, one: Sample, volatile: object) -> Cause:
         marks = {"touch": "noticed", "mktemp": "declared", "find": "noticed", "cat": "none"}
-        return lambda observer, one: Cause(marks[one.trace[0].grammar], "because")
+        return Cause(marks[one.trace[0].grammar], "because")
 
     monkeypatch.setattr(determinism, "passes", passes)
-    monkeypatch.setattr(determinism, "causes", causes)
+    monkeypatch.setattr(determinism, "cause_of", cause_of)
     monkeypatch.setattr(determinism, "open_sandbox", lambda *given: nullcontext())
     monkeypatch.setattr(
         determinism,

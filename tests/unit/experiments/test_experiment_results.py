@@ -81,7 +81,14 @@ def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.Monkey
     assert error.value.hint == "pip install 'shioenv[report]'"
 
 
-@pytest.mark.parametrize("damage", [lambda content: b"nothing", lambda content: b""])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"nothing",
+        lambda content: b"",
+        lambda content: content[:20] + bytes(40) + content[60:],
+    ],
+)
 def test_data_that_cannot_be_read_are_named(
     tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
