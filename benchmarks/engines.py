@@ -19,9 +19,9 @@ from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import plan_of, samples_of, setup_of
-from shioenv.dataset.pool import Pool, Task
-from shioenv.dataset.ray_engine import RayPool
-from shioenv.dataset.worker import Setup
+from shioenv.execution.pool import Pool, Task
+from shioenv.execution.ray_engine import RayPool
+from shioenv.execution.worker import Setup
 from shioenv.grammar.library import load_grammars
 from shioenv.system.store import find_system
 

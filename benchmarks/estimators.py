@@ -19,10 +19,10 @@ import statistics
 import sys
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import LIMITS
 from shioenv.experiments.exact import Known, executed, stream
 from shioenv.experiments.replay import Replay
 from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.recording.bounds import LIMITS
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[Known]:

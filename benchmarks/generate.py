@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.cache import CACHE_BYTES
 from shioenv.dataset.generate import Progress, Summary, generate
+from shioenv.recording.cache import CACHE_BYTES
 from shioenv.system.build import cache_directory
 from shioenv.system.store import find_system
 

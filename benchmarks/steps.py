@@ -31,7 +31,7 @@ from spawner import Overlay, Spawner
 
 from shioenv.behavior.observe import Observer, open_sandbox
 from shioenv.errors import StartDirectoryError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox, ShellMode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
 from shioenv.system.store import System, find_system
 
 Figures = dict[str, list[float]]

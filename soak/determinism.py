@@ -40,7 +40,6 @@ from typing import Any
 from common import Drawn, Progress, drawn, parser, report
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import LIMITS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.experiments.repeats import (
@@ -51,6 +50,7 @@ from shioenv.experiments.repeats import (
     shows_clock,
     volatile_commands,
 )
+from shioenv.recording.bounds import LIMITS
 from shioenv.system.store import find_system
 
 PASSES = 5

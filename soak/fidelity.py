@@ -36,9 +36,9 @@ from typing import Any
 from common import Progress, drawn, parser, report
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.sandbox.base import Execution
-from shioenv.sandbox.probe import shell_mode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, find_system
 

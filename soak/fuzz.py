@@ -38,10 +38,10 @@ from common import Drawn, Progress, drawn, parser, report
 from shioenv.behavior.observe import Observer
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, SandboxError
-from shioenv.sandbox.backends import namespaces
-from shioenv.sandbox.backends.namespaces import LONGEST_INPUT, NamespaceSandbox
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits
-from shioenv.sandbox.probe import shell_mode
+from shioenv.sandbox.namespaces import backend
+from shioenv.sandbox.namespaces.backend import LONGEST_INPUT, NamespaceSandbox
+from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.system.store import System, find_system
 
 SLACK_SECONDS = 2.0
@@ -383,7 +383,7 @@ class WatchedSandbox(NamespaceSandbox):
         """Names of what the newest run set off, the first one where more were needed."""
         if self.head is None:
             return []
-        found = namespaces._Flag(namespaces._REPLY.unpack(self.head)[3])
+        found = backend._Flag(backend._REPLY.unpack(self.head)[3])
         return [flag.name or "?" for flag in found]
 
 
@@ -591,7 +591,7 @@ class Fuzzer:
         return found is not None and found["what"] == what
 
 
-_REOPENING = {flag.name for flag in namespaces._NEEDS_NEW_NAMESPACES}
+_REOPENING = {flag.name for flag in backend._NEEDS_NEW_NAMESPACES}
 _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=socket:\[)\d+|(?<=m)\d\.\d+(?=s)")
 
 
@@ -602,7 +602,7 @@ def compare(sandbox: NamespaceSandbox, one: Hostile, wall_seconds: float) -> tup
         "+",
     ):  # a new bash takes it for options, the served one for the command
         return "set aside", ""
-    flags = namespaces._FRESH
+    flags = backend._FRESH
 
     def fresh() -> object:
         return _answer(sandbox._run(one.text, one.cwd, flags, wall_seconds))

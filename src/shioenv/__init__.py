@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shioenv.domain.record import Record
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
-    from shioenv.irreducibility.text import score
+    from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.sample import sample
     from shioenv.system.store import System, build_system, find_system
@@ -44,7 +44,7 @@ _HOMES = {
     "open_sandbox": "shioenv.behavior.observe",
     "read_records": "shioenv.dataset.read",
     "sample": "shioenv.synthesis.sample",
-    "score": "shioenv.irreducibility.text",
+    "score": "shioenv.recording.text",
 }
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
 BOMB = "for i in {1..400}; do sleep 5 & done; wait"

@@ -16,9 +16,9 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox, ShellMode
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
 from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
@@ -109,7 +109,7 @@ def test_a_killed_owner_takes_everything_along(system: System) -> None:
     """SIGKILL to the process that opened a sandbox ends all of the sandbox's processes."""
     script = (
         "import sys, time\n"
-        "from shioenv.sandbox.backends.namespaces import NamespaceSandbox\n"
+        "from shioenv.sandbox.namespaces.backend import NamespaceSandbox\n"
         "from shioenv.system.store import find_system\n"
         "sandbox = NamespaceSandbox(find_system())\n"
         "print(sandbox._process.pid, flush=True)\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.errors import InputError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
 INPUTS = (

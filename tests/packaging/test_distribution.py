@@ -106,7 +106,7 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
         "shioenv/py.typed",
         "shioenv/grammar/commands/ls.grammar",
         "shioenv/grammar/shared/common.grammar",
-        "shioenv/sandbox/probes.txt",
+        "shioenv/sandbox/namespaces/probes.txt",
         "shioenv/systems/debian-12.toml",
         "shioenv/systems/home/tree.toml",
         "shioenv/systems/home/files/dot/bashrc",

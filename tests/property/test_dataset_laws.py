@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from shioenv.dataset import manifest as manifest_module
 from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Plan
-from shioenv.dataset.store import Line, Store
+from shioenv.dataset.store import Store
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import Record, encode
+from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
 
 PLAN = Plan(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox, ShellMode
-from shioenv.sandbox.probe import divergences, probes, shell_mode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
+from shioenv.sandbox.namespaces.probe import divergences, probes, shell_mode
 from shioenv.system.store import System
 
 

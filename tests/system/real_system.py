@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import find_system
 
 

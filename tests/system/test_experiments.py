@@ -15,8 +15,8 @@ import pytest
 
 from shioenv.behavior.observe import Observer
 from shioenv.errors import GenerationError
+from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import JOURNAL
-from shioenv.experiments.processes import Executors
 from shioenv.experiments.results import read_columns
 
 pytestmark = pytest.mark.usefixtures("system")

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 from real_system import require_sandbox
 
-from shioenv.dataset.cache import CACHE_BYTES
 from shioenv.dataset.generate import Summary, generate
 from shioenv.dataset.read import read_records
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import (
@@ -25,6 +23,8 @@ from shioenv.errors import (
     UnknownGrammarError,
     UnknownSamplerError,
 )
+from shioenv.recording.cache import CACHE_BYTES
+from shioenv.report.stats import statistics
 from shioenv.system.build import cache_directory
 
 COUNT, SEED, BUDGET = 30, 11, 8

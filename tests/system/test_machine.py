@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System, find_system
 

@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from shioenv.dataset.manifest import MANIFEST, read_manifest
-from shioenv.dataset.store import sha256_of
+from shioenv.files.durable import sha256_of
 from shioenv.system.store import System
 
 SHIOENV = Path(sys.executable).with_name("shioenv")

@@ -9,9 +9,9 @@ from typing import Self
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox
 from shioenv.sandbox.base import Limits
-from shioenv.sandbox.probe import shell_mode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.system.store import System, find_system
 
 

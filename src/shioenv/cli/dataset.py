@@ -12,8 +12,8 @@ from shioenv.cli.progress import counting
 from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
-    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
+    from shioenv.report.stats import Statistics
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: records kept in a directory.")
 
@@ -76,7 +76,7 @@ def verify(
 def stats(directory: Directory, json: shared.Json = False) -> None:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.stats import statistics
+    from shioenv.report.stats import statistics
 
     shared.note_unfinished(directory, read_manifest(directory))
     found = statistics(directory)

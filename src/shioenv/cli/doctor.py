@@ -9,7 +9,7 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
-    from shioenv.cli.checks import Check
+    from shioenv.sandbox.namespaces.host import Check
 
 LACKING = 3
 
@@ -19,7 +19,7 @@ def doctor(json: shared.Json = False) -> None:
 
     Every line says what was tried; for what is missing also why it is needed and the exact fix.
     """
-    from shioenv.cli.checks import check_host
+    from shioenv.sandbox.namespaces.host import check_host
 
     checks = check_host()
     missing = [check for check in checks if check.needed and not check.ok]

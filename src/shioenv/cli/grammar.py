@@ -278,7 +278,7 @@ def report(
     that the program blames on the command line as typed. The exit status is 1 where a number is not
     what it must be.
     """
-    from shioenv.dataset.grammar_report import grammar_report, page
+    from shioenv.report.grammar_report import grammar_report, page
 
     made = grammar_report(
         inputs=count,

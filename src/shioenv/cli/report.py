@@ -30,8 +30,8 @@ def report(
     is written only where --out asks for it.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.report.aggregate import collect
-    from shioenv.dataset.report.page import FILE, write_report
+    from shioenv.report.aggregate import collect
+    from shioenv.report.page import FILE, write_report
 
     shared.note_unfinished(directory, read_manifest(directory))
     with counting("records") as progress:

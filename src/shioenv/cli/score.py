@@ -36,8 +36,8 @@ def score(
     where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
     """
     from shioenv.behavior.observe import open_sandbox
-    from shioenv.irreducibility.text import find_arguments
-    from shioenv.irreducibility.text import score as score_input
+    from shioenv.recording.text import find_arguments
+    from shioenv.recording.text import score as score_input
 
     with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
         parsed = find_arguments(shell_input, sandbox.system)

@@ -44,7 +44,7 @@ def build(
 
     What is there already is reused. The packages come through this host's own package mirror.
     """
-    from shioenv.sandbox.probe import choose_shell_mode, shell_mode
+    from shioenv.sandbox.namespaces.probe import choose_shell_mode, shell_mode
     from shioenv.system.store import build_system
 
     built_now: list[str] = []

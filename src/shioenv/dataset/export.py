@@ -19,10 +19,9 @@ from typing import IO, Any
 
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.store import atomic_write
-from shioenv.dataset.write import new_directory, new_file
 from shioenv.domain.record import NAMES, Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
+from shioenv.files.durable import atomic_write, new_directory, new_file
 
 FORMATS = ("parquet", "hf", "jsonl")
 

@@ -22,18 +22,18 @@ from typing import Any
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import Opener, Progress, Summary, plan_of, run
 from shioenv.dataset.manifest import Plan
-from shioenv.dataset.recording import session_text
-from shioenv.dataset.store import atomic_write, storage_errors
 from shioenv.domain.inputs import Input
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
+from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.bind import values_of
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS
-from shioenv.sandbox.backends.namespaces import LONGEST_INPUT
+from shioenv.recording.samples import session_text
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.backend import LONGEST_INPUT
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 from shioenv.system.catalogue import catalogue

@@ -12,36 +12,33 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.effort import Effort
 from shioenv.dataset.manifest import Manifest, Plan
-from shioenv.dataset.pool import Pool, Task
-from shioenv.dataset.recording import Observer
-from shioenv.dataset.store import Line, Store
-from shioenv.dataset.worker import Setup, named
+from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError, did_you_mean
+from shioenv.execution.pool import Pool, Task
+from shioenv.execution.worker import Setup, named
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS, How
+from shioenv.recording.bounds import LIMITS
+from shioenv.recording.effort import Effort
+from shioenv.recording.line import Line
+from shioenv.recording.samples import Observer
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.policy import policy_label, policy_named
 from shioenv.synthesis.sample import Sample, sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
+from shioenv.version import package_version
 
 if TYPE_CHECKING:
-    from shioenv.dataset.ray_engine import RayPool
-
-LIMITS = Limits(wall_seconds=2.0)
-"""Bounds of every execution of a dataset, where none are given. What the grammars write is done in
-milliseconds or waits for ever (`grep -R x` at a fifo), and a score may meet that dozens of times:
-hence a fifth of the usual wall time."""
+    from shioenv.execution.ray_engine import RayPool
 
 ENGINES = ("local", "ray")
 """What executes the samples: processes of this machine, or of the nodes of a Ray cluster."""
@@ -285,14 +282,6 @@ def grammar_digest(
     return digest.hexdigest()
 
 
-def package_version() -> str:
-    """Of this package; `unknown` where it runs from a directory that was never installed."""
-    try:
-        return version("shioenv")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def run(
     directory: str | Path,
     plan: Plan,
@@ -327,7 +316,7 @@ def run(
     teller = Teller(count, report)
     pool: Pool | RayPool
     if engine == "ray":
-        from shioenv.dataset.ray_engine import RayPool
+        from shioenv.execution.ray_engine import RayPool
 
         pool = RayPool(
             setup if not system.endswith(".toml") else replace(setup, system=plan.system),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shioenv.dataset.manifest import Shard, read_manifest
-from shioenv.dataset.store import sha256_of
 from shioenv.domain.record import Record, decode
 from shioenv.errors import DatasetCorruptError, RecordError
+from shioenv.files.durable import sha256_of
 
 _REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair makes a shard again"
 

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
-from shioenv.dataset.generate import package_version
 from shioenv.dataset.manifest import Manifest, Plan
-from shioenv.dataset.recording import session_text, without_start
-from shioenv.dataset.write import Writer, new_directory
+from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
+from shioenv.files.durable import new_directory
+from shioenv.recording.samples import session_text, without_start
+from shioenv.version import package_version
 
 _FAILED = re.compile(
     r"invalid option|unrecognized option|command not found|missing operand|"

@@ -17,12 +17,13 @@ from typing import Any
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, samples_of, setup_of
 from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
-from shioenv.dataset.pool import Pool, Task
-from shioenv.dataset.store import OTHER_INPUTS, atomic_write, lock, sha256_of, storage_errors
+from shioenv.dataset.store import OTHER_INPUTS
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import sealed
 from shioenv.domain.record import NAMES, Record, decode, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
+from shioenv.execution.pool import Pool, Task
+from shioenv.files.durable import atomic_write, lock, sha256_of, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import find_system

@@ -10,9 +10,10 @@ from typing import Any
 
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.write import Writer, new_directory
+from shioenv.dataset.write import Writer
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean
+from shioenv.files.durable import new_directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,19 +9,16 @@ the journal goes. Killed anywhere in between, the next run finds a journal that 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from shioenv.dataset.effort import Effort
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -34,34 +31,26 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.domain.record import Record, decode
 from shioenv.errors import (
-    DatasetBusyError,
     DatasetCorruptError,
     DatasetMismatchError,
-    DatasetStorageError,
     RecordError,
 )
-
-TEMPORARY = ".tmp-"
-"""How the names of half-written files begin; the next run removes them."""
+from shioenv.files.durable import (
+    TEMPORARY,
+    atomic_write,
+    lock,
+    replacing,
+    sha256_of,
+    storage_errors,
+)
+from shioenv.files.lines import checksummed, sound
+from shioenv.recording.line import Line
 
 OTHER_INPUTS = "the manifest itself may be damaged; generate into another directory"
 """What to do where a seed gives other inputs than the manifest describes."""
 
 _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A finished record as it is stored, with what the manifest counts of it."""
-
-    session_id: int
-    content: bytes
-    """What `domain.record.encode` gave."""
-    volatile: bool
-    executions: int
-    effort: Effort = field(default_factory=Effort)
-    """What it took to make, which is not kept."""
 
 
 def inputs_line(session_id: int, text: str, input_args: list[str]) -> bytes:
@@ -469,17 +458,6 @@ class _Journal:
             os.ftruncate(self._file, self._size)
 
 
-def checksummed(content: bytes) -> bytes:
-    """A line as journals hold it: behind its CRC-32, as eight hexadecimal digits."""
-    return b"%08x %b" % (zlib.crc32(content), content)
-
-
-def sound(line: bytes) -> bytes | None:
-    """What `checksummed` made a line of; None where the checksum is another's."""
-    content = line[9:]
-    return content if checksummed(content) == line else None
-
-
 def _record(line: bytes, number: int) -> Record | None:
     """The record in a line of this shard's journal; None for a damaged one."""
     content = sound(line)
@@ -490,86 +468,6 @@ def _record(line: bytes, number: int) -> Record | None:
     except RecordError:
         return None
     return record if record.session_id // SHARD_RECORDS == number else None
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def atomic_write(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, through to the disk."""
-    with replacing(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Any]:
-    """A new file that takes the path's name when all of it is on the disk."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    sync(path.parent)
-
-
-def sync(directory: Path) -> None:
-    """Brings the names in a directory to the disk."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without it
-            raise
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turns what the operating system says about a path into a DatasetStorageError."""
-    try:
-        yield
-    except OSError as error:
-        place = error.filename or path
-        again = "then run the same command again: nothing finished is lost"
-        hints = {
-            errno.ENOSPC: f"free some space, {again}",
-            errno.EDQUOT: f"free some of your quota, {again}",
-            errno.EACCES: f"make it writable for this user, {again}",
-            errno.EPERM: f"make it writable for this user, {again}",
-            errno.EROFS: "it lies on a read-only file system: choose another directory",
-            errno.ENOTDIR: "choose a directory, not a file",
-            errno.EEXIST: "choose a directory, not a file",
-        }
-        raise DatasetStorageError(
-            f"{place}: {error.strerror or error}", hint=hints.get(error.errno or 0)
-        ) from error
-
-
-def lock(directory: Path) -> int:
-    """The directory, locked for as long as the descriptor is open."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise DatasetBusyError(
-            f"another process is writing into {directory}",
-            hint="wait until it has ended, or choose another directory",
-        ) from None
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
 
 
 def _journal_path(data: Path, number: int) -> Path:

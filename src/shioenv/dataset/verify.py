@@ -30,8 +30,6 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import read_records
-from shioenv.dataset.recording import record as make_record
-from shioenv.dataset.recording import session_text
 from shioenv.dataset.store import inputs_line
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
@@ -44,6 +42,8 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
+from shioenv.recording.samples import record as make_record
+from shioenv.recording.samples import session_text
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample

@@ -17,8 +17,8 @@ from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemEr
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import without_assignments
-from shioenv.irreducibility.recording import Runner, record_session
 from shioenv.irreducibility.score import BUDGET, RUNS, Score
+from shioenv.recording.session import Runner, record_session
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from shioenv.dataset.report.charts import ACCENT, GRID, INK, MAIN, MUTED, SOFT
+from shioenv.report.charts import ACCENT, GRID, INK, MAIN, MUTED, SOFT
 
 Spec: TypeAlias = dict[str, Any]
 

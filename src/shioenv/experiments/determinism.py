@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import LIMITS
-from shioenv.dataset.report.charts import ACCENT, INK
-from shioenv.dataset.store import storage_errors
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
@@ -45,6 +42,9 @@ from shioenv.experiments.results import (
     write_columns,
 )
 from shioenv.experiments.setting import Setting, stream_of
+from shioenv.files.durable import storage_errors
+from shioenv.recording.bounds import LIMITS
+from shioenv.report.charts import ACCENT, INK
 from shioenv.synthesis.sample import Sample
 
 NAME = "determinism"

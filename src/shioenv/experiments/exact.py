@@ -18,8 +18,8 @@ from typing import Any
 from shioenv.behavior.observe import Observer
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
+from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import Journal
-from shioenv.experiments.processes import Executors
 from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import Contrast, estimate_irreducibility
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, Self, TypeVar
 
-from shioenv.dataset.store import checksummed, lock, sound, storage_errors
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, InputError
 from shioenv.experiments.results import differences
+from shioenv.files.durable import lock, storage_errors
+from shioenv.files.lines import checksummed, sound
 
 JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which they were finished."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shioenv.dataset.report.charts import INK, MUTED
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, STYLES, Spec, arguments_axis, styled, titled
 from shioenv.experiments.length_groups import FEW, GROUPS, Cell, gains_of, scores_of
 from shioenv.experiments.means import cumulative, fixed
 from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.report.charts import INK, MUTED
 
 STYLE = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
 """GCS blue, UCS dark, UCS universal grey."""

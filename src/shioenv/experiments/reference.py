@@ -23,8 +23,8 @@ from shioenv.dataset.generate import samples_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role, Session
+from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import Journal
-from shioenv.experiments.processes import Executors
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
 from shioenv.grammar.library import load_grammars

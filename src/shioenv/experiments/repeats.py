@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from shioenv.behavior.observe import Observer, open_sandbox
-from shioenv.dataset.generate import LIMITS
-from shioenv.dataset.recording import record
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
-from shioenv.experiments.processes import Executors, batches, follow_parent
+from shioenv.execution.processes import Executors, batches, follow_parent
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
+from shioenv.recording.bounds import LIMITS
+from shioenv.recording.samples import record
 from shioenv.synthesis.sample import Sample
 
 BATCH = 100

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from shioenv.execution.processes import new_processes
 from shioenv.experiments.exact import Known, mask_of
-from shioenv.experiments.processes import new_processes
 from shioenv.irreducibility.estimators import ESTIMATORS, estimator_named
 from shioenv.irreducibility.spread import together
 from shioenv.irreducibility.subsets import Kept

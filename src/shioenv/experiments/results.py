@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import package_version
-from shioenv.dataset.store import lock, replacing, storage_errors
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExtraError
 from shioenv.experiments.charts import Spec, drawn
 from shioenv.experiments.setting import Setting
+from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.version import package_version
 
 RUN, TABLE, PLOT = "run.json", "table.md", "plot"
 LIBRARIES = ("numpy", "pyarrow", "vl-convert-python")

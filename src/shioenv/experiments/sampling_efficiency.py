@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shioenv.dataset.report.charts import INK
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
 from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
@@ -22,6 +21,7 @@ from shioenv.experiments.results import Findings, Table, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.report.charts import INK
 
 NAME = "sampling-efficiency"
 COUNT = 60

@@ -7,15 +7,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.cache import CACHE_BYTES
 from shioenv.dataset.generate import generate
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.report.samples import command_of
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.experiments.setting import Setting
+from shioenv.recording.cache import CACHE_BYTES
+from shioenv.report.samples import command_of
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
 """Samplers as they are called in pictures and tables."""

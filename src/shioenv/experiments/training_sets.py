@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shioenv.dataset.report.charts import INK, MAIN, MUTED, SOFT
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, titled
 from shioenv.experiments.means import Spread
@@ -27,6 +26,7 @@ from shioenv.experiments.results import Findings, Outcome, Table, check_librarie
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR
+from shioenv.report.charts import INK, MAIN, MUTED, SOFT
 from shioenv.synthesis.policy import STOP_PROBABILITY
 
 NAME = "training-sets"

@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 from shioenv.cli import run as run_module
 from shioenv.cli import shared
 from shioenv.cli.main import app
-from shioenv.dataset.generate import LIMITS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
+from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import Limits
 
 Answer = Callable[[str], Behavior]

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from shioenv.cli import checks
-from shioenv.cli.checks import Check
 from shioenv.cli.main import app
+from shioenv.sandbox.namespaces import host as checks
+from shioenv.sandbox.namespaces.host import Check
 
 FINE = Check("kernel", True, "Linux 6.18", "for the overlay", "a newer one")
 MISSING = Check("mmdebstrap", False, "not installed", "it builds", "apt-get install mmdebstrap")

@@ -85,7 +85,7 @@ def test_a_target_that_is_reached_saves_executions() -> None:
 def test_a_score_that_stopped_early_need_not_be_exact() -> None:
     from dataset_fakes import FakeObserver
 
-    from shioenv.dataset.recording import record
+    from shioenv.recording.samples import record
 
     made = record(
         sample("echo", *(f"w{index}" for index in range(6))), 0, FakeObserver("fake"), 80,

@@ -23,7 +23,6 @@ from dataset_fakes import (
 )
 
 from shioenv.dataset.generate import Progress, run
-from shioenv.dataset.lanes import LANES
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import (
@@ -33,6 +32,7 @@ from shioenv.errors import (
     ShioenvError,
     UsageError,
 )
+from shioenv.execution.lanes import LANES
 
 HERE = str(Path(__file__).parent)
 

@@ -13,7 +13,6 @@ from dataset_fakes import contents, make, open_fake
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.store import lock
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record
 from shioenv.errors import (
@@ -23,6 +22,7 @@ from shioenv.errors import (
     OutputExistsError,
     UsageError,
 )
+from shioenv.files.durable import lock
 
 COUNT = 40
 

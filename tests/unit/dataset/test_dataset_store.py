@@ -20,7 +20,7 @@ from dataset_fakes import HOME, contents, plan
 from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.store import Line, Store
+from shioenv.dataset.store import Store
 from shioenv.domain.record import Record, encode
 from shioenv.errors import (
     DatasetBusyError,
@@ -29,6 +29,7 @@ from shioenv.errors import (
     DatasetStorageError,
     UnknownDatasetError,
 )
+from shioenv.recording.line import Line
 
 
 def record(number: int) -> Record:

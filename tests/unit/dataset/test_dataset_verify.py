@@ -14,9 +14,7 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.recording import record as make_record
-from shioenv.dataset.stats import statistics, statistics_of
-from shioenv.dataset.store import Line, Store
+from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
@@ -26,6 +24,9 @@ from shioenv.errors import (
     UnknownDatasetError,
     UsageError,
 )
+from shioenv.recording.line import Line
+from shioenv.recording.samples import record as make_record
+from shioenv.report.stats import statistics, statistics_of
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample

@@ -19,7 +19,6 @@ from experiment_fakes import (
     stream,
 )
 
-from shioenv.dataset.store import checksummed, sound
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, DatasetStorageError
 from shioenv.experiments import exact
 from shioenv.experiments.exact import (
@@ -32,6 +31,7 @@ from shioenv.experiments.exact import (
 )
 from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.setting import Setting, Stream
+from shioenv.files.lines import checksummed, sound
 
 
 @pytest.fixture

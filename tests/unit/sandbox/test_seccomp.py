@@ -17,7 +17,7 @@ from pathlib import Path
 import pyseccomp
 import pytest
 
-from shioenv.sandbox.seccomp import (
+from shioenv.sandbox.namespaces.seccomp import (
     ABSENT,
     ALLOWED,
     FAMILIES,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from shioenv.errors import SandboxError
-from shioenv.experiments import processes
-from shioenv.experiments.processes import batches
+from shioenv.execution import processes
+from shioenv.execution.processes import batches
 
 
 class Observer:
@@ -89,7 +89,7 @@ KILLED = {
             tell()
     """,
     "a pool": """
-        from shioenv.experiments.processes import new_processes
+        from shioenv.execution.processes import new_processes
         with new_processes(2) as pool:
             list(pool.map(abs, range(4)))
             tell()

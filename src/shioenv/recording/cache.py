@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import shioenv
-from shioenv.dataset.effort import Effort
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import ShioenvError
+from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.build import cache_directory
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from dataset_fakes import FakeObserver
 
-from shioenv.dataset import lanes
-from shioenv.dataset.lanes import Gate, Turns
-from shioenv.dataset.worker import Setup, _Lane
 from shioenv.domain.behavior import Behavior
+from shioenv.execution import lanes
+from shioenv.execution.lanes import Gate, Turns
+from shioenv.execution.worker import Setup, _Lane
 from shioenv.sandbox.base import Limits
 
 

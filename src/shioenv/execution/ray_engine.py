@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import package_version
-from shioenv.dataset.pool import (
+from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
+from shioenv.execution.pool import (
     AHEAD,
     ATTEMPTS,
     STARTS,
@@ -34,10 +34,10 @@ from shioenv.dataset.pool import (
     given_up,
     raised_elsewhere,
 )
-from shioenv.dataset.store import Line
-from shioenv.dataset.worker import Setup
-from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
+from shioenv.execution.worker import Setup
+from shioenv.recording.line import Line
 from shioenv.synthesis.sample import Sample
+from shioenv.version import package_version
 
 IN_FLIGHT = AHEAD + 2
 """Samples a node is given for each of its workers: what its pool hands out, and some that stand by

@@ -10,12 +10,12 @@ from typing import Any
 
 from shioenv.dataset.manifest import Manifest, read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.report.samples import Samples, command_of
-from shioenv.dataset.stats import Statistics, statistics_of
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
+from shioenv.report.samples import Samples, command_of
+from shioenv.report.stats import Statistics, statistics_of
 
 STEPS = 200
 """Scores are rounded to 1/200 for quartiles, so that these need no more memory than counts."""

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from shioenv.behavior.observe import Observer, open_sandbox
-from shioenv.dataset.generate import LIMITS
 from shioenv.errors import GenerationError, SandboxError
+from shioenv.recording.bounds import LIMITS
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

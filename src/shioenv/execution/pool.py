@@ -17,12 +17,12 @@ from itertools import islice
 from typing import IO, TypeAlias
 
 from shioenv import errors
-from shioenv.dataset import framing
-from shioenv.dataset.effort import Effort
-from shioenv.dataset.lanes import LANES
-from shioenv.dataset.store import Line
-from shioenv.dataset.worker import Setup
 from shioenv.errors import GenerationError, SandboxError, ShioenvError
+from shioenv.execution import framing
+from shioenv.execution.lanes import LANES
+from shioenv.execution.worker import Setup
+from shioenv.recording.effort import Effort
+from shioenv.recording.line import Line
 from shioenv.synthesis.sample import Sample
 
 Task: TypeAlias = tuple[int, Sample]
@@ -42,7 +42,7 @@ takes two minutes, in which others are made by the thousand."""
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from shioenv.dataset.worker import main; main()"
+    "from shioenv.execution.worker import main; main()"
 )
 _CLOSING_SECONDS = 10.0
 

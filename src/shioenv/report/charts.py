@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
-from shioenv.dataset.report.aggregate import Aggregates, Spread
-from shioenv.dataset.report.samples import visible
-from shioenv.dataset.stats import BINS
+from shioenv.report.aggregate import Aggregates, Spread
+from shioenv.report.samples import visible
+from shioenv.report.stats import BINS
 
 Spec: TypeAlias = dict[str, Any]
 

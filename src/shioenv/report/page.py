@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.manifest import Manifest
-from shioenv.dataset.report import charts
-from shioenv.dataset.report.aggregate import Aggregates, collect
-from shioenv.dataset.report.samples import SAID_BY_FLAGS, Samples, visible
-from shioenv.dataset.store import atomic_write, storage_errors
 from shioenv.errors import MissingExtraError, UsageError
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.report import charts
+from shioenv.report.aggregate import Aggregates, collect
+from shioenv.report.samples import SAID_BY_FLAGS, Samples, visible
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",

@@ -12,7 +12,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record
-from shioenv.irreducibility.recording import record_session
+from shioenv.recording.session import record_session
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
 

@@ -19,17 +19,17 @@ from dataset_fakes import HOME, plan
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.dataset.report import page as page_module
-from shioenv.dataset.report import samples as samples_module
-from shioenv.dataset.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
-from shioenv.dataset.report.charts import RANKED, figures
-from shioenv.dataset.report.page import FILE, write_report
-from shioenv.dataset.report.samples import argument_levels, changes, visible
 from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
+from shioenv.report import page as page_module
+from shioenv.report import samples as samples_module
+from shioenv.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
+from shioenv.report.charts import RANKED, figures
+from shioenv.report.page import FILE, write_report
+from shioenv.report.samples import argument_levels, changes, visible
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",
@@ -238,7 +238,7 @@ def test_what_inputs_change_is_told_by_their_patches(tmp_path: Path) -> None:
 
 def test_changed_contents_are_changed_files() -> None:
     one = record(0, ["ls"], content_digests={"notes.txt": "0" * 64})
-    from shioenv.dataset.report.aggregate import effects_of
+    from shioenv.report.aggregate import effects_of
 
     assert effects_of(one) == {"files changed"}
 

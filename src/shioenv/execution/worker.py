@@ -18,14 +18,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from shioenv.dataset import framing
-from shioenv.dataset.cache import ExecutionCache
-from shioenv.dataset.effort import Effort
-from shioenv.dataset.lanes import LANES, Gate, Turns
-from shioenv.dataset.recording import Built, Observer, record
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
 from shioenv.errors import SandboxError, ShioenvError
+from shioenv.execution import framing
+from shioenv.execution.lanes import LANES, Gate, Turns
+from shioenv.recording.cache import ExecutionCache
+from shioenv.recording.effort import Effort
+from shioenv.recording.samples import Built, Observer, record
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample

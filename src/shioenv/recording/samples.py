@@ -11,8 +11,8 @@ from typing import Protocol
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import Record
-from shioenv.irreducibility.recording import Runner, record_session
 from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache
+from shioenv.recording.session import Runner, record_session
 from shioenv.synthesis.sample import Sample
 
 _START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shioenv.dataset.effort import Effort
+from shioenv.recording.effort import Effort
 
 
 def test_efforts_add_up_and_the_first_trouble_stays() -> None:

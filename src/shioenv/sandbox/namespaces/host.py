@@ -15,7 +15,9 @@ from typing import Any
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
-from shioenv.sandbox.seccomp import filter_program
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system import refusals
 from shioenv.system.build import apt_sources, cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, load_declaration
@@ -318,9 +320,7 @@ def _system(system: System | None) -> Check:
         )
 
     def attempt() -> str:
-        from shioenv.behavior.observe import open_sandbox
-
-        with open_sandbox(system) as sandbox:
+        with NamespaceSandbox(system, mode=shell_mode(system)) as sandbox:
             said = sandbox.run("echo ready").output.decode("utf-8", "replace").strip()
         return f"{system.name} answers: {said}"
 

@@ -9,8 +9,8 @@ import pytest
 from dataset_fakes import plan, samples
 
 from shioenv.dataset.generate import run
-from shioenv.dataset.ray_engine import Priority, spread
 from shioenv.errors import HostError, MissingExtraError, UsageError
+from shioenv.execution.ray_engine import Priority, spread
 
 
 def make(directory: Path, engine: str = "ray", address: str | None = None) -> None:

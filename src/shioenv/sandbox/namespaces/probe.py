@@ -16,8 +16,8 @@ from functools import cache
 from importlib import resources
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.backends.namespaces import NamespaceSandbox, ShellMode
 from shioenv.sandbox.base import Execution
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
 from shioenv.system.store import System
 
 _VERDICT = "shell.json"
@@ -39,7 +39,7 @@ class Divergence:
 @cache
 def probes() -> tuple[str, ...]:
     """All probes, in the order of the file."""
-    text = (resources.files("shioenv.sandbox") / "probes.txt").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("probes.txt").read_text(encoding="utf-8")
     blocks = (
         "\n".join(line for line in block.splitlines() if not line.startswith("# "))
         for block in re.split(r"\n\n+", text)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shioenv.dataset import cache as module
-from shioenv.dataset.cache import MAX_AGE, ExecutionCache, decode, encode
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.recording import cache as module
+from shioenv.recording.cache import MAX_AGE, ExecutionCache, decode, encode
 from shioenv.sandbox.base import Limits
 
 PATCH = ContextPatch((("=", "/fs/a.txt/size", 7), ("a", "/fs/b", {"perms": "-rw-r--r--"})))

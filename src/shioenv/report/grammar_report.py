@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.trials import Trial, trials
 from shioenv.domain.inputs import Input
+from shioenv.execution.trials import Trial, trials
 from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.misuse import is_misuse

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from shioenv.behavior.observe import Observer, open_sandbox
-from shioenv.dataset.generate import LIMITS
 from shioenv.errors import SandboxError
+from shioenv.recording.bounds import LIMITS
 from shioenv.synthesis.sample import Sample
 
 BATCH = 50

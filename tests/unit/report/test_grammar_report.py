@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import date
 
-from shioenv.dataset.grammar_report import GrammarReport, Outcome, Share, outcome_of, page
-from shioenv.dataset.trials import Trial
+from shioenv.execution.trials import Trial
+from shioenv.report.grammar_report import GrammarReport, Outcome, Share, outcome_of, page
 
 
 def trial(grammar: str, exit_code: int, output: str = "", *, timed_out: bool = False) -> Trial:

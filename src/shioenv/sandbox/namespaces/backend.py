@@ -30,8 +30,8 @@ from shioenv.errors import (
     StartDirectoryError,
 )
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
-from shioenv.sandbox.netlink import network_messages
-from shioenv.sandbox.seccomp import filter_program
+from shioenv.sandbox.namespaces.netlink import network_messages
+from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system.declare import UNLIMITED
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.profile import live_proc_files

@@ -1,0 +1,1 @@
+"""Many processes that execute: on this machine and on those of a cluster."""

@@ -1,0 +1,1 @@
+"""Durable files: locks, atomic writes, checksums, journals."""

@@ -1,0 +1,1 @@
+"""Sessions turned into records: executed, scored, and looked at for what is volatile."""
