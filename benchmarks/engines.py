@@ -18,11 +18,14 @@ from itertools import islice
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import plan_of, samples_of, setup_of
+from shioenv.dataset.generate import plan_of, setup_of
 from shioenv.execution.pool import Pool, Task
 from shioenv.execution.ray_engine import RayPool
 from shioenv.execution.worker import Setup
 from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample_on
 from shioenv.system.store import find_system
 
 
@@ -72,9 +75,14 @@ def prepared(asked: argparse.Namespace) -> tuple[Setup, Iterator[list[Task]]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(None, versions=system.packages)
-    plan = plan_of(system, grammars, sampler="gcs", seed=asked.seed, budget=asked.budget)
+    plan = plan_of(
+        system,
+        grammars,
+        drawing=Drawing(sampler="gcs", seed=asked.seed),
+        scoring=Scoring(budget=asked.budget),
+    )
     count = (asked.pairs + 1) * asked.records
-    numbered = enumerate(samples_of(plan, system, grammars, count))
+    numbered = enumerate(sample_on(system, plan.drawing, count, grammars=grammars))
     setup = setup_of(plan, system.name, open_sandbox)
     return setup, iter(lambda: list(islice(numbered, asked.records)), [])
 

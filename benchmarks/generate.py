@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, generate
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import CACHE_BYTES
+from shioenv.synthesis.drawing import Drawing
 from shioenv.system.build import cache_directory
 from shioenv.system.store import find_system
 
@@ -164,11 +166,11 @@ def turn(count: int, budget: int, seed: int, where: Path) -> list[dict[str, Any]
             summary = generate(
                 where / str(number),
                 count=count,
-                budget=budget,
-                seed=seed,
                 workers=way.workers,
                 cache_bytes=CACHE_BYTES if way.shared else 0,
                 report=pace.report,
+                drawing=Drawing(seed=seed),
+                scoring=Scoring(budget=budget),
             )
             found.append(figures(summary, pace, memory.end()))
     return found

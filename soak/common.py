@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shioenv.grammar.library import load_grammars
-from shioenv.synthesis.policy import policy_named
-from shioenv.synthesis.sample import Sample, sample
-from shioenv.system.catalogue import catalogue
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
 
 
@@ -52,15 +50,7 @@ def drawn(*, system: str | System | None = None, seed: int = 0, count: int) -> I
     Errors: those of `find_system` and `sample`.
     """
     built = system if isinstance(system, System) else find_system(system)
-    stream = sample(
-        "gcs",
-        seed=seed,
-        count=count,
-        catalogue=lambda directory: catalogue(built, directory),
-        start_directories=built.declaration.session.start_directories,
-        grammars=load_grammars(versions=built.packages),
-        policy=policy_named("weighted"),
-    )
+    stream = sample_on(built, Drawing(seed=seed), count)
     for one in stream:
         commands = tuple(part.grammar for part in one.trace)
         yield Drawn(one.input.text, one.cwd, one.volatile, commands, one)

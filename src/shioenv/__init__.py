@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from shioenv.domain.record import Record
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
+    from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
+    from shioenv.synthesis.drawing import Drawing
     from shioenv.synthesis.sample import sample
     from shioenv.system.store import System, build_system, find_system
 
@@ -30,11 +32,13 @@ _HOMES = {
     "Behavior": "shioenv.domain.behavior",
     "Context": "shioenv.domain.context",
     "ContextPatch": "shioenv.domain.patch",
+    "Drawing": "shioenv.synthesis.drawing",
     "Input": "shioenv.domain.inputs",
     "Limits": "shioenv.sandbox.base",
     "Observer": "shioenv.behavior.observe",
     "Record": "shioenv.domain.record",
     "Score": "shioenv.irreducibility.score",
+    "Scoring": "shioenv.irreducibility.scoring",
     "ShioenvError": "shioenv.errors",
     "System": "shioenv.system.store",
     "build_system": "shioenv.system.store",
@@ -51,11 +55,13 @@ __all__ = [
     "Behavior",
     "Context",
     "ContextPatch",
+    "Drawing",
     "Input",
     "Limits",
     "Observer",
     "Record",
     "Score",
+    "Scoring",
     "ShioenvError",
     "System",
     "__version__",

@@ -17,14 +17,28 @@ from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import Record, encode
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
+from shioenv.synthesis.drawing import Drawing
 
 PLAN = Plan(
-    sampler="gcs", seed=1, budget=8, runs=3, system="s", system_digest="d", grammar_digest="g",
-    commands=("echo",), start_directories=("/",), horizon=12, composite_share=0.25,
-    max_segments=3, limits=Limits(), version="1",
-)  # fmt: skip
+    system="s",
+    system_digest="d",
+    grammar_digest="g",
+    limits=Limits(),
+    version="1",
+    drawing=Drawing(
+        sampler="gcs",
+        seed=1,
+        commands=("echo",),
+        start_directories=("/",),
+        horizon=12,
+        composite_share=0.25,
+        max_segments=3,
+    ),
+    scoring=Scoring(budget=8, noise_runs=3),
+)
 SIZE = 7
 """Records of a shard here: small, so that a few records make several."""
 

@@ -14,6 +14,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.irreducibility.estimators import ESTIMATORS, Part
 from shioenv.irreducibility.score import Behave, Score, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled
 from shioenv.irreducibility.subsets import Kept, proper_subsets, total_weight
 
@@ -75,7 +76,10 @@ def weights(parts: list[Part]) -> dict[Kept, float]:
 
 def score(name: str, n: int, different: set[Kept], budget: int, seed: int) -> Score:
     return estimate_irreducibility(
-        line(n), table(different), budget=budget, rng=random.Random(seed), runs=1, estimator=name
+        line(n),
+        table(different),
+        rng=random.Random(seed),
+        scoring=Scoring(budget=budget, noise_runs=1, estimator=name),
     )
 
 
@@ -163,18 +167,22 @@ def test_a_target_is_met_or_the_budget_spent(
 ) -> None:
     n, different = case
     found = estimate_irreducibility(
-        line(n), table(different), budget=budget, rng=random.Random(seed), runs=1, estimator=name,
-        target_error=target,
-    )  # fmt: skip
+        line(n),
+        table(different),
+        rng=random.Random(seed),
+        scoring=Scoring(budget=budget, noise_runs=1, estimator=name, target_se=target),
+    )
     assert found.n_executions <= 1 + min(budget, 2**n - 2)
     looked = {contrast.kept for contrast in found.segments[0].contrasts if contrast.kept}
     assert not found.exact or len(looked) == 2**n - 2
     low, high = interval(found)
     if found.standard_error is None or max(found.standard_error, (high - low) / 3.92) > target:
         spent = estimate_irreducibility(
-            line(n), table(different), budget=budget, rng=random.Random(seed), runs=1,
-            estimator=name, target_error=1e-9,
-        )  # fmt: skip
+            line(n),
+            table(different),
+            rng=random.Random(seed),
+            scoring=Scoring(budget=budget, noise_runs=1, estimator=name, target_se=1e-9),
+        )
         assert found == spent
 
 

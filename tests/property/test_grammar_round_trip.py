@@ -13,6 +13,7 @@ from shioenv.grammar.library import load_grammar, load_grammars, names_of_gramma
 from shioenv.grammar.parse import InputParser, parse_input
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.words import split_words
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 
 CATALOGUE = {
@@ -25,14 +26,8 @@ CATALOGUE = {
 def test_single_inputs_parse_back_and_are_derived(name: str) -> None:
     grammar = load_grammar(name)
     parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, CATALOGUE))
-    stream = sample(
-        "gcs",
-        seed=7,
-        catalogue=CATALOGUE,
-        start_directories=["/home/ubuntu"],
-        grammars=[grammar],
-        composite_share=0,
-    )
+    drawing = Drawing(seed=7, start_directories=("/home/ubuntu",), composite_share=0)
+    stream = sample(drawing, catalogue=CATALOGUE, grammars=[grammar])
     drawn = 0
     try:
         for one in islice(stream, 400):
@@ -46,15 +41,8 @@ def test_single_inputs_parse_back_and_are_derived(name: str) -> None:
 def test_composite_inputs_parse_back() -> None:
     grammars = load_grammars()
     parser = InputParser(grammars)
-    stream = sample(
-        "gcs",
-        seed=11,
-        count=600,
-        catalogue=CATALOGUE,
-        start_directories=["/home/ubuntu"],
-        grammars=grammars,
-        composite_share=1,
-    )
+    drawing = Drawing(seed=11, start_directories=("/home/ubuntu",), composite_share=1)
+    stream = sample(drawing, count=600, catalogue=CATALOGUE, grammars=grammars)
     for one in stream:
         assert parser.parse(one.input.text) == one.input
 

@@ -9,6 +9,7 @@ from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.irreducibility.score import Behave, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import Kept, paper, proper_subsets, total_weight, water_fill
 
 
@@ -41,7 +42,7 @@ def test_the_estimate_is_exact_once_the_budget_covers_all(
 ) -> None:
     n, different = case
     found = estimate_irreducibility(
-        line(n), table(different), budget=2**n - 1 + more, rng=random.Random(seed)
+        line(n), table(different), rng=random.Random(seed), scoring=Scoring(budget=2**n - 1 + more)
     )
     assert found.exact
     assert found.irreducibility is not None
@@ -55,7 +56,10 @@ def test_a_score_is_a_share_and_repeats_with_its_seed(
     n, different = case
     first, second = (
         estimate_irreducibility(
-            line(n), table(different), budget=budget, rng=random.Random(seed), runs=1
+            line(n),
+            table(different),
+            rng=random.Random(seed),
+            scoring=Scoring(budget=budget, noise_runs=1),
         )
         for _ in range(2)
     )
@@ -97,7 +101,10 @@ def test_the_standard_error_is_the_spread_of_the_estimates() -> None:
     different = {kept for kept in proper_subsets(7) if 0 not in kept or 3 not in kept}
     found = [
         estimate_irreducibility(
-            line(7), table(different), budget=48, rng=random.Random(seed), runs=1
+            line(7),
+            table(different),
+            rng=random.Random(seed),
+            scoring=Scoring(budget=48, noise_runs=1),
         )
         for seed in range(300)
     ]

@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 from shioenv.cli.main import app
 from shioenv.dataset.generate import generate
 from shioenv.dataset.read import read_records
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
 
 COUNT = 60
 
@@ -38,7 +40,7 @@ def _sandbox() -> None:
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tools") / "dataset"
-    generate(directory, count=COUNT, seed=3, budget=4)
+    generate(directory, count=COUNT, drawing=Drawing(seed=3), scoring=Scoring(budget=4))
     return directory
 
 

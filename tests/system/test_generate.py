@@ -23,8 +23,10 @@ from shioenv.errors import (
     UnknownGrammarError,
     UnknownSamplerError,
 )
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.stats import statistics
+from shioenv.synthesis.drawing import Drawing
 from shioenv.system.build import cache_directory
 
 COUNT, SEED, BUDGET = 30, 11, 8
@@ -39,7 +41,13 @@ def _sandbox() -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset made in one go by one worker."""
     directory = tmp_path_factory.mktemp("datasets") / "whole"
-    summary = generate(directory, count=COUNT, seed=SEED, budget=BUDGET, workers=1)
+    summary = generate(
+        directory,
+        count=COUNT,
+        workers=1,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     assert (summary.new, summary.retried, summary.restarts) == (COUNT, 0, 0)
     return directory
 
@@ -56,7 +64,13 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 def test_two_workers_make_what_one_makes(whole: Path, tmp_path: Path) -> None:
-    generate(tmp_path / "two", count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    generate(
+        tmp_path / "two",
+        count=COUNT,
+        workers=2,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     assert_same(whole, tmp_path / "two")
     report = verify(tmp_path / "two")
     assert report.ok, report.problems
@@ -79,18 +93,23 @@ def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:
 
 def test_other_settings_are_refused(whole: Path) -> None:
     with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 asked for"):
-        generate(whole, count=COUNT, seed=12, budget=BUDGET)
+        generate(whole, count=COUNT, drawing=Drawing(seed=12), scoring=Scoring(budget=BUDGET))
     with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 asked for"):
-        generate(whole, count=COUNT, seed=SEED, budget=9)
+        generate(whole, count=COUNT, drawing=Drawing(seed=SEED), scoring=Scoring(budget=9))
     with pytest.raises(DatasetMismatchError, match=r"grammar\.commands: "):
-        generate(whole, count=COUNT, seed=SEED, budget=BUDGET, commands=["ls", "df"])
+        generate(
+            whole,
+            count=COUNT,
+            drawing=Drawing(seed=SEED, commands=("ls", "df")),
+            scoring=Scoring(budget=BUDGET),
+        )
 
 
 def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UnknownSamplerError):
-        generate(tmp_path / "a", count=1, sampler="gsc")
+        generate(tmp_path / "a", count=1, drawing=Drawing(sampler="gsc"))
     with pytest.raises(UnknownGrammarError):
-        generate(tmp_path / "a", count=1, commands=["lss"])
+        generate(tmp_path / "a", count=1, drawing=Drawing(commands=("lss",)))
     assert not (tmp_path / "a").exists()
 
 
@@ -173,7 +192,13 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
             assert_gone(everything)
             killed += 1
     assert killed
-    generate(tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    generate(
+        tmp_path / "a",
+        count=COUNT,
+        workers=2,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     assert_same(whole, tmp_path / "a")
     assert verify(tmp_path / "a").ok
 
@@ -192,7 +217,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def shared(directory: Path, workers: int) -> Summary:
     return generate(
-        directory, count=COUNT, seed=SEED, budget=BUDGET, workers=workers, cache_bytes=CACHE_BYTES
+        directory,
+        count=COUNT,
+        workers=workers,
+        cache_bytes=CACHE_BYTES,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
     )
 
 
@@ -243,8 +273,12 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
     assert_gone(everything)
     kept = []
     generate(
-        tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1,
+        tmp_path / "a",
+        count=COUNT,
+        workers=1,
         report=lambda progress: kept.append(progress.kept),
-    )  # fmt: skip
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     assert kept[0] >= 7
     assert_same(whole, tmp_path / "a")

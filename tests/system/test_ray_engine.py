@@ -21,6 +21,8 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import SystemNotBuiltError
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
 
 COUNT, SEED, BUDGET = 40, 11, 8
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
@@ -37,7 +39,13 @@ def _sandbox() -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset made by two processes of this machine."""
     directory = tmp_path_factory.mktemp("datasets") / "whole"
-    generate(directory, count=COUNT, seed=SEED, budget=BUDGET, workers=2)
+    generate(
+        directory,
+        count=COUNT,
+        workers=2,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     return directory
 
 
@@ -137,7 +145,12 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
     """Begun by one process of this machine; then one node works, which is killed for another."""
     with pytest.raises(_StopError):
         generate(
-            tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1, report=stop_at_ten
+            tmp_path / "a",
+            count=COUNT,
+            workers=1,
+            report=stop_at_ten,
+            drawing=Drawing(seed=SEED),
+            scoring=Scoring(budget=BUDGET),
         )
     (tmp_path / "empty").mkdir()
     bad = cluster.add_node(**NODE, env_vars={"SHIOENV_CACHE": str(tmp_path / "empty")})
@@ -200,8 +213,12 @@ def test_ctrl_c_ends_everything_loses_nothing_and_another_engine_goes_on(
     assert set(Path("/tmp").glob("ray*")) == before
     kept: list[int] = []
     generate(
-        tmp_path / "a", count=COUNT, seed=SEED, budget=BUDGET, workers=1,
+        tmp_path / "a",
+        count=COUNT,
+        workers=1,
         report=lambda progress: kept.append(progress.kept),
-    )  # fmt: skip
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+    )
     assert kept[0] >= 20
     assert_same(whole, tmp_path / "a")

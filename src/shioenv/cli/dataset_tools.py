@@ -10,6 +10,7 @@ import typer
 from shioenv.cli import shared
 from shioenv.cli.generate import meter
 from shioenv.cli.progress import counting
+from shioenv.irreducibility.scoring import Scoring
 
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary, Rejection
@@ -227,10 +228,12 @@ def import_(
                     placeholders=placeholders,
                     bindings=bindings,
                     seed=seed,
-                    budget=budget,
-                    runs=noise_runs,
-                    estimator=estimator,
-                    target_error=target_se,
+                    scoring=Scoring(
+                        budget=budget,
+                        noise_runs=noise_runs,
+                        estimator=estimator,
+                        target_se=target_se,
+                    ),
                     workers=workers,
                     system=system,
                     start_directories=None if cwd is None else [cwd],

@@ -149,12 +149,15 @@ def irreducibility_by_length(
     Single commands, every number of arguments from 1 to 12 equally often.
     """
     from shioenv.experiments import by_length as experiment
+    from shioenv.irreducibility.scoring import Scoring
 
     if paper_size and count is not None:
         raise UsageError("--paper-size is a count by itself", hint="leave --count out")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     _run(
-        lambda setting: experiment.run(setting, count=size, budget=budget, estimator=estimator),
+        lambda setting: experiment.run(
+            setting, count=size, scoring=Scoring(budget=budget, estimator=estimator)
+        ),
         out,
         seed,
         workers,
@@ -182,9 +185,12 @@ def training_sets(
 ) -> None:
     """Mean and standard deviation of the scores of the paper's four training sets."""
     from shioenv.experiments import training_sets as experiment
+    from shioenv.irreducibility.scoring import Scoring
 
     _run(
-        lambda setting: experiment.run(setting, count=count, budget=budget, estimator=estimator),
+        lambda setting: experiment.run(
+            setting, count=count, scoring=Scoring(budget=budget, estimator=estimator)
+        ),
         out,
         seed,
         workers,

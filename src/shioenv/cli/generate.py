@@ -68,7 +68,9 @@ def generate(
     same bytes as a run that was never interrupted. A larger count makes a dataset longer.
     """
     from shioenv.dataset.generate import generate as generate_records
+    from shioenv.irreducibility.scoring import Scoring
     from shioenv.sandbox.base import MEBIBYTE
+    from shioenv.synthesis.drawing import Drawing
 
     share = shared.share_of_composites(composites, composite_share)
     shown = meter()
@@ -77,20 +79,24 @@ def generate(
         with shown:
             summary = generate_records(
                 directory,
-                sampler=sampler,
-                policy=policy,
                 count=count,
-                seed=seed,
-                budget=budget,
+                drawing=Drawing(
+                    sampler=sampler,
+                    policy=policy,
+                    seed=seed,
+                    commands=tuple(command or ()),
+                    horizon=horizon,
+                    composite_share=share,
+                ),
+                scoring=Scoring(
+                    budget=budget,
+                    noise_runs=noise_runs,
+                    estimator=estimator,
+                    target_se=target_se,
+                ),
                 workers=workers,
                 engine=engine,
                 address=address,
-                runs=noise_runs,
-                estimator=estimator,
-                target_error=target_se,
-                commands=command or None,
-                horizon=horizon,
-                composite_share=share,
                 limits=shared.limits_of(timeout),
                 system=system,
                 report=shown.report,

@@ -23,25 +23,21 @@ def sample(
 ) -> None:
     """Write inputs with a sampler, without executing them; one a line."""
     from shioenv.domain.inputs import Session
-    from shioenv.synthesis.policy import policy_named
-    from shioenv.synthesis.sample import sample as samples
-    from shioenv.system.catalogue import catalogue
+    from shioenv.synthesis.drawing import Drawing
+    from shioenv.synthesis.sample import sample_on
     from shioenv.system.store import find_system
 
     share = shared.share_of_composites(composites, composite_share)
     found = find_system(system)
-    stream = samples(
-        sampler,
+    drawing = Drawing(
+        sampler=sampler,
+        policy=policy,
         seed=seed,
-        count=count,
-        catalogue=lambda directory: catalogue(found, directory),
-        start_directories=found.declaration.session.start_directories,
-        commands=command or None,
-        versions=found.packages,
+        commands=tuple(command or ()),
         horizon=horizon,
         composite_share=share,
-        policy=policy_named(policy),
     )
+    stream = sample_on(found, drawing, count)
     for one in stream:
         text = Session(one.cwd, (one.input,)).text
         if json:

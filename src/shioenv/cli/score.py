@@ -36,6 +36,7 @@ def score(
     where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
     """
     from shioenv.behavior.observe import open_sandbox
+    from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import find_arguments
     from shioenv.recording.text import score as score_input
 
@@ -44,10 +45,12 @@ def score(
         found = score_input(
             parsed,
             cwd=cwd,
-            budget=budget,
-            runs=noise_runs,
-            estimator=estimator,
-            target_error=target_se,
+            scoring=Scoring(
+                budget=budget,
+                noise_runs=noise_runs,
+                estimator=estimator,
+                target_se=target_se,
+            ),
             seed=seed,
             observer=sandbox,
         )

@@ -327,18 +327,22 @@ def card(manifest: Manifest, licence: str) -> str:
     facts = {
         "records": f"{manifest.records:,} ({manifest.volatile:,} volatile)",
         "made by": plan.kind if plan.kind == "generate" else _origin(plan.origin or {}),
-        "sampler": f"{plan.sampler}, {plan.policy} policy" if plan.policy else plan.sampler,
-        "seed": plan.seed,
-        "budget": f"{plan.budget} sub-inputs a record, {plan.runs} noise runs",
+        "sampler": f"{plan.drawing.sampler}, {plan.drawing.policy} policy"
+        if plan.drawing.policy
+        else plan.drawing.sampler,
+        "seed": plan.drawing.seed,
+        "budget": "unknown"
+        if plan.scoring is None
+        else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs",
         "executions": "unknown" if not mean else f"{mean:.1f} a record",
         "system": f"{plan.system}, digest `{plan.system_digest}`",
-        "start directories": ", ".join(f"`{one}`" for one in plan.start_directories if one),
-        "commands": f"{len(plan.commands)}: {', '.join(plan.commands)}",
+        "start directories": ", ".join(f"`{one}`" for one in plan.drawing.start_directories if one),
+        "commands": f"{len(plan.drawing.commands)}: {', '.join(plan.drawing.commands)}",
         "grammars": f"digest `{plan.grammar_digest}`",
         "versions": f"shioenv {plan.version}, kernel {', '.join(manifest.kernels)}",
     }
     if not plan.executed:
-        for unknown in ("seed", "budget", "system", "commands", "grammars"):
+        for unknown in ("seed", "system", "commands", "grammars"):
             facts[unknown] = "unknown"
     size = next(
         label

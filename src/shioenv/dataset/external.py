@@ -30,11 +30,12 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
-from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.samples import session_text
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import LONGEST_INPUT
 from shioenv.seeding import generator
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import find_system
@@ -109,10 +110,7 @@ def import_commands(
     placeholders: str = "reject",
     bindings: int = 1,
     seed: int = 0,
-    budget: int = BUDGET,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
+    scoring: Scoring = Scoring(),
     workers: int | None = None,
     system: str | None = None,
     start_directories: Sequence[str] | None = None,
@@ -154,21 +152,15 @@ def import_commands(
     if not accepted.samples:
         counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
         raise ImportFileError(f"{path}: no line can be recorded; {counts or 'it is empty'}")
-    plan = plan_of(
-        built,
-        grammars,
+    drawing = Drawing(
         sampler=sampler,
         seed=seed,
-        budget=budget,
-        runs=runs,
-        estimator=estimator,
-        target_error=target_error,
         start_directories=directories,
         horizon=0,
         composite_share=0.0,
         max_segments=0,
-        limits=limits,
     )
+    plan = plan_of(built, grammars, drawing, scoring, limits)
     origin = {
         "kind": "commands",
         "sha256": accepted.sha256,
@@ -177,7 +169,8 @@ def import_commands(
         "bindings": bindings,
         "rejected": dict(sorted(reasons(accepted.rejected).items())),
     }
-    plan = replace(plan, policy="", origin=origin)  # nothing is drawn by a policy
+    # nothing is drawn by a policy
+    plan = replace(plan, drawing=replace(plan.drawing, policy=""), origin=origin)
     return import_list(
         accepted, directory, plan, workers=workers, system=system or built.name, report=report
     )

@@ -24,15 +24,15 @@ from shioenv.execution.pool import Pool, Task
 from shioenv.execution.worker import Setup, named
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
-from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS, How
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
 from shioenv.recording.samples import Observer
 from shioenv.sandbox.base import Limits
-from shioenv.synthesis.policy import policy_label, policy_named
-from shioenv.synthesis.sample import Sample, sample
-from shioenv.synthesis.samplers import HORIZON
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.policy import policy_label
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 from shioenv.version import package_version
@@ -114,20 +114,10 @@ def generate(
     directory: str | Path,
     *,
     count: int,
-    sampler: str = "gcs",
-    policy: str = "weighted",
-    seed: int = 0,
-    budget: int = BUDGET,
+    drawing: Drawing = Drawing(),
+    scoring: Scoring = Scoring(),
     workers: int | None = None,
     system: str | None = None,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
-    commands: Sequence[str] | None = None,
-    start_directories: Sequence[str] | None = None,
-    horizon: int = HORIZON,
-    composite_share: float = 0.25,
-    max_segments: int = 3,
     limits: Limits | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -140,14 +130,11 @@ def generate(
     The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
     and however often the run was killed; of volatile records the same number, input and arguments.
     A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
-    `policy` a name or a file of counts as `policy_named` takes it, `commands` limits the draw.
-    `budget`, `runs`, `estimator` and `target_error` are `estimate_irreducibility`'s, `limits`
-    bounds each execution (None: `LIMITS`, 2 seconds of wall time), `engine` is one of `ENGINES`,
-    `address` where the Ray cluster is (None: `RAY_ADDRESS`, else one of this machine alone),
-    `report` is told of progress.
-    Executions of sub-inputs are shared between records, workers and runs through a file of at most
-    about `cache_bytes` in the user's cache directory (0: through none), which does not change what
-    is recorded: see `docs/design/execution-cache.md`.
+    `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall time), `engine` is one of
+    `ENGINES`, `address` where the Ray cluster is (None: `RAY_ADDRESS`, else one of this machine
+    alone), `report` is told of progress. Executions of sub-inputs are shared between records,
+    workers and runs through a file of at most about `cache_bytes` in the user's cache directory (0:
+    through none), which does not change what is recorded: see `docs/design/execution-cache.md`.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -155,24 +142,11 @@ def generate(
     DatasetStorageError, GenerationError. After any of them the same call goes on.
     """
     built = find_system(system)
-    grammars = load_grammars(commands, versions=built.packages)
-    plan = plan_of(
-        built,
-        grammars,
-        sampler=sampler,
-        policy=policy,
-        seed=seed,
-        budget=budget,
-        runs=runs,
-        estimator=estimator,
-        target_error=target_error,
-        start_directories=start_directories,
-        horizon=horizon,
-        composite_share=composite_share,
-        max_segments=max_segments,
-        limits=limits,
+    grammars = load_grammars(drawing.commands or None, versions=built.packages)
+    plan = plan_of(built, grammars, drawing, scoring, limits)
+    samples = sample_on(
+        built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars
     )
-    samples = samples_of(plan, built, grammars, count, policy=policy)
     return run(
         directory,
         plan,
@@ -191,71 +165,30 @@ def generate(
 def plan_of(
     system: System,
     grammars: Sequence[Grammar],
-    *,
-    sampler: str,
-    policy: str = "weighted",
-    seed: int,
-    budget: int = BUDGET,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
-    start_directories: Sequence[str] | None = None,
-    horizon: int = HORIZON,
-    composite_share: float = 0.25,
-    max_segments: int = 3,
+    drawing: Drawing = Drawing(),
+    scoring: Scoring = Scoring(),
     limits: Limits | None = None,
 ) -> Plan:
     """What decides the bytes of a dataset of this system and these grammars.
 
     Errors: StartDirectoryError, and UsageError for a policy that is none.
     """
-    directories = tuple(start_directories or system.declaration.session.start_directories)
+    directories = drawing.start_directories or system.declaration.session.start_directories
     tokens = {directory: catalogue(system, directory) for directory in directories}
     return Plan(
-        sampler=sampler,
-        policy=policy_label(policy),
-        seed=seed,
-        budget=budget,
-        runs=runs,
-        estimator=estimator,
-        target_error=None if target_error is None else float(target_error),
+        drawing=replace(
+            drawing,
+            policy=policy_label(drawing.policy),
+            commands=tuple(grammar.name for grammar in grammars),
+            start_directories=tuple(directories),
+        ),
+        scoring=scoring,
         system=system.name,
         system_digest=system.digest,
         packages=system.packages,
         grammar_digest=grammar_digest(grammars, tokens),
-        commands=tuple(grammar.name for grammar in grammars),
-        start_directories=directories,
-        horizon=horizon,
-        composite_share=composite_share,
-        max_segments=max_segments,
         limits=limits or LIMITS,
         version=package_version(),
-    )
-
-
-def samples_of(
-    plan: Plan,
-    system: System,
-    grammars: Sequence[Grammar],
-    count: int,
-    *,
-    policy: str | None = None,
-) -> Iterator[Sample]:
-    """The stream of a plan; `policy` is the file where the plan's was one.
-
-    Errors: those of `sample`, before the first one.
-    """
-    return sample(
-        plan.sampler,
-        seed=plan.seed,
-        count=count,
-        catalogue=lambda directory: catalogue(system, directory),
-        start_directories=plan.start_directories,
-        grammars=grammars,
-        policy=policy_named(policy or plan.policy),
-        horizon=plan.horizon,
-        composite_share=plan.composite_share,
-        max_segments=plan.max_segments,
     )
 
 
@@ -306,12 +239,10 @@ def run(
         raise UsageError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
     if address is not None and engine != "ray":
         raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
-    if count < 1 or plan.budget < 1 or (workers is not None and workers < 1):
+    if count < 1 or (workers is not None and workers < 1):
         raise UsageError(
-            f"cannot generate {count} records with {workers} workers and a budget of {plan.budget}",
-            hint="each is at least 1",
+            f"cannot generate {count} records with {workers} workers", hint="each is at least 1"
         )
-    How.of(plan.estimator, plan.target_error)
     setup = setup_of(plan, system, opener, cache_bytes=cache_bytes)
     teller = Teller(count, report)
     pool: Pool | RayPool
@@ -353,12 +284,9 @@ def setup_of(plan: Plan, system: str, opener: Opener, *, cache_bytes: int = 0) -
         system=system,
         digest=plan.system_digest,
         limits=plan.limits or LIMITS,
-        sampler=plan.sampler,
-        seed=plan.seed,
-        budget=plan.budget,
-        runs=plan.runs,
-        estimator=plan.estimator,
-        target_error=plan.target_error,
+        sampler=plan.drawing.sampler,
+        seed=plan.drawing.seed,
+        scoring=plan.scoring or Scoring(),
         cache_bytes=cache_bytes,
     )
 

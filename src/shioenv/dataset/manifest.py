@@ -11,7 +11,9 @@ from typing import Any
 
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
+from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
 SCHEMA_VERSION = 2
@@ -33,20 +35,11 @@ class Plan:
     same number, input and arguments).
     """
 
-    sampler: str
-    """`gcs`, `ucs` or `ucs-universal`."""
-    policy: str = "weighted"
-    """How it chooses: a policy's name, or `counts:` and the SHA-256 of a file's counts."""
-    seed: int
-    """Of everything drawn: inputs, and the sub-inputs that are scored."""
-    budget: int
-    """Sub-inputs per input at most (the paper's M)."""
-    runs: int
-    """Runs of each scored input that give its noise threshold (the paper's N)."""
-    estimator: str = "paper"
-    """How the sub-inputs are chosen."""
-    target_error: float | None = None
-    """Standard error at which no more sub-inputs are run; None where the budget alone decides."""
+    drawing: Drawing
+    """How inputs were drawn, everything in it named: policy by its label, commands and start
+    directories in full. Of what no sampler drew, `sampler` says what wrote it."""
+    scoring: Scoring | None
+    """How they were scored; None where this package executed nothing."""
     system: str
     """The system's name."""
     system_digest: str
@@ -55,16 +48,6 @@ class Plan:
     """Versions of the system's packages; decided by the digest, so never compared."""
     grammar_digest: str
     """SHA-256 of the productions inputs were drawn from."""
-    commands: tuple[str, ...]
-    """The grammars' names."""
-    start_directories: tuple[str, ...]
-    """Where inputs are run; each draws one of them."""
-    horizon: int
-    """Arguments of one command at most."""
-    composite_share: float
-    """Share of draws that are composed of several commands."""
-    max_segments: int
-    """Commands of one input at most."""
     limits: Limits | None
     """Bounds of every execution; None where this package executed nothing."""
     version: str
@@ -85,24 +68,22 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
+        drawing = self.drawing
         return {
-            "sampler": self.sampler,
-            "policy": self.policy,
-            "seed": self.seed,
-            "budget": self.budget,
-            "noise_runs": self.runs,
-            **({} if self.estimator == "paper" else {"estimator": self.estimator}),
-            **({} if self.target_error is None else {"target_standard_error": self.target_error}),
+            "sampler": drawing.sampler,
+            "policy": drawing.policy,
+            "seed": drawing.seed,
+            **_scoring_json(self.scoring),
             "system": {
                 "name": self.system,
                 "digest": self.system_digest,
                 "packages": dict(sorted(self.packages.items())),
             },
-            "grammar": {"digest": self.grammar_digest, "commands": list(self.commands)},
-            "start_directories": list(self.start_directories),
-            "horizon": self.horizon,
-            "composite_share": self.composite_share,
-            "max_segments": self.max_segments,
+            "grammar": {"digest": self.grammar_digest, "commands": list(drawing.commands)},
+            "start_directories": list(drawing.start_directories),
+            "horizon": drawing.horizon,
+            "composite_share": drawing.composite_share,
+            "max_segments": drawing.max_segments,
             "limits": None if self.limits is None else asdict(self.limits),
             "versions": {"shioenv": self.version},
             **({} if self.origin is None else {"origin": dict(self.origin)}),
@@ -113,22 +94,21 @@ class Plan:
         """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
         system, grammar = document["system"], document["grammar"]
         return cls(
-            sampler=_text(document["sampler"]),
-            policy=_text(document["policy"]),
-            seed=_number(document["seed"]),
-            budget=_number(document["budget"]),
-            runs=_number(document["noise_runs"]),
-            estimator=_text(document.get("estimator", "paper")),
-            target_error=_share(document.get("target_standard_error")),
+            drawing=Drawing(
+                sampler=_text(document["sampler"]),
+                policy=_text(document["policy"]),
+                seed=_number(document["seed"]),
+                commands=tuple(grammar["commands"]),
+                start_directories=tuple(document["start_directories"]),
+                horizon=_number(document["horizon"]),
+                composite_share=float(document["composite_share"]),
+                max_segments=_number(document["max_segments"]),
+            ),
+            scoring=_scoring(document),
             system=_text(system["name"]),
             system_digest=_text(system["digest"]),
             packages=dict(system["packages"]),
             grammar_digest=_text(grammar["digest"]),
-            commands=tuple(grammar["commands"]),
-            start_directories=tuple(document["start_directories"]),
-            horizon=_number(document["horizon"]),
-            composite_share=float(document["composite_share"]),
-            max_segments=_number(document["max_segments"]),
             limits=None if document["limits"] is None else Limits(**document["limits"]),
             version=_text(document["versions"]["shioenv"]),
             origin=_origin(document.get("origin")),
@@ -140,7 +120,7 @@ class Plan:
         The package versions inside the system are left to its digest.
         """
         here, there = (
-            {"estimator": plan.estimator, **dict(_leaves(plan.to_json()))} for plan in (self, asked)
+            {"estimator": "paper", **dict(_leaves(plan.to_json()))} for plan in (self, asked)
         )
         return tuple(
             f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
@@ -288,7 +268,14 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         raise
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError, AttributeError, RecursionError, LimitsError) as error:
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        LimitsError,
+        UsageError,
+    ) as error:
         raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {error}") from None
     return manifest
 
@@ -329,6 +316,31 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
     if value is not None and (not isinstance(value, dict) or value.get("kind") not in ORIGINS):
         raise ValueError(f"origin is {value!r:.60}")
     return value
+
+
+def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
+    """The keys of a manifest that say how was scored; what is usual is left out."""
+    if scoring is None:
+        return {"budget": 0, "noise_runs": 0}
+    usual = {"estimator": "paper", "target_se": None}
+    document = asdict(scoring)
+    for name, value in usual.items():
+        if document[name] == value:
+            del document[name]
+    if "target_se" in document:
+        document["target_standard_error"] = document.pop("target_se")
+    return document
+
+
+def _scoring(document: Mapping[str, Any]) -> Scoring | None:
+    if document["limits"] is None:
+        return None
+    return Scoring(
+        budget=_number(document["budget"]),
+        noise_runs=_number(document["noise_runs"]),
+        estimator=_text(document.get("estimator", "paper")),
+        target_se=_share(document.get("target_standard_error")),
+    )
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

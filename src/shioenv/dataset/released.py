@@ -27,6 +27,7 @@ from shioenv.domain.record import Record
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 from shioenv.files.durable import new_directory
 from shioenv.recording.samples import session_text, without_start
+from shioenv.synthesis.drawing import Drawing
 from shioenv.version import package_version
 
 _FAILED = re.compile(
@@ -80,20 +81,21 @@ def import_released(
     source, directory = Path(source), Path(directory)
     paths = _files(source)
     reader = _Reader(sampler)
-    plan = Plan(
+    drawing = Drawing(
         sampler=sampler,
         policy="",
-        seed=0,
-        budget=0,
-        runs=0,
-        system="",
-        system_digest="",
-        grammar_digest="",
         commands=(),
         start_directories=(),
         horizon=0,
         composite_share=0.0,
         max_segments=0,
+    )
+    plan = Plan(
+        drawing=drawing,
+        scoring=None,
+        system="",
+        system_digest="",
+        grammar_digest="",
         limits=None,
         version=package_version(),
     )
@@ -128,7 +130,8 @@ def import_released(
             "rejected": dict(sorted(reasons(reader.rejected).items())),
             "doubtful_exit_codes": reader.doubtful,
         }
-        plan = replace(plan, origin=origin, start_directories=tuple(sorted(directories)))
+        drawing = replace(drawing, start_directories=tuple(sorted(directories)))
+        plan = replace(plan, origin=origin, drawing=drawing)
         manifest = writer.finish(plan)
         write_rejections(temporary, reader.rejected)
     return Imported(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, samples_of, setup_of
+from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, setup_of
 from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
 from shioenv.dataset.store import OTHER_INPUTS
 from shioenv.dataset.verify import record_problems
@@ -25,7 +25,8 @@ from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.pool import Pool, Task
 from shioenv.files.durable import atomic_write, lock, sha256_of, storage_errors
 from shioenv.grammar.library import load_grammars
-from shioenv.synthesis.sample import Sample
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]
@@ -105,29 +106,15 @@ def repair(
             hint=INSTEAD[plan.kind],
         )
     built = find_system(system or plan.system)
-    grammars = load_grammars(plan.commands, versions=built.packages)
-    now = plan_of(
-        built,
-        grammars,
-        sampler=plan.sampler,
-        policy=policy or plan.policy,
-        seed=plan.seed,
-        budget=plan.budget,
-        runs=plan.runs,
-        estimator=plan.estimator,
-        target_error=plan.target_error,
-        start_directories=plan.start_directories,
-        horizon=plan.horizon,
-        composite_share=plan.composite_share,
-        max_segments=plan.max_segments,
-        limits=plan.limits,
-    )
+    drawing = replace(plan.drawing, policy=policy or plan.drawing.policy)
+    grammars = load_grammars(drawing.commands, versions=built.packages)
+    now = plan_of(built, grammars, drawing, plan.scoring or Scoring(), plan.limits)
     differences = plan.differences(now)
     if differences:
         raise DatasetMismatchError(str(directory), differences)
     return repair_with(
         directory,
-        lambda count: samples_of(plan, built, grammars, count, policy=policy),
+        lambda count: sample_on(built, drawing, count, grammars=grammars),
         system=system or plan.system,
         workers=workers,
         report=report,

@@ -42,6 +42,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.samples import record as make_record
 from shioenv.recording.samples import session_text
 from shioenv.sandbox.base import Limits
@@ -250,39 +251,37 @@ class _Check:
         if first != found.session_id:
             yield f"input is the same as record {first}'s"
         plan = self._manifest.plan
-        if found.system != plan.system or found.sampler != plan.sampler:
+        if found.system != plan.system or found.sampler != plan.drawing.sampler:
             yield (
                 f"is of {found.sampler} on {found.system}, "
-                f"the manifest says {plan.sampler} on {plan.system}"
+                f"the manifest says {plan.drawing.sampler} on {plan.system}"
             )
-        if found.cwd not in plan.start_directories:
+        if found.cwd not in plan.drawing.start_directories:
             yield f"cwd is {found.cwd!r}, no start directory of the manifest"
         yield from record_problems(
             found,
-            budget=plan.budget if plan.executed else None,
-            stops_early=plan.target_error is not None,
+            plan.scoring,
             executed=plan.executed,
         )
 
 
 def record_problems(
     found: Record,
+    scoring: Scoring | None = None,
     *,
-    budget: int | None = None,
-    stops_early: bool = False,
     executed: bool = True,
 ) -> Iterator[str]:
-    """What contradicts itself in a record; with `budget` also what that many draws cannot give.
+    """What contradicts itself in a record; with `scoring` also what it cannot give.
 
-    With `stops_early` a score need not be exact where the budget covers all sub-inputs.
-    A record that was not `executed` by this package has no scores of its own to hold together.
+    With a `target_se` a score need not be exact where the budget covers all sub-inputs. A record
+    that was not `executed` by this package has no scores of its own to hold together.
     """
     yield from _input_problems(found)
     yield from _behavior_problems(found)
     if executed:
         if found.stdout is None or found.stderr is None:
             yield "stdout or stderr is missing"
-        yield from _score_problems(found, budget, stops_early)
+        yield from _score_problems(found, scoring)
     elif found.irreducibility is not None and not 0 <= found.irreducibility <= 1:
         yield f"irreducibility is {found.irreducibility}, not 0 to 1"
 
@@ -348,7 +347,7 @@ def _limit_problems(found: Record) -> Iterator[str]:
         yield "limits_hit has drain_bytes without output_bytes"
 
 
-def _score_problems(found: Record, budget: int | None, stops_early: bool) -> Iterator[str]:
+def _score_problems(found: Record, scoring: Scoring | None) -> Iterator[str]:
     scores = (found.irreducibility, found.irreducibility_strict)
     if any((score is None) != (found.n_arguments == 0) for score in scores):
         yield f"irreducibility is {scores} with {found.n_arguments} arguments"
@@ -370,9 +369,10 @@ def _score_problems(found: Record, budget: int | None, stops_early: bool) -> Ite
             yield f"segments[{number}] does not hold an effect of each argument"
         elif not all(_is_effect(one) for one in effects):
             yield f"segments[{number}] holds an effect that cannot be"
-    if budget is not None and not found.timed_out and len(found.segments) == 1:
+    if scoring is not None and not found.timed_out and len(found.segments) == 1:
+        budget = scoring.budget
         exact = found.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
-        if exact != found.exact and (found.exact or not stops_early):
+        if exact != found.exact and (found.exact or scoring.target_se is None):
             yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
 
 
@@ -495,12 +495,9 @@ def replay(
                 sample,
                 found.session_id,
                 observer,
-                plan.budget,
-                generator(plan.seed, "score", found.session_id),
-                sampler=plan.sampler,
-                runs=plan.runs,
-                estimator=plan.estimator,
-                target_error=plan.target_error,
+                plan.scoring or Scoring(),
+                generator(plan.drawing.seed, "score", found.session_id),
+                sampler=plan.drawing.sampler,
             )
             fields = tuple(
                 name

@@ -17,7 +17,8 @@ from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemEr
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import without_assignments
-from shioenv.irreducibility.score import BUDGET, RUNS, Score
+from shioenv.irreducibility.score import Score
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import Runner, record_session
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
@@ -111,17 +112,13 @@ class Executor:
         self,
         system: str | None = None,
         *,
-        budget: int = BUDGET,
-        noise_runs: int = RUNS,
+        scoring: Scoring = Scoring(),
         limits: Limits | None = None,
         observer: ObserverSource | None = None,
     ) -> None:
-        for name, value in (("budget", budget), ("noise_runs", noise_runs)):
-            require_count(name, value)
         self.declaration = declaration_of(system)
         self._system = system
-        self._budget = budget
-        self._noise_runs = noise_runs
+        self._scoring = scoring
         self._limits = limits
         self._source = observer
         self._opened: Runner | None = None
@@ -157,9 +154,8 @@ class Executor:
             session_id=session_id,
             system=self.declaration.name,
             sampler=sampler,
-            budget=self._budget,
+            scoring=self._scoring,
             rng=random.Random(seed),
-            runs=self._noise_runs,
             pipe_runs=0,
             volatile=is_declared_volatile(session),
             cache=cache,
@@ -223,6 +219,20 @@ def _is_volatile(command: str) -> bool:
         return False
     path = COMMANDS / f"{command}.grammar"
     return read_grammar(path.read_text(encoding="utf-8"), path.name).grammar.header.volatile
+
+
+def scoring_of(scoring: Scoring | None, budget: int | None) -> Scoring:
+    """How an environment scores: the settings, or the usual ones with this budget.
+
+    Errors: EnvironmentOptionError where both are given, or a budget is none.
+    """
+    if budget is None:
+        return scoring or Scoring()
+    if scoring is not None:
+        raise EnvironmentOptionError(
+            "budget and scoring are both given", hint=f"scoring=Scoring(budget={budget}, ...)"
+        )
+    return Scoring(budget=require_count("budget", budget))
 
 
 def require_count(name: str, value: object) -> int:

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from shioenv.domain.inputs import Input, Session
 from shioenv.env import rewards
-from shioenv.env.execution import Executor, ObserverSource, Outcome, require_count, shown
+from shioenv.env.execution import (
+    Executor,
+    ObserverSource,
+    Outcome,
+    require_count,
+    scoring_of,
+    shown,
+)
 from shioenv.env.shio_env import (
     METADATA,
     begin,
@@ -33,7 +40,7 @@ from shioenv.errors import (
 from shioenv.grammar.bind import bind
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
-from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.compose import command_tokens
 from shioenv.synthesis.derivation import BREAK, Derivation, Entry, Table
@@ -96,8 +103,8 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         max_arguments: int = HORIZON,
         max_symbols: int = MAX_SYMBOLS,
         max_expansions: int = MAX_EXPANSIONS,
-        budget: int = BUDGET,
-        noise_runs: int = RUNS,
+        budget: int | None = None,
+        scoring: Scoring | None = None,
         limits: Limits | None = None,
         start_directories: Iterable[str] | None = None,
         observer: ObserverSource | None = None,
@@ -118,7 +125,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         self.max_expansions = require_count("max_expansions", max_expansions)
         self.render_mode = checked_render_mode(render_mode)
         self.executor = Executor(
-            system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
+            system, scoring=scoring_of(scoring, budget), limits=limits, observer=observer
         )
         self.start_directories = directories_of(
             self.executor, start_directories, MAX_ARGUMENT_LENGTH

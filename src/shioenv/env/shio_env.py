@@ -18,6 +18,7 @@ from shioenv.env.execution import (
     ObserverSource,
     Outcome,
     require_count,
+    scoring_of,
     shown,
 )
 from shioenv.env.spaces import (
@@ -35,7 +36,7 @@ from shioenv.errors import (
     InputError,
     did_you_mean,
 )
-from shioenv.irreducibility.score import BUDGET, RUNS
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 
 MAX_COMMANDS: Final = 1
@@ -103,8 +104,8 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         max_segments: int = MAX_SEGMENTS,
         max_arguments: int = MAX_ARGUMENTS,
         max_argument_length: int = MAX_ARGUMENT_LENGTH,
-        budget: int = BUDGET,
-        noise_runs: int = RUNS,
+        budget: int | None = None,
+        scoring: Scoring | None = None,
         limits: Limits | None = None,
         start_directories: Iterable[str] | None = None,
         observer: ObserverSource | None = None,
@@ -114,7 +115,8 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
 
         `system` is a declared system's name (default: the default system). `max_commands` counts
         the rows after row 0. `max_segments` and `max_arguments` size the rows; what one command of
-        a row leaves of it another may use. `budget` and `noise_runs` are those of the score.
+        a row leaves of it another may use. `scoring` says how
+        sessions are scored, `budget` the same where nothing but that is to be said.
         `start_directories` (default: the system's own) are what `reset` draws from. `observer`
         replaces the sandbox: anything with its `run`, or a callable that opens one; the latter is
         closed with the environment, an observer stays its owner's. Errors: UnknownSystemError,
@@ -127,7 +129,7 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         self.max_argument_length = require_count("max_argument_length", max_argument_length)
         self.render_mode = checked_render_mode(render_mode)
         self.executor = Executor(
-            system, budget=budget, noise_runs=noise_runs, limits=limits, observer=observer
+            system, scoring=scoring_of(scoring, budget), limits=limits, observer=observer
         )
         self.start_directories = directories_of(
             self.executor, start_directories, self.max_argument_length

@@ -23,6 +23,7 @@ from shioenv.domain.record import Record, encode
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.execution import framing
 from shioenv.execution.lanes import LANES, Gate, Turns
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
 from shioenv.recording.samples import Built, Observer, record
@@ -47,10 +48,7 @@ class Setup:
     limits: Limits
     sampler: str
     seed: int
-    budget: int
-    runs: int
-    estimator: str
-    target_error: float | None
+    scoring: Scoring
     cache_bytes: int = 0
     """How large the file of shared executions grows; 0 for none."""
 
@@ -232,12 +230,9 @@ class _Lane:
             sample,
             number,
             self,
-            setup.budget,
+            setup.scoring,
             generator(setup.seed, "score", number),
             sampler=setup.sampler,
-            runs=setup.runs,
-            estimator=setup.estimator,
-            target_error=setup.target_error,
             alone=self._run_alone,
             cache=None if cache is None else cache.of(sample.cwd),
         )

@@ -25,7 +25,8 @@ from shioenv.experiments.reference import Rescoring, rule_columns, scores_by_rul
 from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
-from shioenv.irreducibility.score import BUDGET, ESTIMATOR
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000
@@ -34,9 +35,7 @@ PAPER_COUNT = 250_000
 """Inputs of each sampler in the paper."""
 
 
-def run(
-    setting: Setting, *, count: int = COUNT, budget: int = BUDGET, estimator: str = ESTIMATOR
-) -> Outcome:
+def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -> Outcome:
     """Generates `count` inputs with each sampler and writes what came out.
 
     Errors: MissingExtraError before anything is executed; those of `made` and `write`.
@@ -45,11 +44,14 @@ def run(
     started = time.monotonic()
     datasets = {
         sampler: made(
-            setting, f"{sampler}-lengths", sampler, count,
-            budget=budget, estimator=estimator, policy="lengths", composite_share=0.0,
+            setting,
+            f"{sampler}-lengths",
+            count,
+            Drawing(sampler=sampler, policy="lengths", composite_share=0.0),
+            scoring,
         )
         for sampler in NAMES
-    }  # fmt: skip
+    }
     scores = [score for one in datasets.values() for score in one.scores]
     rescorings = {
         sampler: scores_by_rule(setting, one.directory, to_rescore(one.scores))
@@ -61,9 +63,13 @@ def run(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores), "rules": rule_columns(ruled)},
         tables=list(tables_of(scores, found, ruled)),
-        chart=chart_of(scores, found, budget),
+        chart=chart_of(scores, found, scoring.budget),
         counts=_counts(datasets, rescorings),
-        parameters={"inputs of each sampler": count, "budget": budget, "estimator": estimator},
+        parameters={
+            "inputs of each sampler": count,
+            "budget": scoring.budget,
+            "estimator": scoring.estimator,
+        },
         summary=_summary(scores, found),
     )
     return write(setting, NAME, findings, started=started)

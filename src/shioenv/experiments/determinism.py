@@ -45,6 +45,7 @@ from shioenv.experiments.setting import Setting, stream_of
 from shioenv.files.durable import storage_errors
 from shioenv.recording.bounds import LIMITS
 from shioenv.report.charts import ACCENT, INK
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 
 NAME = "determinism"
@@ -118,7 +119,7 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
     check_libraries()
     started = time.monotonic()
-    drawn = stream_of(setting.system, setting.seed, count)
+    drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, "inputs": len(samples)}
     seen, reused = _seen(setting, plan, samples, number_of_passes)

@@ -22,7 +22,9 @@ from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import Contrast, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import System
 
@@ -177,7 +179,9 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
 
     every = 1 << n
     try:
-        found = estimate_irreducibility(one.input, behave, budget=every, rng=random.Random(0))
+        found = estimate_irreducibility(
+            one.input, behave, Scoring(budget=every), rng=random.Random(0)
+        )
     except _PassedOverError as error:
         return Passed(number, n, str(error))
     if found.volatile:
@@ -231,7 +235,7 @@ def wanted(count: int, longest: int) -> dict[int, int]:
 
 def stream(system: System, seed: int) -> Stream:
     """Single commands that a dataset of this seed would have, each length equally often."""
-    return stream_of(system, seed, sys.maxsize, policy="lengths", composite_share=0.0)
+    return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
 
 
 def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:

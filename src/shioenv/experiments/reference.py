@@ -12,14 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.observe import Observer
 from shioenv.behavior.similarity import compared, similarity
-from shioenv.dataset.generate import samples_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role, Session
@@ -29,8 +28,9 @@ from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.sample import Sample, sample_on
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The score, and what each of the rules makes of it, and all of them together."""
@@ -179,8 +179,7 @@ class Task:
     number: int
     sample: Sample
     seed: int
-    budget: int
-    estimator: str
+    scoring: Scoring
 
 
 class _WaitsError(Exception):
@@ -206,9 +205,8 @@ def rescored(observer: Observer, task: Task) -> Rescored:
         found = estimate_irreducibility(
             one.input,
             seen,
-            budget=task.budget,
+            replace(task.scoring, noise_runs=Scoring().noise_runs, target_se=None),
             rng=generator(task.seed, "score", number),
-            estimator=task.estimator,
         )
     except _WaitsError:
         return Rescored(number, None, "waiting")
@@ -278,9 +276,10 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
     described = {"format": "shioenv-rules", **plan.to_json()}
     with Journal(directory / "rules", described, Rescored.from_json) as journal:
         missing = wanted - journal.tried.keys()
-        samples = samples_of(plan, system, grammars, max(missing, default=-1) + 1)
+        count = max(missing, default=-1) + 1
+        samples = sample_on(system, plan.drawing, count, grammars=grammars)
         tasks = [
-            Task(number, one, plan.seed, plan.budget, plan.estimator)
+            Task(number, one, plan.drawing.seed, plan.scoring or Scoring())
             for number, one in enumerate(samples)
             if number in missing
         ]

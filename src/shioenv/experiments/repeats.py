@@ -27,6 +27,7 @@ from shioenv.errors import SandboxError
 from shioenv.execution.processes import Executors, batches, follow_parent
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.samples import record
 from shioenv.synthesis.sample import Sample
@@ -190,6 +191,6 @@ def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Ca
     if one.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
     # budget 1: all runs of the whole input, hardly any of its parts
-    if record(one, 0, observer, 1, random.Random(0), sampler="gcs").volatile:
+    if record(one, 0, observer, Scoring(budget=1), random.Random(0), sampler="gcs").volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
     return Cause("none", "no cause is stated")

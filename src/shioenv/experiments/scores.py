@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.samples import command_of
+from shioenv.synthesis.drawing import Drawing
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
 """Samplers as they are called in pictures and tables."""
@@ -59,10 +61,7 @@ class Made:
         }
 
 
-def made(
-    setting: Setting, name: str, sampler: str, count: int, *, budget: int, estimator: str,
-    policy: str, composite_share: float,
-) -> Made:  # fmt: skip
+def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
     """`count` records in the setting's data; those that are there are not executed again.
 
     A dataset that was begun there for more inputs is finished first. Errors: those of `generate`.
@@ -71,14 +70,10 @@ def made(
     summary = generate(
         directory,
         count=max(count, _begun(directory)),
-        sampler=sampler,
-        policy=policy,
-        seed=setting.seed,
-        budget=budget,
-        estimator=estimator,
+        drawing=replace(drawing, seed=setting.seed),
+        scoring=scoring,
         workers=setting.workers,
         system=setting.system_name,
-        composite_share=composite_share,
         report=setting.progress(f"{name} inputs"),
         cache_bytes=CACHE_BYTES,
     )

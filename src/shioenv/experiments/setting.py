@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from shioenv.dataset.generate import Progress, plan_of, samples_of
+from shioenv.dataset.generate import Progress, plan_of
 from shioenv.grammar.library import load_grammars
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
 
 Report: TypeAlias = Callable[[str, int, int], None]
@@ -61,15 +62,15 @@ class Stream:
     """Seed, system, grammars and version: where one differs, so may the samples or what they do."""
 
 
-def stream_of(system: System, seed: int, count: int, **how: Any) -> Stream:
-    """The first samples that a dataset of this seed would have; `how` is what `plan_of` takes."""
+def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
+    """The first samples that a dataset of this drawing would have."""
     grammars = load_grammars(versions=system.packages)
-    plan = plan_of(system, grammars, sampler="gcs", seed=seed, **how)
+    plan = plan_of(system, grammars, drawing)
     origin = {
-        "seed": plan.seed,
+        "seed": drawing.seed,
         "system": plan.system,
         "system digest": plan.system_digest,
         "grammar digest": plan.grammar_digest,
         "version": plan.version,
     }
-    return Stream(samples_of(plan, system, grammars, count), origin)
+    return Stream(sample_on(system, drawing, count, grammars=grammars), origin)

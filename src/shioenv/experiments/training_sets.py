@@ -25,8 +25,9 @@ from shioenv.experiments.reference import (
 from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
-from shioenv.irreducibility.score import BUDGET, ESTIMATOR
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.charts import INK, MAIN, MUTED, SOFT
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import STOP_PROBABILITY
 
 NAME = "training-sets"
@@ -52,7 +53,10 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def run(
-    setting: Setting, *, count: int = COUNT, budget: int = BUDGET, estimator: str = ESTIMATOR
+    setting: Setting,
+    *,
+    count: int = COUNT,
+    scoring: Scoring = Scoring(),
 ) -> Outcome:
     """Generates inputs until `count` of each source have a score, and writes what came out.
 
@@ -60,10 +64,7 @@ def run(
     """
     check_libraries()
     started = time.monotonic()
-    datasets = {
-        source: _scored(setting, source, count, budget=budget, estimator=estimator)
-        for source in SOURCES
-    }
+    datasets = {source: _scored(setting, source, count, scoring) for source in SOURCES}
     scores = [score for one in datasets.values() for score in one.scores]
     sets = {name: _set(datasets, name) for name in SETS}
     rescorings = {
@@ -88,8 +89,8 @@ def run(
         },
         parameters={
             "scored inputs of each source": count,
-            "budget": budget,
-            "estimator": estimator,
+            "budget": scoring.budget,
+            "estimator": scoring.estimator,
             "share of composites": COMPOSITES,
             "stop probability": STOP_PROBABILITY,
         },
@@ -98,14 +99,12 @@ def run(
     return write(setting, NAME, findings, started=started)
 
 
-def _scored(setting: Setting, source: str, count: int, *, budget: int, estimator: str) -> Made:
+def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Made:
     """The source's inputs up to the one that has the last score wanted."""
     wanted, new = count, 0
     while True:
-        found = made(
-            setting, source, source, wanted,
-            budget=budget, estimator=estimator, policy="weighted", composite_share=COMPOSITES,
-        )  # fmt: skip
+        drawing = Drawing(sampler=source, composite_share=COMPOSITES)
+        found = made(setting, source, wanted, drawing, scoring)
         new += found.new
         scored = len(values(found.scores))
         if scored >= count:

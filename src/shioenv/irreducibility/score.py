@@ -19,7 +19,8 @@ from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
-from shioenv.irreducibility.estimators import Estimator, Part, estimator_named
+from shioenv.irreducibility.estimators import Part
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled, spread, together
 from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fill
 
@@ -28,14 +29,6 @@ Behave: TypeAlias = Callable[[str], Behavior]
 
 Cache: TypeAlias = MutableMapping[str, Behavior]
 """Behaviors by rendered text, of one system, start directory and set of limits."""
-
-BUDGET = 64
-RUNS = 3
-ESTIMATOR = "paper"
-
-FIRST_BATCH = 16
-"""Sub-inputs looked at before a target error is asked about; then as many again, and so on (ours).
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,45 +200,37 @@ class Score:
 def estimate_irreducibility(
     shell_input: Input | Sequence[Input],
     behave: Behave,
+    scoring: Scoring = Scoring(),
     *,
-    budget: int = BUDGET,
     rng: random.Random,
-    runs: int = RUNS,
     explain: bool = False,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
     cache: Cache | None = None,
 ) -> Score:
     """The score of an input, or of a session's rows (earlier ones held constant).
 
-    Exact where 2^n - 1 <= budget, else estimated from at most `budget` sub-inputs, chosen as the
-    `estimator` of this name does it. With a `target_error` they are looked at in batches, 16 at
-    first and then as many as there have been, until the standard error is at most that, for each
-    segment, and the interval no wider than it says; whatever the budget covers, the score is exact
-    only where all were looked at. Batches are samples of their own, so where nothing is spared the
-    estimate is a little less sure than without a target; and to stop where draws agree is not quite
-    unbiased.
+    Exact where 2^n - 1 <= budget, else estimated from at most `scoring.budget` sub-inputs, chosen
+    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first and
+    then as many as there have been, until the standard error is at most that, for each segment, and
+    the interval no wider than it says; whatever the budget covers, the score is exact only where
+    all were looked at. Batches are samples of their own, so where nothing is spared the estimate is
+    a little less sure than without a target; and to stop where draws agree is not quite unbiased.
 
     An input of several segments scores each on the prefix that ends with it, with noise runs and a
     threshold of its own; the scores are averaged by number of arguments, and the budget is spread
     over the segments (D-2, I13). One argument: Delta against the command alone. None: no score, but
     the full input is run all the same.
 
-    `runs` executions of each scored prefix, never cached, give the noise threshold; the first is
-    what sub-inputs are held against. Sub-inputs with the same rendered text share one execution.
+    `noise_runs` executions of each scored prefix, never cached, give the noise threshold; the first
+    is what sub-inputs are held against. Sub-inputs with the same rendered text share one execution.
     `cache` shares them between calls too: nothing that a volatile input did enters it. `explain`
     also runs each argument's leave-one-out where the budget left it out; they do not enter the
     estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
-    through, so no score rests on a failed execution. Errors: UsageError for a budget or runs below
-    1, a session without rows, no such estimator, a target that is not above 0 and at most 1.
+    through, so no score rests on a failed execution. Errors: UsageError for a session without rows.
     """
-    how = How.of(estimator, target_error)
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
-    if budget < 1 or runs < 1 or not rows:
-        raise UsageError(
-            f"cannot score {len(rows)} inputs with a budget of {budget} and {runs} runs",
-            hint="each is at least 1",
-        )
+    if not rows:
+        raise UsageError("a session without rows cannot be scored", hint="it has one at least")
+    runs, budget = scoring.noise_runs, scoring.budget
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
     caps = [min((1 << target.n) - 1, budget) for target in targets]
     shares = water_fill(caps, budget)
@@ -261,7 +246,7 @@ def estimate_irreducibility(
             trial = _Trial(behave, target.text(), runs, cache)
             n_executions += runs
             volatile = volatile or trial.noise.volatile
-        scores.append(_score(target, trial, share, rng, how, explain=explain))
+        scores.append(_score(target, trial, share, rng, scoring, explain=explain))
         n_executions += len(trial.seen)
     overall = _pool(scores)
     return Score(
@@ -358,32 +343,6 @@ def _unscored(target: _Target, trial: _Trial | None) -> SegmentScore:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How sub-inputs are chosen, and when they are enough."""
-
-    estimate: Estimator
-    target_error: float | None
-
-    @classmethod
-    def of(cls, estimator: str, target_error: float | None) -> How:
-        """By the estimator's name. Errors: UsageError."""
-        if target_error is not None and not 0 < target_error <= 1:
-            raise UsageError(
-                f"the standard error cannot be {target_error}", hint="above 0, at most 1"
-            )
-        return cls(estimator_named(estimator), target_error)
-
-    def batches(self, n: int, budget: int) -> Iterator[int | None]:
-        """The sizes of the samples taken one after the other; None for every sub-input."""
-        every, done = (1 << n) - 1, 0
-        while done < min(budget, every):
-            size = budget if self.target_error is None else max(FIRST_BATCH, done)
-            size = min(size, budget - done)
-            done += size
-            yield None if every <= done else size
-
-
 class _Looked:
     """Sub-inputs looked at, as contrasts that count nothing yet."""
 
@@ -411,21 +370,21 @@ def _score(
     trial: _Trial,
     share: int,
     rng: random.Random,
-    how: How,
+    scoring: Scoring,
     *,
     explain: bool,
 ) -> SegmentScore:
     look = _Looked(target, trial)
     samples: list[tuple[int, Sequence[Part]]] = []
-    for size in how.batches(target.n, share):
+    for size in scoring.batches(target.n, share):
         exact = size is None
         if size is None:
             samples = [(1, [Part(exhaustive(target.n), whole=True)])]
         else:
-            samples.append((size, how.estimate(target.n, size, rng, look)))
+            samples.append((size, scoring.estimate(target.n, size, rng, look)))
         parts = pooled(samples)
         found = spread(parts, look)
-        if how.target_error is not None and found.doubt <= how.target_error:
+        if scoring.target_se is not None and found.doubt <= scoring.target_se:
             break
     contrasts = {
         kept: replace(look.contrast(kept), weight=weight, draws=draws)

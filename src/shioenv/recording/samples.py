@@ -11,7 +11,8 @@ from typing import Protocol
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import Record
-from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache
+from shioenv.irreducibility.score import Cache
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import Runner, record_session
 from shioenv.synthesis.sample import Sample
 
@@ -83,13 +84,10 @@ def record(
     sample: Sample,
     session_id: int,
     observer: Scene,
-    budget: int,
+    scoring: Scoring,
     rng: Random,
     *,
     sampler: str,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
     alone: Callable[[Callable[[], Behavior]], Behavior] = lambda run: run(),
     cache: Cache | None = None,
 ) -> Record:
@@ -100,11 +98,8 @@ def record(
         session_id=session_id,
         system=observer.system.name,
         sampler=sampler,
-        budget=budget,
+        scoring=scoring,
         rng=rng,
-        runs=runs,
-        estimator=estimator,
-        target_error=target_error,
         volatile=sample.volatile,
         alone=alone,
         cache=cache,

@@ -10,6 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from random import Random
@@ -19,7 +20,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, behavior_fields
-from shioenv.irreducibility.score import ESTIMATOR, RUNS, Cache, Score, estimate_irreducibility
+from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
@@ -100,11 +102,8 @@ def record_session(
     session_id: int,
     system: str,
     sampler: str,
-    budget: int,
+    scoring: Scoring,
     rng: Random,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
     pipe_runs: int = PIPE_RUNS,
     volatile: bool = False,
     alone: Callable[[Callable[[], Behavior]], Behavior] = _at_once,
@@ -114,8 +113,7 @@ def record_session(
     """The session executed and scored, numbered `session_id`.
 
     Every execution, sub-inputs included, is of the session's text (`cd DIR; INPUT`, SPEC E16) in
-    the start directory. `budget`, `runs`, `estimator` and `target_error` are
-    `estimate_irreducibility`'s, `rng` draws the sub-inputs. Executions are shared by rendered text
+    the start directory; `rng` draws the sub-inputs. Executions are shared by rendered text
     within the record; `cache` shares those of sub-inputs with others of the same system, start
     directory and limits. The runs of the whole are always executed. What a volatile record ran
     never enters `cache`, nor what may do something else another time (`_shareable`), and nothing of
@@ -176,11 +174,8 @@ def record_session(
     score = estimate_irreducibility(
         session.rows,
         lambda text: (waiting.pop() if waiting else once()) if text == full else run(text),
-        budget=min(budget, TIMED_OUT_BUDGET) if hangs else budget,
+        replace(scoring, budget=min(scoring.budget, TIMED_OUT_BUDGET)) if hangs else scoring,
         rng=rng,
-        runs=runs,
-        estimator=estimator,
-        target_error=target_error,
         cache=executions,
     )
     channels = runner.run(prefix + full, cwd=session.cwd, separate=True)

@@ -8,7 +8,8 @@ from shioenv.behavior.observe import Observer, open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.grammar.library import load_grammars, names_of_grammars
 from shioenv.grammar.parse import parse_input
-from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS, Score, estimate_irreducibility
+from shioenv.irreducibility.score import Score, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.system.store import System
@@ -30,10 +31,7 @@ def score(
     *,
     system: str | System | None = None,
     cwd: str | None = None,
-    budget: int = BUDGET,
-    runs: int = RUNS,
-    estimator: str = ESTIMATOR,
-    target_error: float | None = None,
+    scoring: Scoring = Scoring(),
     seed: int = 0,
     limits: Limits | None = None,
     explain: bool = True,
@@ -41,29 +39,23 @@ def score(
 ) -> Score:
     """The irreducibility of an input on a system, with each argument's own effect.
 
-    Exact where the `budget` covers every sub-input, else estimated from `budget` of them at most,
-    drawn by `seed` as the `estimator` does it, fewer where a `target_error` is reached
-    (`estimate_irreducibility`); `runs` executions of the input itself give the noise threshold.
-    `cwd` is a start directory. A sandbox is opened for the call unless an open `observer` is given
-    (then `system` and `limits` are its own). Errors: UsageError, and those of `open_sandbox` and
-    its `run`.
+    Exact where the budget covers every sub-input, else estimated from so many of them at most,
+    drawn by `seed` (`estimate_irreducibility`). `cwd` is a start directory. A sandbox is opened for
+    the call unless an open `observer` is given (then `system` and `limits` are its own). Errors:
+    UsageError, and those of `open_sandbox` and its `run`.
     """
     if observer is None:
         with open_sandbox(system, limits) as opened:
             return score(
-                shell_input, cwd=cwd, budget=budget, runs=runs, estimator=estimator,
-                target_error=target_error, seed=seed, explain=explain, observer=opened,
-            )  # fmt: skip
+                shell_input, cwd=cwd, scoring=scoring, seed=seed, explain=explain, observer=opened
+            )
     if isinstance(shell_input, str):
         shell_input = find_arguments(shell_input, observer.system)
     return estimate_irreducibility(
         shell_input,
         lambda text: observer.run(text, cwd=cwd),
-        budget=budget,
+        scoring,
         rng=generator(seed, "score"),
-        runs=runs,
-        estimator=estimator,
-        target_error=target_error,
         explain=explain,
         cache={},
     )

@@ -129,7 +129,11 @@ def collect(
             yield record
 
     found = statistics_of(
-        passing(), sampler=plan.sampler, seed=plan.seed, budget=plan.budget, system=plan.system
+        passing(),
+        sampler=plan.drawing.sampler,
+        seed=plan.drawing.seed,
+        budget=plan.scoring.budget if plan.scoring else 0,
+        system=plan.system,
     )
     return manifest, counts.aggregates(found), samples
 

@@ -21,8 +21,8 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.misuse import is_misuse
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import count
-from shioenv.synthesis.sample import Sample, sample
-from shioenv.system.catalogue import catalogue
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
@@ -262,15 +262,8 @@ def _ended(tally: Counter[str]) -> Share:
 
 
 def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sample]:
-    stream = sample(
-        sampler,
-        seed=seed,
-        catalogue=lambda directory: catalogue(system, directory),
-        start_directories=system.declaration.session.start_directories,
-        versions=system.packages,
-        composite_share=0.0,
-    )
-    return islice(stream, number)
+    drawing = Drawing(sampler=sampler, seed=seed, composite_share=0.0)
+    return islice(sample_on(system, drawing), number)
 
 
 def _parsed_otherwise(samples: list[Sample], workers: int) -> int:

@@ -77,11 +77,12 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
         lstrip_blocks=True,
     )
     templates = Path(__file__).parent / "templates"
+    drawing = manifest.plan.drawing
     style = (templates / "page.css").read_text() + dark_charts()
     script = (templates / "page.js").read_text()
     chosen = samples.chosen()
     return environment.get_template("page.html").render(
-        title=f"ShIOEnv dataset: {manifest.plan.sampler}, seed {manifest.plan.seed}",
+        title=f"ShIOEnv dataset: {drawing.sampler}, seed {drawing.seed}",
         style=Markup(style),
         script=Markup(script),
         style_hash=_hash(style),
@@ -111,20 +112,25 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
 def facts(manifest: Manifest) -> dict[str, str]:
     """What the manifest says, for people; what it does not know is left out."""
     plan, shards = manifest.plan, len(manifest.shards)
+    drawing, scoring = plan.drawing, plan.scoring
     found = {
         "records": f"{charts.count(manifest.records)} of {charts.count(manifest.count)} wanted, "
         f"in {charts.count(shards)} shard{'s' * (shards != 1)}",
-        "sampler": f"{plan.sampler}, policy {plan.policy}, seed {plan.seed}",
+        "sampler": f"{drawing.sampler}, policy {drawing.policy}, seed {drawing.seed}",
         **{
             f"origin: {key}": value if isinstance(value, str) else json.dumps(value)
             for key, value in _origin(manifest).items()
         },
-        "score": f"at most {charts.count(plan.budget)} sub-inputs of each input, "
-        f"{plan.runs} noise runs; {charts.count(manifest.executions)} executions in all",
-        "inputs": f"at most {plan.horizon} arguments a command and {plan.max_segments} commands, "
-        f"{plan.composite_share:.0%} of draws composed of several",
-        "grammars": f"{len(plan.commands)}: {', '.join(plan.commands)}" if plan.commands else "",
-        "start directories": ", ".join(plan.start_directories),
+        "score": ""
+        if scoring is None
+        else f"at most {charts.count(scoring.budget)} sub-inputs of each input, "
+        f"{scoring.noise_runs} noise runs; {charts.count(manifest.executions)} executions in all",
+        "inputs": f"at most {drawing.horizon} arguments a command and {drawing.max_segments} "
+        f"commands, {drawing.composite_share:.0%} of draws composed of several",
+        "grammars": f"{len(drawing.commands)}: {', '.join(drawing.commands)}"
+        if drawing.commands
+        else "",
+        "start directories": ", ".join(drawing.start_directories),
         "system": f"{plan.system}, {len(plan.packages)} packages"
         + (f", bash {plan.packages['bash']}" if "bash" in plan.packages else ""),
         "system digest": plan.system_digest,

@@ -93,9 +93,9 @@ def statistics(directory: str | Path) -> Statistics:
     plan = read_manifest(directory).plan
     return statistics_of(
         read_records(directory, check=True),
-        sampler=plan.sampler,
-        seed=plan.seed,
-        budget=plan.budget,
+        sampler=plan.drawing.sampler,
+        seed=plan.drawing.seed,
+        budget=plan.scoring.budget if plan.scoring else 0,
         system=plan.system,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
@@ -15,8 +15,11 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose
-from shioenv.synthesis.policy import LengthPolicy, Policy
-from shioenv.synthesis.samplers import HORIZON, Drawn, Sampler
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.policy import LengthPolicy, Policy, policy_named
+from shioenv.synthesis.samplers import Drawn, Sampler
+from shioenv.system.catalogue import catalogue as system_catalogue
+from shioenv.system.store import System
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -71,56 +74,76 @@ class _Place:
     targets: tuple[str, ...]
 
 
-def sample(
-    sampler: str,
+def sample_on(
+    system: System,
+    drawing: Drawing,
+    count: int | None = None,
     *,
-    seed: int,
+    grammars: Sequence[Grammar] | None = None,
+) -> Iterator[Sample]:
+    """`sample` with a built system's names, package versions and, where the drawing names none,
+    start directories. Errors: those of `sample`, before the first one.
+    """
+    directories = drawing.start_directories or system.declaration.session.start_directories
+    return sample(
+        replace(drawing, start_directories=directories),
+        count=count,
+        catalogue=lambda directory: system_catalogue(system, directory),
+        versions=system.packages,
+        grammars=grammars,
+    )
+
+
+def sample(
+    drawing: Drawing,
+    *,
     count: int | None = None,
     catalogue: Catalogue | Callable[[str], Catalogue],
-    start_directories: Sequence[str],
-    commands: Sequence[str] | None = None,
     versions: Mapping[str, str] | None = None,
     grammars: Sequence[Grammar] | None = None,
     policy: Policy | None = None,
-    horizon: int = HORIZON,
-    composite_share: float = 0.25,
-    max_segments: int = 3,
 ) -> Iterator[Sample]:
     """`count` samples (None: without end), all different, the same for the same arguments.
 
     Two samples differ in their start directory or their text. Each draw takes a start directory
     and a command, both uniformly; a command that gave nothing new 200 times in a row is used up and
     only occurs in composite inputs from then on. `catalogue` holds the system's values for tokens,
-    or gives them for a start directory, since paths are relative to it. `commands` limits the draw
-    to these grammars (default: all shipped), `versions` are the target system's packages,
-    `grammars` replaces the shipped ones. A share of 0 for composites gives single commands only.
+    or gives them for a start directory, since paths are relative to it. `versions` are the target
+    system's packages, `grammars` replaces the shipped ones, `policy` the one the drawing names. A
+    share of 0 for composites gives single commands only.
     With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
     its turn equally often, and the command is drawn among those that have inputs of that length.
 
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
     """
+    start_directories, horizon = drawing.start_directories, drawing.horizon
+    policy = policy or policy_named(drawing.policy)
     if not start_directories:
         raise UsageError("sampling needs at least one start directory")
-    composition = Composition(composite_share, max_segments)
-    loaded = grammars if grammars is not None else load_grammars(commands, versions=versions)
+    composition = Composition(drawing.composite_share, drawing.max_segments)
+    loaded = (
+        grammars
+        if grammars is not None
+        else load_grammars(drawing.commands or None, versions=versions)
+    )
     if not loaded:
         raise UsageError("sampling needs at least one command")
     if callable(catalogue):
         places = {
-            directory: _place(sampler, loaded, catalogue(directory), policy, horizon)
+            directory: _place(drawing.sampler, loaded, catalogue(directory), policy, horizon)
             for directory in start_directories
         }
     else:
         places = dict.fromkeys(
-            start_directories, _place(sampler, loaded, catalogue, policy, horizon)
+            start_directories, _place(drawing.sampler, loaded, catalogue, policy, horizon)
         )
     lengths: Sequence[int] = ()
     if isinstance(policy, LengthPolicy):
         lengths = [length for length in policy.lengths if length <= horizon]
     names = [one.name for one in loaded]
     stream = _Stream(composition, places, tuple(start_directories), names, lengths)
-    return stream.samples(seed, count)
+    return stream.samples(drawing.seed, count)
 
 
 def _place(

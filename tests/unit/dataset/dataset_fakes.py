@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from shioenv.dataset.generate import Opener, Progress, Summary, run
@@ -22,8 +22,10 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import HostError, SandboxError
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 
 HOME = "/home/ubuntu"
@@ -107,24 +109,23 @@ def open_and_die(system: str, limits: Limits) -> FakeObserver:
 
 
 def plan(seed: int = 7, **changes: object) -> Plan:
-    fields: dict[str, object] = {
+    made: dict[str, object] = {
         "sampler": "gcs",
         "seed": seed,
         "budget": 8,
-        "runs": 3,
         "system": "fake",
         "system_digest": FakeSystem.digest,
         "packages": {"bash": "5.2"},
         "grammar_digest": "9" * 64,
         "commands": ("echo", "ls"),
         "start_directories": (HOME,),
-        "horizon": 12,
-        "composite_share": 0.25,
-        "max_segments": 3,
         "limits": Limits(),
         "version": "0.1.0",
-    }
-    return Plan(**{**fields, **changes})  # type: ignore[arg-type]
+    } | changes
+    for name, kind in (("drawing", Drawing), ("scoring", Scoring)):
+        names = {item.name for item in fields(kind)} & made.keys()
+        made[name] = kind(**{each: made.pop(each) for each in names})  # type: ignore[arg-type]
+    return Plan(**made)  # type: ignore[arg-type]
 
 
 def sample(*input_args: str) -> Sample:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,30 +9,37 @@ import pytest
 from dataset_fakes import plan, sample
 
 from shioenv.dataset import generate
-from shioenv.dataset.generate import plan_of, run
+from shioenv.dataset.generate import plan_of
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
 
 
 @pytest.mark.parametrize(
-    "made", [plan(), plan(estimator="balanced"), plan(estimator="pps", target_error=0.05)]
+    "made", [plan(), plan(estimator="balanced"), plan(estimator="pps", target_se=0.05)]
 )
 def test_a_plan_comes_back_from_its_manifest(made: Plan) -> None:
     again = Plan.from_json(made.to_json())
-    assert (again.estimator, again.target_error) == (made.estimator, made.target_error)
+    assert again.scoring == made.scoring
     assert made.differences(again) == ()
 
 
 def test_a_whole_number_as_the_error_comes_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "catalogue", lambda system, directory: {})
     system: Any = SimpleNamespace(name="fake", digest="d1935", packages={})
-    made = plan_of(system, (), sampler="gcs", seed=0, target_error=1, start_directories=["/"])
+    made = plan_of(
+        system,
+        (),
+        drawing=Drawing(sampler="gcs", seed=0, start_directories=("/",)),
+        scoring=Scoring(target_se=1),
+    )
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
-    assert made.target_error == 1
+    assert made.scoring == Scoring(target_se=1)
 
 
 def test_the_papers_estimator_adds_nothing_to_a_manifest() -> None:
@@ -44,22 +50,19 @@ def test_another_estimator_is_another_dataset() -> None:
     assert plan().differences(plan(estimator="balanced")) == (
         'estimator: "paper" in the dataset, "balanced" asked for',
     )
-    assert plan(target_error=0.05).differences(plan()) == (
+    assert plan(target_se=0.05).differences(plan()) == (
         "target_standard_error: 0.05 in the dataset, null asked for",
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"estimator": "balance"}, "balanced"), ({"target_error": 0.0}, "above 0")],
+    [({"estimator": "balance"}, "balanced"), ({"target_se": 0.0}, "above 0")],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        run(tmp_path / "d", plan(**changes), [sample("ls")], count=1, system="fake")
+        Scoring(**changes)
     assert message in str(raised.value.hint)
-    assert not (tmp_path / "d").exists()
 
 
 def test_a_target_that_is_reached_saves_executions() -> None:
@@ -69,17 +72,15 @@ def test_a_target_that_is_reached_saves_executions() -> None:
         score = estimate_irreducibility(
             shell_input,
             lambda text: Behavior(0, b""),
-            budget=2000,
+            Scoring(budget=2000, estimator="balanced", **how),
             rng=random.Random(1),
-            estimator="balanced",
-            **how,
         )
         assert score.irreducibility == 0
         assert score.exact == (not how)
         return score.n_executions
 
     assert found() == 3 + 1022
-    assert found(target_error=0.05) <= 3 + 32
+    assert found(target_se=0.05) <= 3 + 32
 
 
 def test_a_score_that_stopped_early_need_not_be_exact() -> None:
@@ -87,10 +88,9 @@ def test_a_score_that_stopped_early_need_not_be_exact() -> None:
 
     from shioenv.recording.samples import record
 
-    made = record(
-        sample("echo", *(f"w{index}" for index in range(6))), 0, FakeObserver("fake"), 80,
-        random.Random(1), sampler="gcs", estimator="pps", target_error=0.3,
-    )  # fmt: skip
+    words = sample("echo", *(f"w{index}" for index in range(6)))
+    scoring = Scoring(budget=80, estimator="pps", target_se=0.3)
+    made = record(words, 0, FakeObserver("fake"), scoring, random.Random(1), sampler="gcs")
     assert not made.exact
-    assert list(record_problems(made, budget=80, stops_early=True)) == []
-    assert len(list(record_problems(made, budget=80))) == 1
+    assert list(record_problems(made, scoring)) == []
+    assert len(list(record_problems(made, Scoring(budget=80)))) == 1

@@ -134,9 +134,8 @@ def test_an_import_is_a_dataset_that_resumes(
     tmp_path: Path, parser: InputParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, _ = read(tmp_path, parser, "".join(f"echo n{n} useless a\n" for n in range(30)) + "\n")
-    made = replace(
-        plan(), sampler="mine", origin={"kind": "commands", "sha256": found.sha256}, horizon=0
-    )
+    origin = {"kind": "commands", "sha256": found.sha256}
+    made = plan(sampler="mine", horizon=0, origin=origin)
 
     def run(directory: Path, workers: int = 1, **changes: Any) -> Any:
         return import_list(

@@ -24,6 +24,7 @@ from shioenv.errors import (
     UnknownDatasetError,
     UsageError,
 )
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.recording.samples import record as make_record
 from shioenv.report.stats import statistics, statistics_of
@@ -43,8 +44,8 @@ STREAM = [
 
 def made(number: int, one: Sample, **changes: Any) -> Record:
     observer = FakeObserver("/nonexistent")
-    rng = generator(plan().seed, "score", number)
-    found = make_record(one, number, observer, plan().budget, rng, sampler="gcs")
+    rng = generator(plan().drawing.seed, "score", number)
+    found = make_record(one, number, observer, Scoring(budget=8), rng, sampler="gcs")
     return replace(found, **changes)
 
 
@@ -387,7 +388,7 @@ def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> No
     observer = Counting()
     rng = generator(1, "score", 0)
     one = sample("echo", "a", "a", "b", "&&", "ls", "a", "a")
-    found = make_record(one, 0, observer, 64, rng, sampler="gcs")
+    found = make_record(one, 0, observer, Scoring(budget=64), rng, sampler="gcs")
     assert all(text.startswith("cd /home/ubuntu; echo") for text in observer.texts)
     full = "cd /home/ubuntu; echo a a b && ls a a"
     assert found.input == full
@@ -404,13 +405,17 @@ def test_a_shared_cache_saves_executions_and_changes_nothing() -> None:
     cache: dict[str, Any] = {}
     one, other = sample("echo", "a", "b", "c"), sample("echo", "a", "b", "d")
     plain = [
-        make_record(one, 0, Counting(), 64, generator(1, "x"), sampler="gcs"),
-        make_record(other, 1, Counting(), 64, generator(2, "x"), sampler="gcs"),
+        make_record(one, 0, Counting(), Scoring(budget=64), generator(1, "x"), sampler="gcs"),
+        make_record(other, 1, Counting(), Scoring(budget=64), generator(2, "x"), sampler="gcs"),
     ]
     first, second = Counting(), Counting()
     shared = [
-        make_record(one, 0, first, 64, generator(1, "x"), sampler="gcs", cache=cache),
-        make_record(other, 1, second, 64, generator(2, "x"), sampler="gcs", cache=cache),
+        make_record(
+            one, 0, first, Scoring(budget=64), generator(1, "x"), sampler="gcs", cache=cache
+        ),
+        make_record(
+            other, 1, second, Scoring(budget=64), generator(2, "x"), sampler="gcs", cache=cache
+        ),
     ]
     assert shared == plain
     assert len(second.texts) < len(first.texts)
@@ -418,7 +423,9 @@ def test_a_shared_cache_saves_executions_and_changes_nothing() -> None:
 
 def test_declared_volatile_inputs_are_recorded_so() -> None:
     one = replace(sample("echo", "a"), volatile=True)
-    found = make_record(one, 0, FakeObserver("/nonexistent"), 8, generator(1), sampler="gcs")
+    found = make_record(
+        one, 0, FakeObserver("/nonexistent"), Scoring(budget=8), generator(1), sampler="gcs"
+    )
     assert found.volatile
 
 

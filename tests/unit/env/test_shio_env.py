@@ -19,6 +19,7 @@ from shioenv.errors import (
     SandboxError,
     UnknownSystemError,
 )
+from shioenv.irreducibility.scoring import Scoring
 
 registration.register()
 
@@ -106,7 +107,7 @@ def test_reset_refuses_what_is_no_option(options: dict[str, Any]) -> None:
         {"max_segments": 0},
         {"max_arguments": True},
         {"budget": 0},
-        {"noise_runs": 1.5},
+        {"budget": 8, "scoring": Scoring()},
         {"start_directories": ()},
         {"start_directories": ["x"]},
         {"render_mode": "human"},

@@ -13,6 +13,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.execution import lanes
 from shioenv.execution.lanes import Gate, Turns
 from shioenv.execution.worker import Setup, _Lane
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 
 
@@ -114,7 +115,7 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     door.touch()
     room.touch()
     gate, other = (Gate(str(door), str(room)) for _ in range(2))
-    setup = Setup("", "", "", Limits(), "gcs", 0, 1, 1, "paper", None)
+    setup = Setup("", "", "", Limits(), "gcs", 0, Scoring(budget=1, noise_runs=1))
     lane = _Lane(setup, gate, Turns())
     lane._observer = FakeObserver(str(tmp_path))
     lane._observer.waited = waited

@@ -101,8 +101,8 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(
         determinism,
         "stream_of",
-        lambda system, seed, count: Stream(
-            iter(SAMPLES[:count]), {"seed": seed, "system": system.name}
+        lambda system, drawing, count: Stream(
+            iter(SAMPLES[:count]), {"seed": drawing.seed, "system": system.name}
         ),
     )
     monkeypatch.setattr(Setting, "system", SYSTEM)

@@ -28,7 +28,9 @@ from shioenv.experiments.reference import (
 )
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import total_weight
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 
 
@@ -44,7 +46,7 @@ def rounded(*commands: Command, ranges: int | None = None) -> list[float]:
 def scores(*input_args: str, observer: FakeObserver | None = None) -> dict[str, float]:
     """By rule, of what a budget of 64 covers."""
     runner: Any = observer or FakeObserver()
-    found = rescored(runner, Task(0, sample(*input_args), 0, 64, "paper"))
+    found = rescored(runner, Task(0, sample(*input_args), 0, Scoring()))
     assert found.scores is not None
     return {rule: round(one, 4) for rule, one in zip(RULES, found.scores, strict=True)}
 
@@ -103,7 +105,7 @@ def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
     observer: Any = FakeObserver()
 
     def found(number: int, *input_args: str) -> Rescored:
-        return rescored(observer, Task(number, sample(*input_args), 0, 64, "paper"))
+        return rescored(observer, Task(number, sample(*input_args), 0, Scoring()))
 
     assert found(3, "needs", "x", "waits") == Rescored(3, None, "waiting")
     assert found(4, "needs", "x", "random") == Rescored(4, None, "volatile")
@@ -124,10 +126,10 @@ def test_records_are_taken_evenly_and_none_that_is_volatile_or_has_no_argument()
 
 
 class Plan:
-    seed, budget, estimator = 3, 16, "paper"
+    drawing, scoring = Drawing(seed=3), Scoring(budget=16)
 
     def to_json(self) -> dict[str, int]:
-        return {"seed": self.seed, "budget": self.budget}
+        return {"seed": self.drawing.seed, "budget": self.scoring.budget}
 
 
 @pytest.fixture
@@ -135,12 +137,12 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
     class Executors(FakeExecutors):
         pass
 
-    def some(plan: Plan, system: object, grammars: object, count: int) -> list[Sample]:
+    def some(system: object, drawing: Drawing, count: int, **how: object) -> list[Sample]:
         return [one for _, one in zip(range(count), samples(), strict=False)]
 
     monkeypatch.setattr(reference, "Executors", Executors)
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
-    monkeypatch.setattr(reference, "samples_of", some)
+    monkeypatch.setattr(reference, "sample_on", some)
     monkeypatch.setattr(reference, "load_grammars", lambda versions: [])
     monkeypatch.setattr(Setting, "system", SYSTEM)
     return Executors
@@ -183,6 +185,6 @@ def test_those_of_another_plan_are_refused(
 ) -> None:
     setting = Setting(out=tmp_path, workers=1)
     scores_by_rule(setting, setting.data / "gcs", [record(0)])
-    monkeypatch.setattr(Plan, "budget", 8)
+    monkeypatch.setattr(Plan, "scoring", Scoring(budget=8))
     with pytest.raises(DatasetMismatchError, match="budget: 16 there, 8 asked for"):
         scores_by_rule(setting, setting.data / "gcs", [record(0)])

@@ -13,6 +13,7 @@ from shioenv.experiments.replay import Replay, outcomes, replayed
 from shioenv.experiments.setting import silent
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 
 INPUTS = [
     needing(2, 1),
@@ -30,10 +31,8 @@ def by_executing(one: Known, estimator: str, budget: int, seed: int) -> tuple[fl
     found = estimate_irreducibility(
         one.input,
         lambda text: Behavior(int(text in differing), b""),
-        budget=budget,
         rng=random.Random(seed),
-        runs=1,
-        estimator=estimator,
+        scoring=Scoring(budget=budget, noise_runs=1, estimator=estimator),
     )
     assert found.irreducibility is not None
     return found.irreducibility, found.n_executions - 1

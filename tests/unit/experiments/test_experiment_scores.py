@@ -17,6 +17,8 @@ from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import Made, Score, values
 from shioenv.experiments.setting import Setting
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
 
 
 def score(number: int, sampler: str, n: int, value: float | None, exit_code: int = 0) -> Score:
@@ -46,8 +48,8 @@ def of(sampler: str, count: int) -> list[Score]:
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
-        return Made(setting.data / name, count, of(sampler, count))
+    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+        return Made(setting.data / name, count, of(drawing.sampler, count))
 
     def ruled(setting: Setting, directory: Path, found: list[Score]) -> Rescoring:
         rows = [
@@ -97,8 +99,12 @@ def test_irreducibility_by_length_compares_the_samplers(
 def test_a_sampler_without_inputs_of_a_length_has_none_there(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
-        return Made(setting.data, count, [score(0, sampler, 2 + (sampler == "ucs"), 0.5)] * 8)
+    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+        return Made(
+            setting.data,
+            count,
+            [score(0, drawing.sampler, 2 + (drawing.sampler == "ucs"), 0.5)] * 8,
+        )
 
     monkeypatch.setattr(by_length, "made", made)
     outcome = by_length.run(setting, count=8)
@@ -112,8 +118,8 @@ def test_a_sampler_without_inputs_of_a_length_has_none_there(
 def test_inputs_without_a_score_make_no_picture_but_no_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
-        return Made(setting.data, count, [score(0, sampler, 0, None)] * count)
+    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+        return Made(setting.data, count, [score(0, drawing.sampler, 0, None)] * count)
 
     monkeypatch.setattr(by_length, "made", made)
     assert by_length.run(setting, count=1).document["counts"]["gcs"]["inputs"] == 1
@@ -122,9 +128,9 @@ def test_inputs_without_a_score_make_no_picture_but_no_error(
 def test_differences_of_few_inputs_are_not_given(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, sampler: str, count: int, **how: Any) -> Made:
-        fails = 19 if sampler == "ucs" else 20
-        scores = [score(0, sampler, 2, 0.5, number < fails) for number in range(count)]
+    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+        fails = 19 if drawing.sampler == "ucs" else 20
+        scores = [score(0, drawing.sampler, 2, 0.5, number < fails) for number in range(count)]
         return Made(setting.data, count, scores)
 
     monkeypatch.setattr(by_length, "made", made)
@@ -194,15 +200,12 @@ def test_a_dataset_that_was_begun_for_more_is_finished(
         raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 asked for"])
 
     monkeypatch.setattr(scores, "generate", generate)
-    how: dict[str, Any] = {
-        "budget": 8, "estimator": "paper", "policy": "weighted", "composite_share": 0.0
-    }  # fmt: skip
     setting = Setting(out=tmp_path)
     with pytest.raises(DatasetMismatchError):
-        scores.made(setting, "gcs", "gcs", 4, **how)
+        scores.made(setting, "gcs", 4, Drawing(), Scoring())
     monkeypatch.setattr(scores, "read_manifest", lambda directory: Manifest)
     with pytest.raises(DatasetMismatchError):
-        scores.made(setting, "gcs", "gcs", 4, **how)
+        scores.made(setting, "gcs", 4, Drawing(), Scoring())
     assert asked == [4, 9]
 
 

@@ -10,6 +10,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.irreducibility.score import Score, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 
 
 class Shell:
@@ -29,12 +30,14 @@ def words(*wanted: str) -> Shell:
     return Shell(lambda text: "".join(word * 50 for word in wanted if word in text.split()))
 
 
-def score(line: str, shell: Shell, budget: int = 64, **options: object) -> Score:
+def score(
+    line: str, shell: Shell, budget: int = 64, scoring: Scoring | None = None, **options: object
+) -> Score:
     shell_input = Input.from_marked(line.split())
     return estimate_irreducibility(
         shell_input,
         shell,
-        budget=budget,
+        scoring or Scoring(budget=budget),
         rng=random.Random(3),
         **options,  # type: ignore[arg-type]
     )
@@ -76,8 +79,8 @@ def test_the_exact_score_of_three_arguments(wanted: tuple[str, ...]) -> None:
 
 
 def test_it_is_exact_from_the_budget_that_covers_all() -> None:
-    assert score("ls a b c", words("a"), budget=7).exact
-    assert not score("ls a b c", words("a"), budget=6).exact
+    assert score("ls a b c", words("a"), scoring=Scoring(budget=7)).exact
+    assert not score("ls a b c", words("a"), scoring=Scoring(budget=6)).exact
 
 
 def test_noise_runs_are_never_cached_and_sub_inputs_run_once() -> None:
@@ -156,13 +159,13 @@ def test_a_session_holds_earlier_rows_constant() -> None:
 
 def test_an_estimate_says_how_sure_it_is() -> None:
     line = "ls " + " ".join("abcdefghij")
-    found = score(line, words("a"), budget=32)
+    found = score(line, words("a"), scoring=Scoring(budget=32))
     assert not found.exact
     assert found.standard_error is not None
     assert found.standard_error > 0
     low, high = found.interval or (0.0, 0.0)
     assert 0 < low < (found.irreducibility or 0) < high < 1
-    nothing = score(line, words(), budget=32)
+    nothing = score(line, words(), scoring=Scoring(budget=32))
     assert nothing.irreducibility == nothing.standard_error == 0.0
     assert (nothing.interval or (0, 0))[1] > 0.05
 
@@ -177,8 +180,8 @@ def test_arguments_are_explained() -> None:
 
 def test_explaining_runs_the_missing_ones_without_touching_the_estimate() -> None:
     line = "ls " + " ".join("abcdefghij")
-    plain = score(line, words("a"), budget=8)
-    explained = score(line, words("a"), budget=8, explain=True)
+    plain = score(line, words("a"), scoring=Scoring(budget=8))
+    explained = score(line, words("a"), explain=True, scoring=Scoring(budget=8))
     assert explained.irreducibility == plain.irreducibility
     assert explained.standard_error == plain.standard_error
     assert explained.n_executions > plain.n_executions
@@ -205,9 +208,8 @@ def test_nothing_to_score_is_refused(rows: int, budget: int, runs: int) -> None:
         estimate_irreducibility(
             [Input.from_marked(["ls"])] * rows,
             words(),
-            budget=budget,
-            runs=runs,
             rng=random.Random(0),
+            scoring=Scoring(budget=budget, noise_runs=runs),
         )
 
 

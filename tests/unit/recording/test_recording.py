@@ -12,6 +12,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import record_session
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
@@ -52,7 +53,7 @@ def recorded(runner: Fake, *tokens: str, budget: int = 4, **options: Any) -> Rec
         session_id=0,
         system="s",
         sampler="gcs",
-        budget=budget,
+        scoring=Scoring(budget=budget),
         rng=random.Random(0),
         **options,
     )

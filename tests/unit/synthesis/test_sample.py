@@ -1,6 +1,7 @@
 """Samples: one deterministic stream of unique inputs."""
 
 from collections import Counter
+from dataclasses import fields
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import LengthPolicy
 from shioenv.synthesis.sample import Sample, sample
 from shioenv.synthesis.samplers import Sampler
@@ -34,9 +36,11 @@ def draw(count: int, **options: object) -> list[Sample]:
         "seed": 1,
         "catalogue": stand_in_catalogue(),
         "start_directories": HERE,
-        "commands": COMMANDS,
-    }
-    return list(sample("gcs", count=count, **(arguments | options)))  # type: ignore[arg-type]
+        "commands": tuple(COMMANDS),
+    } | options
+    names = {item.name for item in fields(Drawing)} - {"policy"}
+    drawing = Drawing(**{key: arguments.pop(key) for key in names & arguments.keys()})  # type: ignore[arg-type]
+    return list(sample(drawing, count=count, **arguments))  # type: ignore[arg-type]
 
 
 def test_the_same_seed_gives_the_same_stream_and_another_one_another() -> None:
@@ -79,9 +83,8 @@ def test_when_nothing_new_is_left_the_stream_says_so() -> None:
 
 
 def test_a_stream_without_count_goes_on() -> None:
-    stream = sample(
-        "gcs", seed=1, catalogue=stand_in_catalogue(), start_directories=HERE, commands=["ls"]
-    )
+    drawing = Drawing(seed=1, start_directories=HERE, commands=("ls",))
+    stream = sample(drawing, catalogue=stand_in_catalogue())
     assert len(list(islice(stream, 50))) == 50
 
 
@@ -147,14 +150,9 @@ def test_every_length_is_filled_equally() -> None:
 
 
 def test_every_length_is_filled_equally_where_every_production_may_follow() -> None:
+    drawing = Drawing(sampler="ucs-universal", seed=1, start_directories=HERE, composite_share=0)
     stream = sample(
-        "ucs-universal",
-        seed=1,
-        count=6000,
-        catalogue=stand_in_catalogue(),
-        start_directories=HERE,
-        composite_share=0,
-        policy=LengthPolicy(range(1, 13)),
+        drawing, count=6000, catalogue=stand_in_catalogue(), policy=LengthPolicy(range(1, 13))
     )
     lengths = Counter(one.input.n_arguments for one in stream)
     assert set(lengths.values()) == {500}
@@ -219,7 +217,6 @@ def test_a_command_without_values_is_left_out_unless_it_is_the_only_one() -> Non
 def test_impossible_requests_are_refused_before_the_first_sample() -> None:
     refused: tuple[dict[str, Any], ...] = (
         {"start_directories": ()},
-        {"commands": []},
         {"composite_share": 1.5},
         {"max_segments": 0},
     )

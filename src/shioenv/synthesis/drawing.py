@@ -1,0 +1,33 @@
+"""How inputs are drawn: the one set of settings that everything which draws passes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shioenv.synthesis.samplers import HORIZON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """What decides a stream of samples, beside the grammars and the system.
+
+    The names are those of the command line and of manifests; `sample` checks them.
+    """
+
+    sampler: str = "gcs"
+    """`gcs`, `ucs` or `ucs-universal`."""
+    policy: str = "weighted"
+    """How it chooses: what `policy_named` takes, or in a manifest `counts:` and the SHA-256 of a
+    file's counts."""
+    seed: int = 0
+    """Of everything drawn: inputs, and the sub-inputs that are scored."""
+    commands: tuple[str, ...] = ()
+    """The grammars' names; none: all that are shipped."""
+    start_directories: tuple[str, ...] = ()
+    """Where inputs are run; each draws one of them. None named: the system's own."""
+    horizon: int = HORIZON
+    """Arguments of one command at most."""
+    composite_share: float = 0.25
+    """Share of draws that are composed of several commands, 0 to 1."""
+    max_segments: int = 3
+    """Commands of one input at most."""
