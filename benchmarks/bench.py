@@ -31,7 +31,7 @@ from pathlib import Path
 import peers
 from spawner import Spawner
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
 
@@ -181,11 +181,12 @@ def bare_bash(system: System) -> Iterator[tuple[Bare, Path | None, str]]:
 # ---- the lines --------------------------------------------------------------------------------
 
 
-def sandbox_milliseconds(sandbox: Observer, text: str, cwd: str | None = None) -> float:
+def sandbox_milliseconds(sandbox: SandboxRunner, text: str, cwd: str | None = None) -> float:
     """One run right after another of the same input, so that the reset it leaves is paid for."""
-    sandbox.run(text, cwd=cwd)
+    state = sandbox.state(cwd)
+    sandbox.run(text, state)
     begun = time.perf_counter()
-    sandbox.run(text, cwd=cwd)
+    sandbox.run(text, state)
     return (time.perf_counter() - begun) * 1000
 
 
@@ -236,7 +237,7 @@ def measure_peers(
 class Context:
     system: System
     bare: Bare
-    sandbox: Observer
+    sandbox: SandboxRunner
     spawner: Spawner
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from bench import Bare, plain_copy
 from spawner import Overlay, Spawner
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
 from shioenv.system.store import System, find_system
@@ -152,7 +152,7 @@ def processor_time(system: System, root: Path, times: int) -> dict[str, dict[str
     return table
 
 
-def _spent(observer: Observer) -> dict[str, float]:
+def _spent(observer: SandboxRunner) -> dict[str, float]:
     """Seconds so far. The fork server waits for every input, so their time is added to its own."""
     process = observer._sandbox._process
     assert process is not None

@@ -56,6 +56,7 @@ from common import Progress, drawn, parser, report
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import Operation
+from shioenv.domain.runner import State
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Limits
 from shioenv.system.store import System, find_system
@@ -175,17 +176,17 @@ class Search:
         self._instant = int(system.declaration.instant.timestamp())
         self._observer = open_sandbox(system, LIMITS)
         self._shells: dict[str, Shell] = {}
-        counted = self._observer.run("wc -l < /proc/self/mountinfo", cwd="/")
+        counted = self._observer.run("wc -l < /proc/self/mountinfo", State(cwd="/"))
         self._mounts = int(counted.output)
         text = SEARCH.format(since=0, home="/home", mounts=self._mounts)
-        pristine = self._observer.run(text, cwd="/", separate=True, wall_seconds=60)
+        pristine = self._observer.execute(text, State(cwd="/"), separate=True, wall_seconds=60)
         self.before, self.contents, self.machine = _found(pristine)
         self._names, self._directories = _entries(self.before), _subdirectories(self.before)
         self._documents: dict[bytes, Document] = {}
 
     def check(self, text: str, cwd: str, tally: Tally) -> None:
         """Counts what was compared of this input and notes what did not agree."""
-        behavior = self._observer.run(text, cwd=cwd)
+        behavior = self._observer.run(text, State(cwd=cwd))
         if behavior.timed_out:
             tally.counts["timed out: not compared"] += 1
             return
@@ -373,7 +374,7 @@ class Search:
     def _shell(self, text: str, cwd: str) -> Shell | None:
         """What the shell says of itself after the input; None where it does not come to it."""
         wrapped = f"exec 200>&1\n{text}\n{SHELL}"
-        output = self._observer.run(wrapped, cwd=cwd, separate=True).stdout or b""
+        output = self._observer.execute(wrapped, State(cwd=cwd), separate=True).stdout or b""
         _, found, said = output.rpartition(b"\0BEGIN\0")
         if not found or not said.endswith(b"END\0"):
             return None

@@ -35,8 +35,9 @@ from typing import Any
 
 from common import Drawn, Progress, drawn, parser, report
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
 from shioenv.errors import InputError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits
 from shioenv.sandbox.namespaces import backend
@@ -86,6 +87,13 @@ _BRACKETS = (
 _NOISE = "$`'\"\\(){}[]<>|&;!#*?~=%@^+-/:, \t\n019azAZ_\u00e9\u2028"
 
 
+HOME = "/home/ubuntu"
+"""Where inputs run that do not say where."""
+
+LONGEST_TEXT = LONGEST_INPUT - len(started(HOME, ""))
+"""Bytes of the longest input that can be run there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hostile:
     """An input of the fuzzer."""
@@ -103,7 +111,8 @@ class Hostile:
             data = os.fsencode(self.text)
         except UnicodeEncodeError:
             return False
-        return b"\0" not in data and len(data) <= LONGEST_INPUT
+        room = LONGEST_INPUT - len(os.fsencode(started(self.cwd or HOME, "")))
+        return b"\0" not in data and len(data) <= room
 
 
 class Inputs:
@@ -231,7 +240,7 @@ def mutate(rng: Random, text: str) -> str:
 def _bytes(rng: Random) -> str:
     size = rng.choice((1, 3, 10, 40, 200))
     if rng.random() < 0.02:
-        size = LONGEST_INPUT + rng.choice((-1, 0, 1, 2))
+        size = LONGEST_TEXT + rng.choice((-1, 0, 1, 2))
         return "x" * size if rng.random() < 0.5 else ": " + "a" * (size - 2)
     if rng.random() < 0.1:
         return "echo " + rng.choice(("\ud800", "\udfff", "a\udc7f"))
@@ -387,7 +396,7 @@ class WatchedSandbox(NamespaceSandbox):
         return [flag.name or "?" for flag in found]
 
 
-class WatchedObserver(Observer):
+class WatchedObserver(SandboxRunner):
     """An observer whose sandbox is watched."""
 
     def __init__(self, system: System, limits: Limits) -> None:
@@ -434,7 +443,7 @@ class Fuzzer:
             self._expected = {name: self._look(name) for name in SENTINELS}
             for name, text in SENTINELS.items():
                 for observer in (other, self._observer):
-                    found = observer.run(text, wall_seconds=SENTINEL_SECONDS)
+                    found = observer.execute(text, wall_seconds=SENTINEL_SECONDS)
                     if found != self._expected[name]:
                         raise SystemExit(
                             f"the sentinel {name} is of no use here, two runs differ: "
@@ -457,7 +466,7 @@ class Fuzzer:
         self._recent.clear()
 
     def _look(self, name: str) -> Behavior:
-        return self._observer.run(SENTINELS[name], wall_seconds=SENTINEL_SECONDS)
+        return self._observer.execute(SENTINELS[name], wall_seconds=SENTINEL_SECONDS)
 
     def _check(self, one: Hostile, tally: Tally) -> None:
         tally.kinds[one.kind] += 1
@@ -492,7 +501,9 @@ class Fuzzer:
         start = time.monotonic()
         failure, behavior = None, None
         try:
-            behavior = self._observer.run(one.text, cwd=one.cwd, wall_seconds=self._wall)
+            behavior = self._observer.execute(
+                one.text, self._observer.state(one.cwd), wall_seconds=self._wall
+            )
             if not one.is_argument:
                 failure = {"what": "accepted", "detail": "no program can be given this input"}
         except InputError as error:

@@ -33,7 +33,7 @@ from typing import Any
 
 from common import Progress, drawn, parser, report
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Limits
 from shioenv.system.build import cache_directory
@@ -119,7 +119,7 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def look(inputs: int, reopened: Observer | None = None) -> Sample:
+def look(inputs: int, reopened: SandboxRunner | None = None) -> Sample:
     """Counts, once this sandbox is open too."""
     for _ in range(50):
         if reopened is None or reopened._sandbox._process is not None:
@@ -178,12 +178,12 @@ def mix(system: System, seed: int, count: int) -> Iterator[tuple[bool, str, str 
             yield kind == "dirt", rng.choice(texts).format(n=n), None
 
 
-def ratio(one: Observer, other: Observer, runs: int) -> tuple[float, float, float]:
+def ratio(one: SandboxRunner, other: SandboxRunner, runs: int) -> tuple[float, float, float]:
     """Median milliseconds of each, and the median of the pairs' ratios."""
 
-    def timed(observer: Observer, text: str) -> float:
+    def timed(observer: SandboxRunner, text: str) -> float:
         start = time.perf_counter()
-        observer.run(text, wall_seconds=10.0)
+        observer.execute(text, wall_seconds=10.0)
         return (time.perf_counter() - start) * 1000
 
     for text in TIMED:
@@ -230,8 +230,8 @@ def measure_tree(system: System, files: int) -> dict[str, Any]:
     """The cost of an input on the system against one with a larger home tree."""
     with tempfile.TemporaryDirectory(prefix="soak-", dir=cache_directory().parent) as directory:
         larger = larger_system(system, files, Path(directory))
-        with Observer(larger, LIMITS) as large, Observer(system, LIMITS) as small:
-            found = large.run("find many -type f | wc -l", wall_seconds=60.0)
+        with SandboxRunner(larger, LIMITS) as large, SandboxRunner(system, LIMITS) as small:
+            found = large.execute("find many -type f | wc -l", wall_seconds=60.0)
             many, few, quotient = ratio(large, small, runs=1200)
         remove_system(larger.name)  # its files may belong to ids that only this can remove
     return {
@@ -253,19 +253,19 @@ def main() -> int:
     asked = options.parse_args()
     system = find_system(asked.system)
     started = time.monotonic()
-    steady, reopened = Observer(system, LIMITS), Observer(system, LIMITS)
+    steady, reopened = SandboxRunner(system, LIMITS), SandboxRunner(system, LIMITS)
     progress = Progress("inputs", asked.count)
     samples, costs, broken = [], [], 0
     every = max(1, asked.count // 10)
     when = {10, min(10_000, asked.count // 2), asked.count}
     for n, (dirties, text, cwd) in enumerate(mix(system, asked.seed, asked.count), start=1):
         try:
-            (reopened if dirties else steady).run(text, cwd=cwd)
+            (reopened if dirties else steady).run(text, steady.state(cwd))
         except SandboxError:  # a busy host; the next run opens it anew
             broken += 1
         progress.step()
         if asked.runs and n in when:
-            with Observer(system, LIMITS) as new:
+            with SandboxRunner(system, LIMITS) as new:
                 old_ms, new_ms, quotient = ratio(steady, new, asked.runs)
             costs.append((n, round(old_ms, 3), round(new_ms, 3), round(quotient, 3)))
         out_of_time = bool(asked.seconds) and time.monotonic() - started > asked.seconds

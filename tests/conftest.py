@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.store import System, build_system
 
 
@@ -17,6 +17,6 @@ def system() -> System:
 
 
 @pytest.fixture(scope="module")
-def observer(system: System) -> Iterator[Observer]:
+def observer(system: System) -> Iterator[SandboxRunner]:
     with open_sandbox(system) as opened:
         yield opened

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shioenv.env.registration import announce
 
 if TYPE_CHECKING:
-    from shioenv.behavior.observe import Observer, open_sandbox
+    from shioenv.behavior.observe import SandboxRunner, open_sandbox
     from shioenv.dataset.generate import generate
     from shioenv.dataset.read import read_records
     from shioenv.domain.behavior import Behavior
@@ -35,7 +35,10 @@ _HOMES = {
     "Drawing": "shioenv.synthesis.drawing",
     "Input": "shioenv.domain.inputs",
     "Limits": "shioenv.sandbox.base",
-    "Observer": "shioenv.behavior.observe",
+    "Runner": "shioenv.domain.runner",
+    "SandboxRunner": "shioenv.behavior.observe",
+    "ScriptedRunner": "shioenv.domain.scripted",
+    "State": "shioenv.domain.runner",
     "Record": "shioenv.domain.record",
     "Score": "shioenv.irreducibility.score",
     "Scoring": "shioenv.irreducibility.scoring",
@@ -58,11 +61,14 @@ __all__ = [
     "Drawing",
     "Input",
     "Limits",
-    "Observer",
     "Record",
+    "Runner",
+    "SandboxRunner",
     "Score",
     "Scoring",
+    "ScriptedRunner",
     "ShioenvError",
+    "State",
     "System",
     "__version__",
     "build_system",

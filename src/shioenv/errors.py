@@ -98,6 +98,12 @@ class SandboxError(ShioenvError):
     code = "SHIO-X01"
 
 
+class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not what went wrong
+    """A runner declined to say what an input does; the input is none of its mistakes."""
+
+    code = "SHIO-X02"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like `word`, or None where nothing is close enough to suggest."""
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)

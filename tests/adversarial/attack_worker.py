@@ -15,19 +15,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import System, build_system
 
 
-def _ordinary(sandbox: Observer, text: str, *, tty: bool = False) -> tuple[int, str]:
-    behavior = sandbox.run(text, tty=tty)
+def _ordinary(sandbox: SandboxRunner, text: str, *, tty: bool = False) -> tuple[int, str]:
+    behavior = sandbox.execute(text, tty=tty)
     return behavior.exit_code, behavior.output.decode("latin-1")
 
 
-def _meanwhile(other: Observer, texts: list[str], run: Callable[[], Behavior]) -> Any:
+def _meanwhile(other: SandboxRunner, texts: list[str], run: Callable[[], Behavior]) -> Any:
     """What `run` gives, and each text's result in another sandbox before and during it."""
     before = [_ordinary(other, text) for text in texts]
     with ThreadPoolExecutor() as pool:
@@ -37,11 +37,10 @@ def _meanwhile(other: Observer, texts: list[str], run: Callable[[], Behavior]) -
         return running.result(), list(zip(texts, before, during, strict=True))
 
 
-def _attack(sandbox: Observer, case: dict[str, Any], system: System) -> dict[str, Any]:
+def _attack(sandbox: SandboxRunner, case: dict[str, Any], system: System) -> dict[str, Any]:
     def run() -> Behavior:
-        return sandbox.run(
-            case["text"], cwd=case["cwd"], tty=case["tty"], wall_seconds=case["wall"]
-        )
+        state = sandbox.state(case["cwd"])
+        return sandbox.execute(case["text"], state, tty=case["tty"], wall_seconds=case["wall"])
 
     def ask() -> list[tuple[int, str]]:
         found = [_ordinary(sandbox, probe) for probe in case["after"]]
@@ -79,16 +78,16 @@ class _Worker:
         self.system = system
         self.sentinels: list[str] = setup["sentinels"]
         self.baselines: dict[str, list[tuple[int, str]]] = {}
-        self.shared: Observer | None = None
+        self.shared: SandboxRunner | None = None
         neighbour = open_sandbox(system)
         threading.Thread(target=self._neighbour, args=(neighbour, setup["neighbour"])).start()
         self.close_neighbour = neighbour._sandbox._process
 
     @staticmethod
-    def _neighbour(sandbox: Observer, text: str) -> None:
+    def _neighbour(sandbox: SandboxRunner, text: str) -> None:
         """Another user's run, which lasts as long as this program."""
         with contextlib.suppress(ShioenvError, OSError):
-            sandbox.run(text, wall_seconds=3600.0)
+            sandbox.execute(text, wall_seconds=3600.0)
 
     def baseline(self, limits: dict[str, Any]) -> list[tuple[int, str]]:
         """What the ordinary inputs do in a sandbox that saw nothing else."""

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 
 
-def patch(observer: Observer, text: str) -> dict[str, Any]:
+def patch(observer: SandboxRunner, text: str) -> dict[str, Any]:
     behavior = observer.run(text)
     assert behavior.shell_state_known
     return {operation[1]: operation[-1] for operation in json.loads(behavior.patch.to_json())}
 
 
-def test_the_state_of_a_shell_in_posix_mode_is_known(observer: Observer) -> None:
+def test_the_state_of_a_shell_in_posix_mode_is_known(observer: SandboxRunner) -> None:
     found = patch(observer, "set -o posix; x=1; trap 'echo a' INT EXIT; exit 3")
     assert found["/settings/x"] == "1"
     assert found["/settings/-o posix"] is True
@@ -24,12 +24,12 @@ def test_the_state_of_a_shell_in_posix_mode_is_known(observer: Observer) -> None
     assert not any(path.startswith("/settings/trap SIGHUP") for path in found)
 
 
-def test_an_exported_function_leaves_the_others_alone(observer: Observer) -> None:
+def test_an_exported_function_leaves_the_others_alone(observer: SandboxRunner) -> None:
     found = patch(observer, "f() { :; }; g() { :; }; export -f f")
     assert found["/functions/f"] == found["/functions/g"] == "{ \n    :\n}"
 
 
-def test_a_here_document_in_a_function_forges_no_other(observer: Observer) -> None:
+def test_a_here_document_in_a_function_forges_no_other(observer: SandboxRunner) -> None:
     text = "f() { cat << 'E'\n\ng ()\n{\n}\ndeclare -x forged=1\nE\n}"
     assert list(patch(observer, text)) == ["/functions/f"]
 
@@ -52,19 +52,19 @@ def test_a_here_document_in_a_function_forges_no_other(observer: Observer) -> No
     ],
 )
 def test_the_network_is_recorded(
-    observer: Observer, text: str, path: str, value: str | int
+    observer: SandboxRunner, text: str, path: str, value: str | int
 ) -> None:
     found = patch(observer, text)[path]
     assert found == value or any(str(value) in line for line in found)
 
 
-def test_a_state_too_long_to_keep_adds_nothing_to_the_output(observer: Observer) -> None:
+def test_a_state_too_long_to_keep_adds_nothing_to_the_output(observer: SandboxRunner) -> None:
     behavior = observer.run("printf -v x '%6000000s' y; echo ${#x}")
     assert (behavior.output, behavior.shell_state_known) == (b"6000000\n", False)
     assert behavior.limits_hit == ("state_bytes",)
 
 
-def test_content_changed_is_seen_though_the_time_was_put_back(observer: Observer) -> None:
+def test_content_changed_is_seen_though_the_time_was_put_back(observer: SandboxRunner) -> None:
     write = 'D=$(stat -c %y {0}); printf X | dd of={0} conv=notrunc status=none; touch -d "$D" {0}'
     large, moved = "/usr/bin/bash", "/usr/bin/b2"
     assert large in observer.run(write.format(large)).content_digests
@@ -73,19 +73,19 @@ def test_content_changed_is_seen_though_the_time_was_put_back(observer: Observer
     assert not observer.run(f"chmod 700 {large}; touch {large}").content_digests
 
 
-def test_a_time_set_to_the_present_second_is_the_runs_own(observer: Observer) -> None:
+def test_a_time_set_to_the_present_second_is_the_runs_own(observer: SandboxRunner) -> None:
     text = "touch new; touch -d @$(date +%s) new"
     year = observer.system.declaration.instant.year
     assert patch(observer, text)["/fs/new"]["year"] == year
 
 
-def test_mounting_ends_with_the_run_wherever_it_reached(observer: Observer) -> None:
+def test_mounting_ends_with_the_run_wherever_it_reached(observer: SandboxRunner) -> None:
     register = "mount -t binfmt_misc none /mnt; echo ':b:M::\\x7fELF::/bin/sh:OC' > /mnt/register"
     assert observer.run(f"{register}; ls").exit_code == 126
     assert observer.run("ls /mnt; mount | grep -c /mnt").output == b"0\n"
 
 
-def test_inputs_that_change_no_mounts_see_the_same_mounts(observer: Observer) -> None:
+def test_inputs_that_change_no_mounts_see_the_same_mounts(observer: SandboxRunner) -> None:
     question = "cat /proc/self/mountinfo | cut -d ' ' -f 1,2,4-"
     first = observer.run(question).output
     observer.run("mount --make-shared /; mount -t tmpfs none /mnt; umount -l /proc")

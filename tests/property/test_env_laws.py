@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.env.execution import BehaviorCache
+from shioenv.domain.scripted import ScriptedRunner
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.spaces import is_shell_text
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts
+from shioenv.recording.executions import MemoryCache
 
 OPERATORS = ["|", "&&", "||", ";", ">", ">>"]
 ROWS, SEGMENTS, ARGUMENTS = 2, 1, 2
@@ -26,32 +27,14 @@ flags = st.sampled_from([0, 0, 0, 1])
 actions = st.lists(st.tuples(additions, flags, flags), max_size=20)
 
 
-class Echo:
-    """Prints what it is given."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def run(
-        self,
-        text: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        self.calls.append(text.removeprefix(f"cd {cwd}; "))
-        return Behavior(0, text.encode())
-
-
-def make(**options: Any) -> tuple[ShIOEnv, Echo]:
-    echo = Echo()
+def make(**options: Any) -> tuple[ShIOEnv, ScriptedRunner]:
+    echo = ScriptedRunner(lambda text: Behavior(0, text.encode()))
     env = ShIOEnv(
         max_commands=ROWS,
         max_segments=SEGMENTS,
         max_arguments=ARGUMENTS,
         budget=4,
-        observer=echo,
+        runner=echo,
         **options,
     )
     return env, echo
@@ -82,7 +65,7 @@ def test_every_step_follows_the_rules(sequence: list[tuple[str, int, int]]) -> N
             assert (terminated, truncated) == (True, False)
             assert (info["error"] == "HORIZON") == allowed
             assert after == observation
-            assert echo.calls == []
+            assert echo.texts == []
             return
         if not execute:
             if begin:
@@ -94,11 +77,11 @@ def test_every_step_follows_the_rules(sequence: list[tuple[str, int, int]]) -> N
         assert truncated == (full and not execute)
         assert terminated == (bool(execute) or full)
         if terminated:
-            assert echo.calls[0] == "\n".join(Input.from_marked(row).text for row in rows)
+            assert echo.texts[0] == "\n".join(Input.from_marked(row).text for row in rows)
             assert 0.0 <= reward <= 1.0
             assert info["irreducibility"] in (None, reward)
             return
-        assert (reward, echo.calls) == (0.0, [])
+        assert (reward, echo.texts) == (0.0, [])
         observation = after
 
 
@@ -133,12 +116,16 @@ def test_integers_give_every_grid_back(rows: list[list[str]]) -> None:
 def test_cache_holds_the_last_written_and_never_more_than_it_may(
     keys: list[tuple[str, str]], capacity: int
 ) -> None:
-    cache = BehaviorCache(capacity=capacity)
+    cache = MemoryCache(capacity=capacity)
     written: dict[tuple[str, str], bytes] = {}
     for number, (cwd, text) in enumerate(keys):
         written[cwd, text] = str(number).encode()
-        cache.at(cwd)[text] = Behavior(0, written[cwd, text])
-        held = {(place, key): found for place in "ab" for key, found in cache.at(place).items()}
+        cache.at(cwd).update({text: Behavior(0, written[cwd, text])})
+        held = {
+            (place, key): found
+            for place, key in written
+            if (found := cache.at(place).get(key)) is not None
+        }
         assert len(held) <= capacity
         assert (cwd, text) in held
         assert all(found.output == written[key] for key, found in held.items())

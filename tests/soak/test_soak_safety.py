@@ -100,7 +100,7 @@ def test_what_is_no_argument_is_an_input_error(
     system: System, fuzz: Any, inputs: Any, tmp_path: Path
 ) -> None:
     fuzzer = fuzz.Fuzzer(system, inputs, 0.5, 0, tmp_path)
-    texts = ("a\0b", "\ud800", "x" * fuzz.LONGEST_INPUT, "x" * (fuzz.LONGEST_INPUT + 1), "\udcff")
+    texts = ("a\0b", "\ud800", "x" * fuzz.LONGEST_TEXT, "x" * (fuzz.LONGEST_TEXT + 1), "\udcff")
     hostile = [fuzz.Hostile(number, "bytes", text, None) for number, text in enumerate(texts)]
     assert [each.is_argument for each in hostile] == [False, False, True, False, True]
     tally = fuzz.Tally()

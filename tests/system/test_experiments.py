@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import GenerationError
 from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import JOURNAL
@@ -136,7 +136,7 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1]
 
 
-def deadly(observer: Observer, task: int) -> int:
+def deadly(observer: SandboxRunner, task: int) -> int:
     assert observer.run("echo x").output == b"x\n"
     if task == 2:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -3,14 +3,14 @@ that do there what they say."""
 
 import pytest
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.grammar.coverage import coverage
 from shioenv.grammar.examples import run_examples
 from shioenv.grammar.library import load_grammar, names_of_grammars
 
 
 @pytest.mark.parametrize("name", names_of_grammars())
-def test_no_option_is_missing_and_none_unknown(observer: Observer, name: str) -> None:
+def test_no_option_is_missing_and_none_unknown(observer: SandboxRunner, name: str) -> None:
     grammar = load_grammar(name, versions=observer.system.packages)
     found = coverage(grammar, lambda text: observer.run(text).text)
     assert found.documented or name in {"true", "false"}
@@ -19,7 +19,7 @@ def test_no_option_is_missing_and_none_unknown(observer: Observer, name: str) ->
 
 
 @pytest.mark.parametrize("name", names_of_grammars())
-def test_examples_do_what_they_say(observer: Observer, name: str) -> None:
+def test_examples_do_what_they_say(observer: SandboxRunner, name: str) -> None:
     def run(text: str) -> tuple[int, str]:
         behavior = observer.run(text)
         return behavior.exit_code, behavior.text

@@ -26,11 +26,14 @@ from shioenv.behavior.shell_state import (
 )
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context, Entry
-from shioenv.domain.names import name_text
+from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
+
+SHELL_FIELDS = ("env", "shell_options", "settings", "functions", "aliases", "limits")
+"""What only the shell itself can tell."""
 
 MAX_OPERATIONS = 4096
 """Of a patch; what is past it is represented by a digest."""
@@ -73,7 +76,6 @@ class Recorder:
         network: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self._start = start.encode("utf-8", "surrogateescape")
-        self._inside = self._start.rstrip(b"/") + b"/"
         self._baseline = baseline
         self._users, self._groups = users, groups
         self._instant = int(instant)
@@ -130,19 +132,19 @@ class Recorder:
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
         """The context before every run: the profile's fields, these files by absolute path, and the
-        shell's state. What patches of this recorder apply to, where the files are all.
+        shell's state. What patches of this recorder apply to, where the files are all. Every field
+        is there; where the shell's state is unknown its own are empty.
         """
         fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
         shell = {} if self._baseline is None else merged(self._states.values())
-        document = {**profile, **shell, **network_fields(self._network())}
+        document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
+        document |= {**profile, **shell, **network_fields(self._network())}
         document.update(cwd=name_text(self._start), fs=fs)
         return Context(document)
 
     def name(self, path: bytes) -> str:
         """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
-        if path.startswith(self._inside):
-            return name_text(path[len(self._inside) :]) or "."
-        return "." if path == self._start else name_text(path)
+        return file_key(path, self._start)
 
     def entry(self, found: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
         """The file as a context lists it; times within `own` (seconds) are the system's instant."""

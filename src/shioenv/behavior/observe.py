@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections import OrderedDict
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from shioenv.behavior.capture import Recorder
+from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Limits
+from shioenv.domain.context import Context
+from shioenv.domain.inputs import started
+from shioenv.domain.runner import State
+from shioenv.errors import SandboxError, StartDirectoryError
+from shioenv.sandbox.base import FileStat, Limits
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import shell_mode
-from shioenv.system.store import System, find_system
+from shioenv.system.store import DEVICES, IndexEntry, System, find_system
+
+REPLAYED = 64
+"""Histories whose end is remembered, so that the next input in a session replays them once less."""
 
 
-class Observer:
+class SandboxRunner:
     """Runs inputs on a system, each from the same pristine state, and records what they did.
 
-    One sandbox with the recorders of its start directories. Use it as a context manager, from one
-    thread at a time.
+    The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a
+    context manager, from one thread at a time.
     """
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
@@ -32,37 +43,90 @@ class Observer:
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
+        self._contexts: dict[str, Context] = {}
+        self._replayed: OrderedDict[tuple[str, tuple[str, ...]], Behavior] = OrderedDict()
 
     @property
     def limits(self) -> Limits:
         """What every run is bound by."""
         return self._sandbox.limits
 
-    def run(
+    def state(self, cwd: str | None = None) -> State:
+        """The pristine state in a start directory (None: the system's first one)."""
+        return State(cwd=cwd or self.system.declaration.start_directory, pristine=self)
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does; see `Runner.run`.
+
+        A state with a history is reached by running that first, in the same shell, a line each; how
+        its end is told from the input's own output is said in `execute`. Errors: InputError,
+        StartDirectoryError, SandboxError (the run may be repeated).
+        """
+        return self.execute(shell_input, state)
+
+    def execute(
         self,
         shell_input: str,
+        state: State | None = None,
         *,
-        cwd: str | None = None,
         separate: bool = False,
         tty: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """The behavior of a fresh `bash --norc --noprofile -c` of this input in `cwd`.
+        """The same with what stays below the seam.
 
-        `cwd` is an absolute directory of the system (None: its first start directory); `separate`
-        runs with two output channels, which fills `stdout` and `stderr` and loses the order between
-        them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see it (lines end
-        in CR LF, programs use columns and colours); `wall_seconds` stands for the limit's in this
-        run. Errors: InputError, StartDirectoryError, SandboxError (the run may be repeated).
+        `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
+        order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
+        it (lines end in CR LF, programs use columns and colours); `wall_seconds` stands for the
+        limit's in this run.
+
+        After a history the behavior is the difference of two executions, the history alone and with
+        the input behind it: of the output what comes after the history's, of the context what the
+        two ends do not share. Where a history does not do the same twice, as many lines of the
+        output are taken off as it wrote the first time (ours), and the behavior says that it is
+        volatile.
+        """
+        cwd = state.cwd if state else self.system.declaration.start_directory
+        history = state.history if state else ()
+        text = started(cwd, "\n".join([*history, shell_input]))
+        how = {"separate": separate, "tty": tty}
+        whole = self._executed(text, cwd, wall_seconds=wall_seconds, **how)
+        if not history:
+            return whole
+        return self._since(self._replay(cwd, history, **how), whole, cwd)
+
+    def context(self, cwd: str | None = None) -> Context:
+        """The whole context of the pristine system in a start directory: what patches of inputs
+        that are run there apply to. Constant, every field present.
+
+        Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
-        recorder = self._recorders.get(start) or self._recorder(start)
-        execution = self._sandbox.run(
-            shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
-        )
-        self.seconds += execution.ended - execution.started
-        self.waited = execution.waited
-        return recorder.behavior(execution)
+        if start not in self._contexts:
+            here = self.system.index.get(self.system.resolve(start) or "")
+            if here is None or not stat.S_ISDIR(here.mode):
+                raise StartDirectoryError(
+                    f"{start!r} is no directory of the system {self.system.name}",
+                    hint="start directories: "
+                    + ", ".join(self.system.declaration.session.start_directories),
+                )
+            files = {
+                os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
+            }
+            self._contexts[start] = self._recorder(start).context(self.system.profile, files)
+        return self._contexts[start]
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a regular file of the pristine system, by its absolute path; None for
+        what is none, or what this user may not read.
+        """
+        entry = self.system.index.get(self.system.resolve(path) or "")
+        if entry is None or not stat.S_ISREG(entry.mode):
+            return None
+        try:
+            return (self.system.rootfs / entry.path.lstrip("/")).read_bytes()
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Ends the sandbox; closing twice does nothing."""
@@ -79,6 +143,61 @@ class Observer:
     ) -> None:
         self.close()
 
+    def _executed(
+        self,
+        text: str,
+        cwd: str,
+        *,
+        separate: bool,
+        tty: bool,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        recorder = self._recorder(cwd)
+        execution = self._sandbox.run(
+            text, cwd=cwd, separate=separate, tty=tty, wall_seconds=wall_seconds
+        )
+        self.seconds += execution.ended - execution.started
+        self.waited = execution.waited
+        return recorder.behavior(execution)
+
+    def _replay(self, cwd: str, history: tuple[str, ...], **how: bool) -> Behavior:
+        key = (cwd, history) if not any(how.values()) else None
+        if key is not None and key in self._replayed:
+            self._replayed.move_to_end(key)
+            return self._replayed[key]
+        behavior = self._executed(started(cwd, "\n".join(history)), cwd, **how)
+        if key is not None:
+            self._replayed[key] = behavior
+            if len(self._replayed) > REPLAYED:
+                self._replayed.popitem(last=False)
+        return behavior
+
+    def _since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
+        """What was done after `before`, of which `whole` is the continuation."""
+        context = self.context(cwd).document
+        after = whole.patch.apply(context)
+        known = before.content_digests
+        channels: dict[str, Any] = {}
+        steady = True
+        for name in ("output", "stdout", "stderr"):
+            old, new = getattr(before, name), getattr(whole, name)
+            if new is not None and old is not None and not new.startswith(old):
+                steady = False
+                channels[name] = new.split(b"\n", old.count(b"\n"))[-1]
+            else:
+                channels[name] = None if new is None else new[len(old or b"") :]
+        return replace(
+            whole,
+            **channels,
+            patch=diff_documents(before.patch.apply(context), after),
+            content_digests={
+                name: digest
+                for name, digest in whole.content_digests.items()
+                if known.get(name) != digest
+            },
+            volatile=whole.volatile or not steady,
+        )
+
     @cached_property
     def _network(self) -> bytes:
         """Read until it is the same twice: every later patch of the network rests on it."""
@@ -90,18 +209,33 @@ class Observer:
         raise SandboxError("the pristine network is never the same twice")
 
     def _recorder(self, start: str) -> Recorder:
-        recorder = self._recorders[start] = Recorder(
-            start=start,
-            baseline=self._sandbox.run("", cwd=start).shell,
-            users=self._users,
-            groups=self._groups,
-            instant=self.system.declaration.instant.timestamp(),
-            network=lambda: self._network,
-        )
-        return recorder
+        if start not in self._recorders:
+            self._recorders[start] = Recorder(
+                start=start,
+                baseline=self._sandbox.run("", cwd=start).shell,
+                users=self._users,
+                groups=self._groups,
+                instant=self.system.declaration.instant.timestamp(),
+                network=lambda: self._network,
+            )
+        return self._recorders[start]
 
 
-def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> Observer:
+def _file_stat(entry: IndexEntry) -> FileStat:
+    """The entry as the sandbox shows it, where devices are mounted over some files."""
+    return FileStat(
+        mode=stat.S_IFCHR | 0o666 if entry.path in DEVICES else entry.mode,
+        uid=entry.uid,
+        gid=entry.gid,
+        size=entry.size,
+        links=entry.links,
+        mtime_ns=entry.mtime * 1_000_000_000,
+        inode=0,
+        target=os.fsencode(entry.target) or None,
+    )
+
+
+def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
@@ -110,7 +244,7 @@ def open_sandbox(system: str | System | None = None, limits: Limits | None = Non
     """
     found = system if isinstance(system, System) else find_system(system)
     try:
-        return Observer(found, limits)
+        return SandboxRunner(found, limits)
     except SandboxError:
         found.check()
         raise

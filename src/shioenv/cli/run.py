@@ -31,7 +31,7 @@ def run(
     from shioenv.behavior.observe import open_sandbox
 
     with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
-        behavior = sandbox.run(shell_input, cwd=cwd, tty=tty)
+        behavior = sandbox.execute(shell_input, sandbox.state(cwd), tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     if json:

@@ -52,7 +52,7 @@ def score(
                 target_se=target_se,
             ),
             seed=seed,
-            observer=sandbox,
+            runner=sandbox,
         )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name

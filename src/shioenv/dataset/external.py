@@ -22,7 +22,7 @@ from typing import Any
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.generate import Opener, Progress, Summary, plan_of, run
 from shioenv.dataset.manifest import Plan
-from shioenv.domain.inputs import Input
+from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.bind import values_of
@@ -31,7 +31,6 @@ from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.samples import session_text
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import LONGEST_INPUT
 from shioenv.seeding import generator

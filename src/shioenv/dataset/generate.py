@@ -19,6 +19,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
+from shioenv.domain.runner import Installed
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.execution.pool import Pool, Task
 from shioenv.execution.worker import Setup, named
@@ -28,7 +29,6 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
-from shioenv.recording.samples import Observer
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import policy_label
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ENGINES = ("local", "ray")
 """What executes the samples: processes of this machine, or of the nodes of a Ray cluster."""
 
-Opener = Callable[[str, Limits], Observer]
+Opener = Callable[[str, Limits], Installed]
 """Called in each worker, by its importable name."""
 
 

@@ -14,9 +14,8 @@ from shioenv.behavior.nearest import nearest
 from shioenv.dataset.external import shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.inputs import SEPARATORS, Input, Role
+from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import ImportFileError, InputError, UsageError
-from shioenv.recording.samples import without_start
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""

@@ -21,12 +21,11 @@ from typing import Any
 from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.write import Writer
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Input, Role, session_text, without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 from shioenv.files.durable import new_directory
-from shioenv.recording.samples import session_text, without_start
 from shioenv.synthesis.drawing import Drawing
 from shioenv.version import package_version
 

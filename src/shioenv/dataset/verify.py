@@ -31,7 +31,7 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.dataset.read import read_records
 from shioenv.dataset.store import inputs_line
-from shioenv.domain.inputs import Input
+from shioenv.domain.inputs import Input, Session, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import NAMES, Record, decode, encode, output_text
 from shioenv.errors import (
@@ -43,11 +43,9 @@ from shioenv.errors import (
     UsageError,
 )
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.samples import record as make_record
-from shioenv.recording.samples import session_text
+from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import Sample
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -486,19 +484,16 @@ def replay(
                     f"{observer.system.digest} is built here"
                 ],
             )
+        recorder = SessionRecorder(scoring=plan.scoring or Scoring())
         replayed = []
         for place, found in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
-            sample = Sample(Input.from_marked(found.input_args), found.cwd, False, ())
-            again = make_record(
-                sample,
-                found.session_id,
+            again = recorder.record(
+                Session(found.cwd, (Input.from_marked(found.input_args),)),
                 observer,
-                plan.scoring or Scoring(),
                 generator(plan.drawing.seed, "score", found.session_id),
-                sampler=plan.drawing.sampler,
-            )
+            ).record(found.session_id, system=observer.system.name, sampler=plan.drawing.sampler)
             fields = tuple(
                 name
                 for name in NAMES

@@ -199,4 +199,37 @@ class Session:
     @property
     def text(self) -> str:
         """What a record calls its input: `cd /home/ubuntu; ls -la`, further rows on own lines."""
-        return f"cd {shlex.quote(self.cwd)}; " + "\n".join(row.text for row in self.rows)
+        return started(self.cwd, self.body)
+
+    @property
+    def body(self) -> str:
+        """The same without the `cd`: the rows, each on a line of its own."""
+        return "\n".join(row.text for row in self.rows)
+
+
+def started(cwd: str, text: str) -> str:
+    """What is executed for an input in a start directory, and what a record calls it (E16)."""
+    return f"cd {shlex.quote(cwd)}; {text}"
+
+
+_START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
+"""A `cd` with one word as `shlex.quote` writes it, and something after it."""
+
+
+def session_text(cwd: str, shell_input: Input) -> str:
+    """What a record calls its input; without the `cd` where it is unknown where the input ran."""
+    return started(cwd, shell_input.text) if cwd else shell_input.text
+
+
+def without_start(text: str) -> tuple[str, str]:
+    """The start directory that an input's leading `cd` names, and the input without it.
+
+    The directory is "" and the input whole where the `cd` could not be put before it again by the
+    directory's name alone: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
+    """
+    match = _START.match(text)
+    if match is not None:
+        directory = "".join(shlex.split(match[1]))
+        if directory and shlex.quote(directory) == match[1]:
+            return directory, text[match.end() :]
+    return "", text

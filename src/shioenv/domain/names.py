@@ -32,3 +32,13 @@ def name_bytes(text: str) -> bytes:
 def value_text(value: bytes) -> str:
     r"""A shell value as text: UTF-8, undecodable bytes as `\xHH`, backslashes as they are."""
     return value.decode("utf-8", "backslashreplace")
+
+
+def file_key(path: bytes, start: bytes) -> str:
+    """The name of a file in a context's `fs`: by its path relative to the start directory inside
+    that (`.` for itself), by its absolute path outside.
+    """
+    inside = start.rstrip(b"/") + b"/"
+    if path.startswith(inside):
+        return name_text(path[len(inside) :]) or "."
+    return "." if path == start else name_text(path)

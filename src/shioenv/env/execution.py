@@ -3,83 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Segment, Session
 from shioenv.domain.record import NAMES, Record
+from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import without_assignments
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.session import Runner, record_session
+from shioenv.recording.executions import MemoryCache
+from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system
 
-CACHED_BEHAVIORS = 4096
-"""Behaviors kept between episodes, the longest unused are dropped first."""
-
-CACHED_OUTPUT = 65_536
-"""Bytes of output above which a behavior is not kept."""
-
-
-ObserverSource: TypeAlias = Runner | Callable[[], Runner]
-"""An observer, which stays its owner's to close, or what opens one, which is closed for them."""
-
-
-class BehaviorCache(MutableMapping[str, Behavior]):
-    """Behaviors by text, in one start directory; `at` gives the same store for another one.
-
-    Bounded in entries and in the size of each, since an environment may live for millions of
-    episodes. `hits` counts what this view has answered.
-    """
-
-    def __init__(
-        self,
-        cwd: str = "",
-        store: OrderedDict[tuple[str, str], Behavior] | None = None,
-        capacity: int = CACHED_BEHAVIORS,
-    ) -> None:
-        self._cwd = cwd
-        self._store: OrderedDict[tuple[str, str], Behavior] = (
-            OrderedDict() if store is None else store
-        )
-        self._capacity = capacity
-        self.hits = 0
-
-    def at(self, cwd: str) -> BehaviorCache:
-        """The view for a start directory, with no hits yet."""
-        return BehaviorCache(cwd, self._store, self._capacity)
-
-    def __getitem__(self, text: str) -> Behavior:
-        behavior = self._store[self._cwd, text]
-        self._store.move_to_end((self._cwd, text))
-        self.hits += 1
-        return behavior
-
-    def __setitem__(self, text: str, behavior: Behavior) -> None:
-        if len(behavior.output) <= CACHED_OUTPUT:
-            self._store[self._cwd, text] = behavior
-            self._store.move_to_end((self._cwd, text))
-            if len(self._store) > self._capacity:
-                self._store.popitem(last=False)
-
-    def __delitem__(self, text: str) -> None:
-        del self._store[self._cwd, text]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([text for cwd, text in self._store if cwd == self._cwd])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+RunnerSource: TypeAlias = Runner | Callable[[], Runner]
+"""An runner, which stays its owner's to close, or what opens one, which is closed for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +50,7 @@ class Outcome:
 class Executor:
     """Executes and scores sessions on one system; opens its sandbox at the first one.
 
-    `close` closes what was opened here, never an observer that was passed in; a later session opens
+    `close` closes what was opened here, never an runner that was passed in; a later session opens
     a new one.
     """
 
@@ -114,15 +60,15 @@ class Executor:
         *,
         scoring: Scoring = Scoring(),
         limits: Limits | None = None,
-        observer: ObserverSource | None = None,
+        runner: RunnerSource | None = None,
     ) -> None:
         self.declaration = declaration_of(system)
         self._system = system
         self._scoring = scoring
         self._limits = limits
-        self._source = observer
-        self._opened: Runner | None = None
-        self._cache = BehaviorCache()
+        self._source = runner
+        self._opened: Executing | None = None
+        self._cache = MemoryCache()
 
     def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
         """The session's score and record.
@@ -148,44 +94,39 @@ class Executor:
 
     def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
         cache = self._cache.at(session.cwd)
-        record, score = record_session(
+        recorder = SessionRecorder(scoring=self._scoring, cache=cache, pipe_runs=0)
+        recorded = recorder.record(
             session,
-            self._observer(),
-            session_id=session_id,
-            system=self.declaration.name,
-            sampler=sampler,
-            scoring=self._scoring,
-            rng=random.Random(seed),
-            pipe_runs=0,
+            self._runner(),
+            random.Random(seed),
             volatile=is_declared_volatile(session),
-            cache=cache,
         )
-        return Outcome(score, record, cache.hits)
+        record = recorded.record(session_id, system=self.declaration.name, sampler=sampler)
+        return Outcome(recorded.score, record, cache.hits)
 
     def close(self) -> None:
         """Close the sandbox if one was opened here; any number of calls."""
         opened, self._opened = self._opened, None
-        close = getattr(opened, "close", None)
-        if close is not None:
-            close()
+        if opened is not None:
+            opened.close()
 
     def _abandon(self) -> None:
         """Close a sandbox that may be broken."""
         with suppress(SandboxError, OSError):
             self.close()
 
-    def _observer(self) -> Runner:
+    def _runner(self) -> Executing:
         if self._opened is None:
             source = self._source
             if source is None:
                 self._opened = self._open()
             elif isinstance(source, type) or not hasattr(source, "run"):
-                self._opened = cast("Callable[[], Runner]", source)()
+                self._opened = executing(cast("Callable[[], Runner]", source)())
             else:
-                return cast("Runner", source)
+                return executing(cast("Runner", source))
         return self._opened
 
-    def _open(self) -> Runner:
+    def _open(self) -> Executing:
         from shioenv.behavior.observe import open_sandbox
 
         return open_sandbox(self._system, self._limits)

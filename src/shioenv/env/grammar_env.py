@@ -16,8 +16,8 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.env import rewards
 from shioenv.env.execution import (
     Executor,
-    ObserverSource,
     Outcome,
+    RunnerSource,
     require_count,
     scoring_of,
     shown,
@@ -107,7 +107,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         scoring: Scoring | None = None,
         limits: Limits | None = None,
         start_directories: Iterable[str] | None = None,
-        observer: ObserverSource | None = None,
+        runner: RunnerSource | None = None,
         grammars: Sequence[Grammar] | None = None,
         catalogue: Catalogue | Callable[[str], Catalogue] | None = None,
         render_mode: str | None = None,
@@ -125,7 +125,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         self.max_expansions = require_count("max_expansions", max_expansions)
         self.render_mode = checked_render_mode(render_mode)
         self.executor = Executor(
-            system, scoring=scoring_of(scoring, budget), limits=limits, observer=observer
+            system, scoring=scoring_of(scoring, budget), limits=limits, runner=runner
         )
         self.start_directories = directories_of(
             self.executor, start_directories, MAX_ARGUMENT_LENGTH

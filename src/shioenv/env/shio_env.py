@@ -15,8 +15,8 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.env import rewards
 from shioenv.env.execution import (
     Executor,
-    ObserverSource,
     Outcome,
+    RunnerSource,
     require_count,
     scoring_of,
     shown,
@@ -108,7 +108,7 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         scoring: Scoring | None = None,
         limits: Limits | None = None,
         start_directories: Iterable[str] | None = None,
-        observer: ObserverSource | None = None,
+        runner: RunnerSource | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Make the environment; nothing is executed or opened yet.
@@ -117,9 +117,9 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         the rows after row 0. `max_segments` and `max_arguments` size the rows; what one command of
         a row leaves of it another may use. `scoring` says how
         sessions are scored, `budget` the same where nothing but that is to be said.
-        `start_directories` (default: the system's own) are what `reset` draws from. `observer`
+        `start_directories` (default: the system's own) are what `reset` draws from. `runner`
         replaces the sandbox: anything with its `run`, or a callable that opens one; the latter is
-        closed with the environment, an observer stays its owner's. Errors: UnknownSystemError,
+        closed with the environment, an runner stays its owner's. Errors: UnknownSystemError,
         EnvironmentOptionError.
         """
         self.max_commands = require_count("max_commands", max_commands)
@@ -129,7 +129,7 @@ class ShIOEnv(gymnasium.Env[Grid, Action]):
         self.max_argument_length = require_count("max_argument_length", max_argument_length)
         self.render_mode = checked_render_mode(render_mode)
         self.executor = Executor(
-            system, scoring=scoring_of(scoring, budget), limits=limits, observer=observer
+            system, scoring=scoring_of(scoring, budget), limits=limits, runner=runner
         )
         self.start_directories = directories_of(
             self.executor, start_directories, self.max_argument_length

@@ -15,14 +15,14 @@ from multiprocessing.util import Finalize
 from types import TracebackType
 from typing import TypeVar
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import GenerationError, SandboxError
 from shioenv.recording.bounds import LIMITS
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
-_observer: Observer | None = None
+_observer: SandboxRunner | None = None
 _system = ""
 
 
@@ -75,12 +75,14 @@ class Executors:
     ) -> None:
         self._processes.__exit__(kind, error, trace)
 
-    def submit(self, function: Callable[[Observer, Task], Answer], task: Task) -> Future[Answer]:
+    def submit(
+        self, function: Callable[[SandboxRunner, Task], Answer], task: Task
+    ) -> Future[Answer]:
         """The answer, some time. Its errors: SandboxError, those of `open_sandbox`."""
         return self._pool.submit(_call, function, task)
 
     def map(
-        self, function: Callable[[Observer, Task], Answer], tasks: Iterable[Task]
+        self, function: Callable[[SandboxRunner, Task], Answer], tasks: Iterable[Task]
     ) -> Iterator[Answer]:
         """The answers in the order of the tasks."""
         return self._pool.map(_call, _repeat(function), tasks)
@@ -93,7 +95,7 @@ def batches(tasks: Iterable[Task], size: int) -> Iterator[Sequence[Task]]:
         yield batch
 
 
-def _repeat(function: Callable[[Observer, Task], Answer]) -> Iterator[object]:
+def _repeat(function: Callable[[SandboxRunner, Task], Answer]) -> Iterator[object]:
     while True:
         yield function
 
@@ -112,7 +114,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _call(function: Callable[[Observer, Task], Answer], task: Task) -> Answer:
+def _call(function: Callable[[SandboxRunner, Task], Answer], task: Task) -> Answer:
     try:
         return function(_opened(), task)
     except SandboxError:
@@ -120,7 +122,7 @@ def _call(function: Callable[[Observer, Task], Answer], task: Task) -> Answer:
         return function(_opened(), task)
 
 
-def _opened() -> Observer:
+def _opened() -> SandboxRunner:
     global _observer
     if _observer is None:
         _observer = open_sandbox(_system, LIMITS)

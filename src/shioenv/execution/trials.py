@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.runner import State
 from shioenv.errors import SandboxError
 from shioenv.recording.bounds import LIMITS
 from shioenv.synthesis.sample import Sample
@@ -20,7 +21,7 @@ BATCH = 50
 KEPT = 4096
 """Characters of output kept: messages stand at the beginning, or at the end."""
 
-_observer: Observer | None = None
+_observer: SandboxRunner | None = None
 _system = ""
 
 
@@ -70,17 +71,17 @@ def _run(batch: Sequence[tuple[str, str, str]]) -> list[Trial]:
 
 def _trial(grammar: str, text: str, cwd: str) -> Trial:
     try:
-        behavior = _opened().run(text, cwd=cwd)
+        behavior = _opened().run(text, State(cwd=cwd))
     except SandboxError:  # once more, in a new one
         _close(0)
-        behavior = _opened().run(text, cwd=cwd)
+        behavior = _opened().run(text, State(cwd=cwd))
     output = behavior.text
     if len(output) > KEPT:
         output = f"{output[: KEPT // 2]}\n{output[-KEPT // 2 :]}"
     return Trial(grammar, text, cwd, behavior.exit_code, output, behavior.timed_out)
 
 
-def _opened() -> Observer:
+def _opened() -> SandboxRunner:
     global _observer
     if _observer is None:
         _observer = open_sandbox(_system, LIMITS)

@@ -20,13 +20,14 @@ from typing import Any, cast
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
+from shioenv.domain.runner import Built, Installed, State
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.execution import framing
 from shioenv.execution.lanes import LANES, Gate, Turns
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
-from shioenv.recording.samples import Built, Observer, record
+from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
@@ -174,7 +175,7 @@ class _Lane:
 
     def __init__(self, setup: Setup, gate: Gate, turns: Turns) -> None:
         self._setup, self._gate, self._turns = setup, gate, turns
-        self._observer: Observer | None = None
+        self._observer: Installed | None = None
         self._alone = False
         self._effort = Effort()
         self._cache = (
@@ -188,11 +189,21 @@ class _Lane:
         """Where inputs run."""
         return self.open().system
 
-    def open(self) -> Observer:
+    @property
+    def seconds(self) -> float:
+        """Of the sandbox that is open."""
+        return self.open().seconds
+
+    @property
+    def waited(self) -> bool:
+        """Of the sandbox that is open."""
+        return self.open().waited
+
+    def open(self) -> Installed:
         """The sandbox. ShioenvError where its system is not the one that is recorded."""
         if self._observer is None:
             setup = self._setup
-            observer = cast("Observer", find(setup.opener)(setup.system, setup.limits))
+            observer = cast("Installed", find(setup.opener)(setup.system, setup.limits))
             self._observer = observer
             if observer.system.digest != setup.digest:
                 raise ShioenvError(
@@ -210,14 +221,18 @@ class _Lane:
         if observer is not None:
             observer.close()
 
-    def run(self, shell_input: str, **how: Any) -> Behavior:
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the input does, when it is this lane's turn."""
+        return self.execute(shell_input, state)
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
         """What the input does, when it is this lane's turn."""
         if self._alone:
-            return self._run(shell_input, **how)
+            return self._run(shell_input, state, **how)
         asked = time.perf_counter()
         with self._turns.turn(), self._gate.among_others():
             self._effort.lane_seconds -= time.perf_counter() - asked
-            return self._run(shell_input, **how)
+            return self._run(shell_input, state, **how)
 
     def record(self, number: int, sample: Sample) -> tuple[Record, Effort]:
         """The sample executed and scored, and what that took."""
@@ -226,25 +241,23 @@ class _Lane:
         if cache is not None:
             cache.use = effort
         began = time.perf_counter()
-        made = record(
-            sample,
-            number,
-            self,
-            setup.scoring,
-            generator(setup.seed, "score", number),
-            sampler=setup.sampler,
+        recorder = SessionRecorder(
+            scoring=setup.scoring,
             alone=self._run_alone,
             cache=None if cache is None else cache.of(sample.cwd),
         )
+        rng = generator(setup.seed, "score", number)
+        recorded = recorder.record(sample.session, self, rng, volatile=sample.volatile)
+        made = recorded.record(number, system=self.system.name, sampler=setup.sampler)
         effort.lane_seconds += time.perf_counter() - began
         effort.trouble = None if cache is None else cache.trouble
         return made, effort
 
-    def _run(self, shell_input: str, **how: Any) -> Behavior:
+    def _run(self, shell_input: str, state: State | None, **how: Any) -> Behavior:
         observer = self.open()
         before = observer.seconds
         try:
-            return observer.run(shell_input, **how)
+            return observer.execute(shell_input, state, **how)
         finally:
             self._effort.ran += 1
             self._effort.own_seconds += observer.seconds - before

@@ -15,9 +15,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
+from shioenv.domain.runner import State
 from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.setting import Setting, Stream, stream_of
@@ -158,7 +159,7 @@ class Passed:
         return {"number": self.number, "n_arguments": self.n, "passed": self.why}
 
 
-def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
+def executed(observer: SandboxRunner, task: tuple[int, Sample]) -> Known | Passed:
     """A sample with all its sub-inputs executed, or why it was passed over.
 
     Errors: those of the observer's `run`.
@@ -172,7 +173,7 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
             raise _PassedOverError("slow")
-        behavior = observer.run(text, cwd=one.cwd)
+        behavior = observer.run(text, State(cwd=one.cwd))
         if behavior.timed_out:
             raise _PassedOverError("waiting")
         return behavior
@@ -199,10 +200,10 @@ def executed(observer: Observer, task: tuple[int, Sample]) -> Known | Passed:
     )
 
 
-def _seconds(observer: Observer, one: Sample) -> float:
+def _seconds(observer: SandboxRunner, one: Sample) -> float:
     """How long it takes, or has taken until its time was over."""
     started = time.perf_counter()
-    observer.run(one.input.text, cwd=one.cwd)
+    observer.run(one.input.text, State(cwd=one.cwd))
     return time.perf_counter() - started
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from shioenv.behavior.compare import Channel
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Role, Session
+from shioenv.domain.inputs import Role
+from shioenv.domain.runner import State
 from shioenv.execution.processes import Executors
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.scores import Score
@@ -186,16 +187,15 @@ class _WaitsError(Exception):
     """A run does not end in time."""
 
 
-def rescored(observer: Observer, task: Task) -> Rescored:
+def rescored(observer: SandboxRunner, task: Task) -> Rescored:
     """The input scored on the sub-inputs that its record was scored on.
 
     Errors: those of the observer's `run`.
     """
     number, one = task.number, task.sample
-    prefix = Session(one.cwd, ()).text
 
     def behave(text: str) -> Behavior:
-        behavior = observer.run(prefix + text, cwd=one.cwd)
+        behavior = observer.run(text, State(cwd=one.cwd))
         if behavior.timed_out:
             raise _WaitsError
         return behavior

@@ -21,15 +21,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
 from shioenv.errors import SandboxError
 from shioenv.execution.processes import Executors, batches, follow_parent
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS
-from shioenv.recording.samples import record
+from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.sample import Sample
 
 BATCH = 100
@@ -103,15 +104,15 @@ def _elsewhere(tasks: Iterable[Task], system: str, processes: int) -> Pass:
             yield from done
 
 
-def _run_batch(observer: Observer, tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
+def _run_batch(observer: SandboxRunner, tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
     return [(task[0], _run(observer, task)) for task in tasks]
 
 
-def _run(observer: Observer, task: Task) -> Behavior:
+def _run(observer: SandboxRunner, task: Task) -> Behavior:
     _, text, cwd = task
-    behavior = observer.run(text, cwd=cwd)
+    behavior = observer.run(text, State(cwd=cwd))
     if behavior.timed_out:  # as a record does: once more, and the second one counts
-        behavior = observer.run(text, cwd=cwd)
+        behavior = observer.run(text, State(cwd=cwd))
     return behavior
 
 
@@ -180,7 +181,7 @@ def shows_clock(one: Sample, volatile: Container[str]) -> bool:
     return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
 
 
-def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Cause:
+def cause_of(observer: SandboxRunner, one: Sample, volatile: Mapping[str, str]) -> Cause:
     """Why a sample did something else, run once more where it must be; `volatile` is what
     `volatile_commands` gives.
     """
@@ -191,6 +192,7 @@ def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Ca
     if one.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
     # budget 1: all runs of the whole input, hardly any of its parts
-    if record(one, 0, observer, Scoring(budget=1), random.Random(0), sampler="gcs").volatile:
+    recorder = SessionRecorder(scoring=Scoring(budget=1))
+    if recorder.record(one.session, observer, random.Random(0)).behavior.volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
     return Cause("none", "no cause is stated")

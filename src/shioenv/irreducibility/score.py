@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from shioenv.behavior.compare import Channel, Difference, differs
 from shioenv.behavior.noise import Noise
@@ -27,8 +27,17 @@ from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fi
 Behave: TypeAlias = Callable[[str], Behavior]
 """The behavior of a rendered input on the pristine system. Every call is a run of its own."""
 
-Cache: TypeAlias = MutableMapping[str, Behavior]
-"""Behaviors by rendered text, of one system, start directory and set of limits."""
+
+class Cache(Protocol):
+    """Behaviors by rendered text, of one system, start directory and set of limits."""
+
+    def get(self, text: str, /) -> Behavior | None:
+        """What the text did; None where that is not known."""
+        ...
+
+    def update(self, behaviors: Mapping[str, Behavior], /) -> None:
+        """Keeps what was executed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +311,7 @@ class _Trial:
         self._behave = behave
         self._cache = None if self.noise.volatile else cache
         if self._cache is not None:
-            self._cache[text] = self.full
+            self._cache.update({text: self.full})
 
     def contrast(self, text: str) -> tuple[Difference | None, Difference | None]:
         """Delta of the prefix and a sub-input, under the noise threshold and under the strict."""
@@ -317,7 +326,7 @@ class _Trial:
             return stored
         behavior = self._behave(text)
         if self._cache is not None and not behavior.volatile:
-            self._cache[text] = behavior
+            self._cache.update({text: behavior})
         return behavior
 
     def _compare(self, reduced: Behavior) -> tuple[Difference | None, Difference | None]:

@@ -14,7 +14,7 @@ import resource
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ import shioenv
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import ShioenvError
+from shioenv.irreducibility.score import Cache
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.build import cache_directory
@@ -99,7 +100,7 @@ class ExecutionCache:
         except (OSError, sqlite3.Error) as error:
             self._give_up(error)
 
-    def of(self, cwd: str) -> MutableMapping[str, Behavior]:
+    def of(self, cwd: str) -> Cache:
         """The behaviors of inputs in one start directory, by their text."""
         return _View(self, cwd)
 
@@ -231,32 +232,17 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-class _View(MutableMapping[str, Behavior]):
-    """One start directory's part of a cache. It is never listed."""
+class _View:
+    """One start directory's part of a cache."""
 
     def __init__(self, of: ExecutionCache, cwd: str) -> None:
         self._of, self._cwd = of, cwd
 
-    def __getitem__(self, text: str) -> Behavior:
-        found = self._of.get(self._cwd, text)
-        if found is None:
-            raise KeyError(text)
-        return found
+    def get(self, text: str, /) -> Behavior | None:
+        return self._of.get(self._cwd, text)
 
-    def __setitem__(self, text: str, behavior: Behavior) -> None:
-        self._of.update(self._cwd, {text: behavior})
-
-    def update(self, behaviors: Any = (), /, **others: Behavior) -> None:
-        self._of.update(self._cwd, dict(behaviors, **others))
-
-    def __delitem__(self, text: str) -> None:
-        raise KeyError(text)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    def update(self, behaviors: Mapping[str, Behavior], /) -> None:
+        self._of.update(self._cwd, behaviors)
 
 
 @cache

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
-from shioenv.behavior.observe import Observer, open_sandbox
+from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
+from shioenv.domain.runner import Runner, State
 from shioenv.grammar.library import load_grammars, names_of_grammars
 from shioenv.grammar.parse import parse_input
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
-from shioenv.system.store import System
+from shioenv.system.store import System, find_system
 
 
 def find_arguments(text: str, system: System | None = None) -> Input:
@@ -35,7 +36,7 @@ def score(
     seed: int = 0,
     limits: Limits | None = None,
     explain: bool = True,
-    observer: Observer | None = None,
+    runner: Runner | None = None,
 ) -> Score:
     """The irreducibility of an input on a system, with each argument's own effect.
 
@@ -44,16 +45,20 @@ def score(
     the call unless an open `observer` is given (then `system` and `limits` are its own). Errors:
     UsageError, and those of `open_sandbox` and its `run`.
     """
-    if observer is None:
+    if runner is None:
         with open_sandbox(system, limits) as opened:
             return score(
-                shell_input, cwd=cwd, scoring=scoring, seed=seed, explain=explain, observer=opened
-            )
+                shell_input, system=opened.system, cwd=cwd, scoring=scoring, seed=seed,
+                explain=explain, runner=opened,
+            )  # fmt: skip
     if isinstance(shell_input, str):
-        shell_input = find_arguments(shell_input, observer.system)
+        shell_input = find_arguments(
+            shell_input, find_system(system) if isinstance(system, str) else system
+        )
+    state = None if cwd is None else State(cwd=cwd)
     return estimate_irreducibility(
         shell_input,
-        lambda text: observer.run(text, cwd=cwd),
+        lambda text: runner.run(text, state),
         scoring,
         rng=generator(seed, "score"),
         explain=explain,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
-from shioenv.domain.inputs import Input
+from shioenv.domain.inputs import Input, Session
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of
 from shioenv.grammar.library import load_grammars
@@ -61,6 +61,11 @@ class Sample:
     cwd: str
     volatile: bool
     trace: tuple[SegmentTrace, ...]
+
+    @property
+    def session(self) -> Session:
+        """The sample as a session of one row."""
+        return Session(self.cwd, (self.input,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,12 @@ import json
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from shioenv.domain.context import Context, Entry
-from shioenv.domain.names import name_text
 from shioenv.errors import (
-    StartDirectoryError,
     SystemCorruptError,
     SystemNotBuiltError,
     UnknownSystemError,
@@ -26,7 +22,6 @@ from shioenv.errors import (
 from shioenv.system import build as building
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
-    UNLIMITED,
     SystemDeclaration,
     declared_names,
     load_declaration,
@@ -34,26 +29,8 @@ from shioenv.system.declare import (
     read_text,
 )
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-_LIMITS: Mapping[str, tuple[str, int]] = {
-    "core": ("core file size", 1024),
-    "data": ("data seg size", 1024),
-    "nice": ("scheduling priority", 1),
-    "fsize": ("file size", 1024),
-    "sigpending": ("pending signals", 1),
-    "memlock": ("max locked memory", 1024),
-    "rss": ("max memory size", 1024),
-    "nofile": ("open files", 1),
-    "msgqueue": ("POSIX message queues", 1),
-    "rtprio": ("real-time priority", 1),
-    "stack": ("stack size", 1024),
-    "cpu": ("cpu time", 1),
-    "nproc": ("max user processes", 1),
-    "as": ("virtual memory", 1024),
-    "locks": ("file locks", 1),
-}
-"""How `ulimit -a` calls a limit, and how many of setrlimit's units are one of its."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+"""Files of the image that device nodes are mounted over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,78 +148,27 @@ class System:
             if path == directory or path.startswith(prefix):
                 yield entry
 
-    def before(self, cwd: str | None = None) -> Context:
-        """The constant context of the pristine system in a start directory.
-
-        Holds what is known without running anything: `fs` lists what lies in the start directory;
-        the shell's own variables, options, functions and aliases, and the firewall, are the shell's
-        and the sandbox's to tell. Raises StartDirectoryError where `cwd` is no directory.
+    @property
+    def profile(self) -> Mapping[str, Any]:
+        """The fields of a context that are known without running anything, by name: what the
+        machine profile declares, and what a session starts with.
         """
-        cwd = cwd or self.declaration.start_directory
-        here = self.index.get(self.resolve(cwd) or "")
-        if here is None or not stat.S_ISDIR(here.mode):
-            raise StartDirectoryError(
-                f"{cwd!r} is no directory of the system {self.name}",
-                hint=f"start directories: {', '.join(self.declaration.session.start_directories)}",
-            )
         machine, session = self.declaration.machine, self.declaration.session
-        users = {number: name for name, number in self.users.items()}
-        groups = {number: name for name, number in self.groups.items()}
-        listing = {}
-        for entry in self.beneath(here.path):
-            relative = entry.path[len(here.path.rstrip("/")) + 1 :] or "."
-            key = name_text(relative.encode("utf-8", "surrogateescape"))
-            listing[key] = context_entry(entry, users, groups).to_json()
-        limits = {}
-        for name, (label, unit) in _LIMITS.items():
-            if name in session.limits:
-                soft = session.limits[name][0]
-                limits[label] = "unlimited" if soft == UNLIMITED else str(soft // unit)
-        interfaces = machine.interfaces
-        gateways = [each.gateway for each in interfaces if each.gateway]
-        kernel = ".".join(machine.kernel.release.split(".")[:2])
         architectures = {"amd64": "x86_64", "arm64": "aarch64"}
         architecture = self.declaration.distribution.architecture
-        return Context(
-            {
-                "arch": architectures.get(architecture, architecture),
-                "kernel": kernel,
-                "disk": _megabytes(machine.disk),
-                "cpus": str(machine.cpu.count),
-                "mem": _megabytes(machine.memory),
-                "hostname": machine.hostname,
-                "os_family": self.declaration.distribution.os_family,
-                "user": session.user,
-                "groups": list(self.facts["session_groups"]),
-                "cwd": here.path,
-                "env": dict(session.environment),
-                "fs": listing,
-                "umask": f"{session.umask:04o}",
-                "limits": limits,
-                "network": {
-                    "links": {i.name: {"mac": i.mac, "mtu": i.mtu} for i in interfaces},
-                    "addresses": {i.name: f"{i.address}/{i.prefix}" for i in interfaces},
-                    "routes": {"default": gateways[0]} if gateways else {},
-                },
-            }
-        )  # fmt: skip
-
-
-def context_entry(entry: IndexEntry, users: Mapping[int, str], groups: Mapping[int, str]) -> Entry:
-    """How `ls -l` describes an entry; numbers without a name stay numbers."""
-    when = datetime.fromtimestamp(entry.mtime, UTC)
-    return Entry(
-        perms=stat.filemode(entry.mode),
-        links=entry.links,
-        owner=users.get(entry.uid, str(entry.uid)),
-        group=groups.get(entry.gid, str(entry.gid)),
-        size=entry.size,
-        month=_MONTHS[when.month - 1],
-        day=when.day,
-        year=when.year,
-        time=f"{when:%H:%M}",
-        target=name_text(entry.target.encode("utf-8", "surrogateescape")) or None,
-    )
+        return {
+            "arch": architectures.get(architecture, architecture),
+            "kernel": ".".join(machine.kernel.release.split(".")[:2]),
+            "disk": _megabytes(machine.disk),
+            "cpus": str(machine.cpu.count),
+            "mem": _megabytes(machine.memory),
+            "hostname": machine.hostname,
+            "os_family": self.declaration.distribution.os_family,
+            "user": session.user,
+            "groups": list(self.facts["session_groups"]),
+            "env": dict(session.environment),
+            "umask": f"{session.umask:04o}",
+        }
 
 
 def _megabytes(size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.behavior.observe import Observer
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
 
 
@@ -19,7 +19,7 @@ class Reader:
 
 
 def read(*readings: bytes) -> bytes:
-    observer = object.__new__(Observer)
+    observer = object.__new__(SandboxRunner)
     observer._sandbox = Reader(*readings)  # type: ignore[assignment]
     return observer._network
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -18,32 +17,31 @@ from shioenv.cli import shared
 from shioenv.cli.main import app
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import Limits
 
-Answer = Callable[[str], Behavior]
 
-
-class Observer:
+class Sandbox(ScriptedRunner):
     """Answers from a function; knows as much of a system as the subcommands ask."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self.asked: list[tuple[str, str | None]] = []
-        self.system = SimpleNamespace(
-            name="debian-12",
-            packages={},
-            declaration=SimpleNamespace(start_directory="/home/ubuntu"),
-        )
+    system: Any = SimpleNamespace(
+        name="debian-12",
+        packages={},
+        declaration=SimpleNamespace(start_directory="/home/ubuntu"),
+    )
 
-    def run(
-        self, text: str, *, cwd: str | None = None, separate: bool = False, tty: bool = False
+    def state(self, cwd: str | None = None) -> State:
+        return State(cwd=cwd or "/home/ubuntu")
+
+    def execute(
+        self, shell_input: str, state: State | None = None, *, tty: bool = False, **how: Any
     ) -> Behavior:
-        self.asked.append((text, cwd))
-        return self._answer(text)
+        return super().execute(shell_input, state, **how)
 
-    def __enter__(self) -> Observer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -71,11 +69,11 @@ def greeting(text: str) -> Behavior:
 
 
 @pytest.fixture
-def observer(monkeypatch: pytest.MonkeyPatch) -> Observer:
-    found = Observer(greeting)
+def sandbox(monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    found = Sandbox(greeting)
     opened: list[Any] = []
 
-    def open_sandbox(system: str | None = None, limits: object = None) -> Observer:
+    def open_sandbox(system: str | None = None, limits: object = None) -> Sandbox:
         opened.append((system, limits))
         if system == "debain":
             raise UnknownSystemError("no system is called 'debain'", hint="did you mean debian-12?")
@@ -89,18 +87,18 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_run_prints_the_output_as_it_is_and_the_facts_apart(observer: Observer) -> None:
+def test_run_prints_the_output_as_it_is_and_the_facts_apart(sandbox: Sandbox) -> None:
     result = call("run", "x")
     assert (result.exit_code, result.stdout_bytes) == (0, b"hello x\n")
     assert result.stderr == "exit code 3\n"
 
 
-def test_run_shows_what_changed(observer: Observer) -> None:
+def test_run_shows_what_changed(sandbox: Sandbox) -> None:
     result = call("run", "touch x")
     assert "added   /fs/x  -rw-r--r-- root:root 0 bytes" in result.stderr
 
 
-def test_run_json_is_one_object_with_the_fixed_names(observer: Observer) -> None:
+def test_run_json_is_one_object_with_the_fixed_names(sandbox: Sandbox) -> None:
     result = call("run", "--json", "touch x")
     document = json.loads(result.stdout)
     assert document["context_patch"][0][:2] == ["a", "/fs/x"]
@@ -109,18 +107,18 @@ def test_run_json_is_one_object_with_the_fixed_names(observer: Observer) -> None
     assert document["input"] == "touch x"
 
 
-def test_run_json_keeps_bytes_that_are_no_text(observer: Observer) -> None:
+def test_run_json_keeps_bytes_that_are_no_text(sandbox: Sandbox) -> None:
     document = json.loads(call("run", "--json", "bytes").stdout)
     assert (document["output"], document["output_b64"]) == ("a\N{REPLACEMENT CHARACTER}\n", "Yf8K")
 
 
-def test_run_hands_on_the_start_directory(observer: Observer) -> None:
+def test_run_hands_on_the_start_directory(sandbox: Sandbox) -> None:
     document = json.loads(call("run", "--json", "x", "--cwd", "/tmp").stdout)
-    assert observer.asked == [("x", "/tmp")]
+    assert [(asked.text, asked.state) for asked in sandbox.asked] == [("x", State(cwd="/tmp"))]
     assert document["cwd"] == "/tmp"
 
 
-def test_an_error_is_a_message_a_code_and_a_hint(observer: Observer) -> None:
+def test_an_error_is_a_message_a_code_and_a_hint(sandbox: Sandbox) -> None:
     result = call("run", "x", "--system", "debain")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -134,12 +132,12 @@ def test_an_error_is_a_message_a_code_and_a_hint(observer: Observer) -> None:
     [(SandboxError("broke"), 1), (StartDirectoryError("none"), 2), (KeyboardInterrupt(), 130)],
 )
 def test_errors_end_with_their_own_status(
-    observer: Observer, error: BaseException, status: int
+    sandbox: Sandbox, error: BaseException, status: int
 ) -> None:
     def fail(text: str) -> Behavior:
         raise error
 
-    observer._answer = fail
+    sandbox._answer = fail
     result = call("run", "x")
     assert result.exit_code == status
     assert "Traceback" not in result.stderr
@@ -155,7 +153,7 @@ def test_errors_end_with_their_own_status(
         ("score", "x", "--budget", "0"),
     ],
 )
-def test_wrong_usage_ends_with_2(observer: Observer, words: tuple[str, ...]) -> None:
+def test_wrong_usage_ends_with_2(sandbox: Sandbox, words: tuple[str, ...]) -> None:
     result = call(*words)
     assert result.exit_code == 2
     assert "Traceback" not in result.stderr
@@ -171,7 +169,7 @@ def test_wrong_usage_ends_with_2(observer: Observer, words: tuple[str, ...]) -> 
     ],
 )
 def test_an_input_in_pieces_is_shown_whole(
-    observer: Observer, words: tuple[str, ...], told: str
+    sandbox: Sandbox, words: tuple[str, ...], told: str
 ) -> None:
     result = call(*words)
     assert result.exit_code == 2
@@ -180,8 +178,8 @@ def test_an_input_in_pieces_is_shown_whole(
     assert bool(told) == ("An input is" in shown)
 
 
-def test_score_json_has_the_fixed_names_and_every_sub_input(observer: Observer) -> None:
-    observer._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
+def test_score_json_has_the_fixed_names_and_every_sub_input(sandbox: Sandbox) -> None:
+    sandbox._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
     document = json.loads(call("score", "--json", "ls -l -a").stdout)
     for name in [
         "irreducibility",
@@ -201,8 +199,8 @@ def test_score_json_has_the_fixed_names_and_every_sub_input(observer: Observer) 
     assert [one["input"] for one in document["segments"][0]["contrasts"]] == ["ls -l", "ls -a"]
 
 
-def test_score_says_which_argument_changes_nothing(observer: Observer) -> None:
-    observer._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
+def test_score_says_which_argument_changes_nothing(sandbox: Sandbox) -> None:
+    sandbox._answer = lambda text: Behavior(0, b"long" if " -l" in text else b"short")
     shown = call("score", "ls -l -a").stdout
     assert "irreducibility  0.500 (exact)" in shown
     lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("-")}
@@ -210,21 +208,21 @@ def test_score_says_which_argument_changes_nothing(observer: Observer) -> None:
     assert "nothing changes" in lines["-a"]
 
 
-def test_score_says_why_an_input_is_volatile(observer: Observer) -> None:
-    observer._answer = lambda text: Behavior(124, b"", timed_out=True, volatile=True)
+def test_score_says_why_an_input_is_volatile(sandbox: Sandbox) -> None:
+    sandbox._answer = lambda text: Behavior(124, b"", timed_out=True, volatile=True)
     assert "volatile: it runs out of time" in call("score", "sleep 9").stdout
     counted = itertools.count()
-    observer._answer = lambda text: Behavior(0, f"{'x' * next(counted)}".encode())
+    sandbox._answer = lambda text: Behavior(0, f"{'x' * next(counted)}".encode())
     assert "volatile: its runs differ" in call("score", "mktemp -u").stdout
 
 
-def test_score_of_an_input_without_arguments_is_undefined(observer: Observer) -> None:
+def test_score_of_an_input_without_arguments_is_undefined(sandbox: Sandbox) -> None:
     document = json.loads(call("score", "--json", "true").stdout)
     assert document["irreducibility"] is None
     assert "undefined" in call("score", "true").stdout
 
 
-def test_a_command_without_a_grammar_is_split_into_words(observer: Observer) -> None:
+def test_a_command_without_a_grammar_is_split_into_words(sandbox: Sandbox) -> None:
     document = json.loads(call("score", "--json", "nosuchtool -ab 'c d'").stdout)
     assert document["input_args"] == ["nosuchtool", "-ab", "'c d'"]
 

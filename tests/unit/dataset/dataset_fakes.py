@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from shioenv.dataset.generate import Opener, Progress, Summary, run
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.errors import HostError, SandboxError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -37,26 +39,16 @@ class FakeSystem:
     digest: str = "d1935"
 
 
-class FakeObserver:
-    system = FakeSystem()
-    seconds = 0.0
-    waited = False
+class FakeRunner(ScriptedRunner):
+    system: Any = FakeSystem()
 
     def __init__(self, scratch: str) -> None:
+        super().__init__()
         self._scratch = Path(scratch)
-        self.closed = False
 
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        assert cwd is not None
-        assert shell_input.startswith(f"cd {cwd}; ")
-        words = shell_input.split()
+    def answer_to(self, asked: Asked) -> Behavior:
+        assert asked.state is not None
+        words = asked.text.split()
         if "always-broken" in words or ("broken" in words and self._once("broken")):
             raise SandboxError("the fake sandbox broke")
         if "always-deadly" in words or ("deadly" in words and self._once("deadly")):
@@ -69,7 +61,7 @@ class FakeObserver:
             return Behavior(
                 124, b"partial\n", timed_out=True, limits_hit=("wall_seconds",), volatile=True
             )
-        kept = [word for word in words[3:] if not word.startswith("useless")]
+        kept = [word for word in words[1:] if not word.startswith("useless")]
         digest = hashlib.sha256(" ".join(kept).encode()).hexdigest()
         output = f"{digest}\n".encode() + (b"\xff\xfe" if "bytes" in words else b"")
         if "random" in words:
@@ -81,12 +73,7 @@ class FakeObserver:
             exit_code=int(digest[0], 16) // 8,
             output=output,
             patch=patch,
-            stdout=output if separate else None,
-            stderr=b"" if separate else None,
         )
-
-    def close(self) -> None:
-        self.closed = True
 
     def _once(self, what: str) -> bool:
         try:
@@ -96,15 +83,15 @@ class FakeObserver:
         return True
 
 
-def open_fake(system: str, limits: Limits) -> FakeObserver:
-    return FakeObserver(system)
+def open_fake(system: str, limits: Limits) -> FakeRunner:
+    return FakeRunner(system)
 
 
-def open_nothing(system: str, limits: Limits) -> FakeObserver:
+def open_nothing(system: str, limits: Limits) -> FakeRunner:
     raise HostError("this host forbids everything", hint="allow something")
 
 
-def open_and_die(system: str, limits: Limits) -> FakeObserver:
+def open_and_die(system: str, limits: Limits) -> FakeRunner:
     os._exit(7)
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dataset_fakes import plan, sample
+from dataset_fakes import FakeRunner, plan, sample
 
 from shioenv.dataset import generate
 from shioenv.dataset.generate import plan_of
@@ -17,6 +17,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.drawing import Drawing
 
 
@@ -84,13 +85,11 @@ def test_a_target_that_is_reached_saves_executions() -> None:
 
 
 def test_a_score_that_stopped_early_need_not_be_exact() -> None:
-    from dataset_fakes import FakeObserver
-
-    from shioenv.recording.samples import record
-
     words = sample("echo", *(f"w{index}" for index in range(6)))
     scoring = Scoring(budget=80, estimator="pps", target_se=0.3)
-    made = record(words, 0, FakeObserver("fake"), scoring, random.Random(1), sampler="gcs")
+    recorder = SessionRecorder(scoring=scoring)
+    recorded = recorder.record(words.session, FakeRunner("fake"), random.Random(1))
+    made = recorded.record(0, system="fake", sampler="gcs")
     assert not made.exact
     assert list(record_problems(made, scoring)) == []
     assert len(list(record_problems(made, Scoring(budget=80)))) == 1

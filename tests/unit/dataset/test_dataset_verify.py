@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from dataset_fakes import FakeObserver, open_fake, plan, sample
+from dataset_fakes import FakeRunner, open_fake, plan, sample
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
-from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import Record, encode
 from shioenv.errors import (
     DatasetCorruptError,
@@ -26,7 +26,7 @@ from shioenv.errors import (
 )
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
-from shioenv.recording.samples import record as make_record
+from shioenv.recording.session import SessionRecorder
 from shioenv.report.stats import statistics, statistics_of
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
@@ -42,11 +42,17 @@ STREAM = [
 ]
 
 
+def record_of(
+    one: Sample, number: int, runner: FakeRunner, budget: int, rng: Random, **how: Any
+) -> Record:
+    recorder = SessionRecorder(scoring=Scoring(budget=budget), **how)
+    recorded = recorder.record(one.session, runner, rng, volatile=one.volatile)
+    return recorded.record(number, system="fake", sampler="gcs")
+
+
 def made(number: int, one: Sample, **changes: Any) -> Record:
-    observer = FakeObserver("/nonexistent")
     rng = generator(plan().drawing.seed, "score", number)
-    found = make_record(one, number, observer, Scoring(budget=8), rng, sampler="gcs")
-    return replace(found, **changes)
+    return replace(record_of(one, number, FakeRunner("/nonexistent"), 8, rng), **changes)
 
 
 def write(directory: Path, records: list[Record]) -> Path:
@@ -374,28 +380,18 @@ def test_statistics_of_nothing_are_empty() -> None:
     assert found.irreducibility.mean is None
 
 
-class Counting(FakeObserver):
-    def __init__(self) -> None:
-        super().__init__("/nonexistent")
-        self.texts: list[str] = []
-
-    def run(self, shell_input: str, **how: Any) -> Behavior:
-        self.texts.append(shell_input)
-        return super().run(shell_input, **how)
-
-
 def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> None:
-    observer = Counting()
+    observer = FakeRunner("/nonexistent")
     rng = generator(1, "score", 0)
     one = sample("echo", "a", "a", "b", "&&", "ls", "a", "a")
-    found = make_record(one, 0, observer, Scoring(budget=64), rng, sampler="gcs")
-    assert all(text.startswith("cd /home/ubuntu; echo") for text in observer.texts)
-    full = "cd /home/ubuntu; echo a a b && ls a a"
-    assert found.input == full
+    found = record_of(one, 0, observer, 64, rng)
+    assert all(text.startswith("echo") for text in observer.texts)
+    full = "echo a a b && ls a a"
+    assert found.input == f"cd /home/ubuntu; {full}"
     assert observer.texts.count(full) == 4  # three noise runs, one with two pipes
     others = [text for text in observer.texts if text != full]
-    assert others.count("cd /home/ubuntu; echo a a b") == 3  # the first segment's noise runs
-    reduced = [text for text in others if text != "cd /home/ubuntu; echo a a b"]
+    assert others.count("echo a a b") == 3  # the first segment's noise runs
+    reduced = [text for text in others if text != "echo a a b"]
     assert len(reduced) == len(set(reduced))
     assert found.n_executions == 6 + len(reduced)
     assert found.stdout is not None
@@ -405,17 +401,13 @@ def test_a_shared_cache_saves_executions_and_changes_nothing() -> None:
     cache: dict[str, Any] = {}
     one, other = sample("echo", "a", "b", "c"), sample("echo", "a", "b", "d")
     plain = [
-        make_record(one, 0, Counting(), Scoring(budget=64), generator(1, "x"), sampler="gcs"),
-        make_record(other, 1, Counting(), Scoring(budget=64), generator(2, "x"), sampler="gcs"),
+        record_of(one, 0, FakeRunner("/nonexistent"), 64, generator(1, "x")),
+        record_of(other, 1, FakeRunner("/nonexistent"), 64, generator(2, "x")),
     ]
-    first, second = Counting(), Counting()
+    first, second = FakeRunner("/nonexistent"), FakeRunner("/nonexistent")
     shared = [
-        make_record(
-            one, 0, first, Scoring(budget=64), generator(1, "x"), sampler="gcs", cache=cache
-        ),
-        make_record(
-            other, 1, second, Scoring(budget=64), generator(2, "x"), sampler="gcs", cache=cache
-        ),
+        record_of(one, 0, first, 64, generator(1, "x"), cache=cache),
+        record_of(other, 1, second, 64, generator(2, "x"), cache=cache),
     ]
     assert shared == plain
     assert len(second.texts) < len(first.texts)
@@ -423,9 +415,7 @@ def test_a_shared_cache_saves_executions_and_changes_nothing() -> None:
 
 def test_declared_volatile_inputs_are_recorded_so() -> None:
     one = replace(sample("echo", "a"), volatile=True)
-    found = make_record(
-        one, 0, FakeObserver("/nonexistent"), Scoring(budget=8), generator(1), sampler="gcs"
-    )
+    found = record_of(one, 0, FakeRunner("/nonexistent"), 8, generator(1))
     assert found.volatile
 
 

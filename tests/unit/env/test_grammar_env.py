@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from scripted_observer import ScriptedObserver
+from scripted_shell import ScriptedShell
 
 from shioenv.domain.record import NAMES
 from shioenv.env import registration
@@ -29,10 +29,10 @@ registration.register()
 COMMANDS = ("df", "ls")
 
 
-def make(**options: Any) -> tuple[GrammarEnv, ScriptedObserver]:
-    observer = options.pop("observer", None) or ScriptedObserver()
+def make(**options: Any) -> tuple[GrammarEnv, ScriptedShell]:
+    runner = options.pop("runner", None) or ScriptedShell()
     options = {"commands": COMMANDS, "catalogue": stand_in_catalogue(), **options}
-    return GrammarEnv(observer=observer, **options), observer
+    return GrammarEnv(runner=runner, **options), runner
 
 
 def play(env: GrammarEnv, seed: int, each: Callable[[Any], None] = lambda info: None) -> Any:
@@ -128,37 +128,37 @@ def test_what_the_sampler_draws_can_be_written_production_by_production() -> Non
 
 
 def test_nothing_runs_before_the_derivation_is_complete() -> None:
-    env, observer = make()
+    env, runner = make()
 
     def check(info: Any) -> None:
-        assert observer.calls == []
+        assert runner.asked == []
 
     *_, info = play(env, 3, check)
-    assert observer.calls
+    assert runner.asked
     assert {*NAMES} <= set(info)
     assert info["sampler"] == "env-grammar"
     assert env.outcome is not None
 
 
 def test_masked_action_ends_the_episode_at_minus_ten() -> None:
-    env, observer = make()
+    env, runner = make()
     before, info = env.reset(seed=0)
     masked = int(np.flatnonzero(info["action_mask"] == 0)[0])
     after, reward, terminated, truncated, now = env.step(masked)
     assert (reward, terminated, truncated, now["error"]) == (-10.0, True, False, "MASKED_ACTION")
     assert (after["symbols"] == before["symbols"]).all()
-    assert observer.calls == []
+    assert runner.asked == []
     with pytest.raises(EpisodeError):
         env.step(masked)
 
 
 @pytest.mark.parametrize("option", [{"max_expansions": 2}, {"max_symbols": 2}])
 def test_derivation_without_room_ends_for_nothing(option: dict[str, int]) -> None:
-    env, observer = make(**option)
+    env, runner = make(**option)
     observation, reward, terminated, truncated, info = play(env, 0)
     assert (reward, terminated, truncated, info["error"]) == (0.0, True, False, "HORIZON")
     assert env.observation_space.contains(observation)
-    assert observer.calls == []
+    assert runner.asked == []
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -168,10 +168,10 @@ def test_over_long_argument_is_against_the_rules(last: bool) -> None:
     long = (Terminal("--width="), Terminal("x" * 57))
     body = ((Terminal("ls"),), long) if last else ((Terminal("ls"),), long, (tail,))
     productions = {start: (Production(start, body),), tail: (Production(tail, ()),)}
-    env, observer = make(grammars=[replace(grammar, productions=productions, pipe=None)])
+    env, runner = make(grammars=[replace(grammar, productions=productions, pipe=None)])
     _, reward, terminated, truncated, info = play(env, 0)
     assert (reward, terminated, truncated, info["error"]) == (-10.0, True, False, "TOO_LONG")
-    assert observer.calls == []
+    assert runner.asked == []
 
 
 @pytest.mark.parametrize("action", [-1, 10**6, "ls", None, 1.5, np.array([1, 2])])
@@ -184,10 +184,10 @@ def test_malformed_actions_are_errors(action: Any) -> None:
 
 
 def test_broken_sandbox_leaves_the_last_step_to_be_repeated() -> None:
-    env, observer = make(observer=ScriptedObserver(fails=SandboxError("gone")))
+    env, runner = make(runner=ScriptedShell(fails=SandboxError("gone")))
     with pytest.raises(SandboxError):
         play(env, 3)
-    observer.fails = None
+    runner.fails = None
     *_, info = env.step(np.flatnonzero(env.action_masks())[0])
     assert info["exit_code"] == 0
 
@@ -225,12 +225,12 @@ def test_unknown_command_is_refused() -> None:
 
 
 def test_rendering_shows_the_derivation_then_the_run() -> None:
-    env, observer = make(render_mode="ansi")
+    env, runner = make(render_mode="ansi")
     env.reset(seed=0)
     assert env.render() == "$ cd /home/ubuntu\n(<env:input>)\n"
     play(env, 3)
     shown = env.render() or ""
-    assert shown.startswith(f"$ cd /home/ubuntu\n$ {observer.calls[0][0]}\n")
+    assert shown.startswith(f"$ cd /home/ubuntu\n$ {runner.texts[0]}\n")
     assert "[exit code 0, irreducibility" in shown
 
 
@@ -240,7 +240,7 @@ def test_gymnasiums_own_checks_find_nothing() -> None:
         "ShIOEnv-Grammar-v0",
         commands=COMMANDS,
         catalogue=stand_in_catalogue(),
-        observer=ScriptedObserver(),
+        runner=ScriptedShell(),
     )
     check_env(env.unwrapped)
 
@@ -253,7 +253,7 @@ def test_vectors_share_memory(mode: str) -> None:
         vectorization_mode=mode,
         commands=COMMANDS,
         catalogue=stand_in_catalogue(),
-        observer=ScriptedObserver,
+        runner=ScriptedShell,
     )
     single, _ = make()
     expected, _ = single.reset(seed=0)

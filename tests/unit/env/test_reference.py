@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.env.execution import CACHED_BEHAVIORS
 from shioenv.env.grammar_env import Fault as GrammarFault
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.registration import ENTRY_POINTS
 from shioenv.env.shio_env import Fault, ShIOEnv
 from shioenv.env.spaces import ACTION_FIELDS
 from shioenv.env.wrappers import ENCODINGS
+from shioenv.recording.executions import CACHED_BEHAVIORS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "environment.md").read_text()
 OPTIONS = {

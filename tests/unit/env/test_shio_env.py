@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from scripted_observer import Opener, ScriptedObserver
+from scripted_shell import Opener, ScriptedShell
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import NAMES, Record, encode
@@ -43,9 +43,9 @@ def play(env: ShIOEnv, actions: Iterable[Sequence[Any]]) -> Step:
     return result
 
 
-def make(**options: Any) -> tuple[ShIOEnv, ScriptedObserver]:
-    observer = options.pop("observer", None) or ScriptedObserver()
-    return ShIOEnv(observer=observer, **options), observer
+def make(**options: Any) -> tuple[ShIOEnv, ScriptedShell]:
+    runner = options.pop("runner", None) or ScriptedShell()
+    return ShIOEnv(runner=runner, **options), runner
 
 
 # reset and observation
@@ -83,12 +83,12 @@ def test_start_directory_does_not_depend_on_what_was_written() -> None:
 
 
 def test_start_directory_can_be_an_option_of_reset() -> None:
-    env, observer = make()
+    env, runner = make()
     observation, info = env.reset(seed=0, options={"cwd": "/tmp"})
     assert observation[0][1] == info["cwd"] == "/tmp"
     env.step(row("ls")[0])
     env.step(EXECUTE)
-    assert {cwd for _, cwd, _ in observer.calls} == {"/tmp"}
+    assert {asked.state.cwd for asked in runner.asked if asked.state} == {"/tmp"}
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_numpy_scalars_are_flags() -> None:
     ],
 )
 def test_malformed_actions_are_errors_and_change_nothing(action: Any) -> None:
-    env, observer = make()
+    env, runner = make()
     before, _ = env.reset(seed=0)
     with pytest.raises(ActionError):
         env.step(action)
     assert env.step(("ls", 0, 1))[0][1][0] == "ls"
     assert before[1][0] == ""
-    assert observer.calls == []
+    assert runner.asked == []
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_malformed_actions_are_errors_and_change_nothing(action: Any) -> None:
 def test_action_against_the_rules_ends_the_episode(
     before: list[Any], action: Any, fault: Fault
 ) -> None:
-    env, observer = make()
+    env, runner = make()
     observation, info = env.reset(seed=0)
     for earlier in before:
         observation, _, _, _, info = env.step(earlier)
@@ -218,7 +218,7 @@ def test_action_against_the_rules_ends_the_episode(
     assert now == {**info, "error": str(fault)}
     assert type(now["error"]) is str
     assert after == observation
-    assert observer.calls == []
+    assert runner.asked == []
     assert env.observation_space.contains(after)
     with pytest.raises(EpisodeError):
         env.step(EXECUTE)
@@ -248,7 +248,7 @@ def test_length_limit_can_be_chosen() -> None:
 
 
 def test_filling_the_last_cell_of_the_last_row_executes() -> None:
-    env, observer = make(max_segments=1, max_arguments=2)
+    env, runner = make(max_segments=1, max_arguments=2)
     actions = row("echo", "a", "b", "c", "d", "e")
     assert env.columns == len(actions)
     env.reset(seed=0)
@@ -256,7 +256,7 @@ def test_filling_the_last_cell_of_the_last_row_executes() -> None:
         *_, terminated, truncated, _ = env.step(action)
         assert not terminated
         assert not truncated
-    assert observer.calls == []
+    assert runner.asked == []
     observation, reward, terminated, truncated, info = env.step(actions[-1])
     assert terminated
     assert truncated
@@ -268,25 +268,25 @@ def test_filling_the_last_cell_of_the_last_row_executes() -> None:
 
 
 def test_filling_an_earlier_row_ends_nothing() -> None:
-    env, observer = make(max_commands=2, max_segments=1, max_arguments=1)
+    env, runner = make(max_commands=2, max_segments=1, max_arguments=1)
     full = row(*"abcde")
     _, reward, terminated, truncated, info = play(env, full)
     assert (reward, terminated, truncated, info["row_full"]) == (0.0, False, False, True)
-    assert observer.calls == []
+    assert runner.asked == []
     _, _, terminated, truncated, info = env.step(("ls", 0, 1))
     assert (terminated, truncated, info["row_full"], info["h"]) == (False, False, False, 2)
 
 
 @pytest.mark.parametrize("action", [("x", 0, 0), ("x", 0, 1)])
 def test_going_past_a_bound_ends_the_episode_for_nothing(action: Any) -> None:
-    env, observer = make(max_commands=2, max_segments=1, max_arguments=1)
+    env, runner = make(max_commands=2, max_segments=1, max_arguments=1)
     second = row("ls") if action[2] else []
     before = play(env, [*row(*"abcde"), *second])
     observation, reward, terminated, truncated, info = env.step(action)
     assert (reward, terminated, truncated) == (0.0, True, False)
     assert info == {**before[4], "error": "HORIZON"}
     assert observation == before[0]
-    assert observer.calls == []
+    assert runner.asked == []
 
 
 def test_full_row_can_be_executed() -> None:
@@ -302,25 +302,25 @@ def test_full_row_can_be_executed() -> None:
 
 def test_nothing_is_opened_before_the_executing_action() -> None:
     opener = Opener()
-    env = ShIOEnv(observer=opener)
+    env = ShIOEnv(runner=opener)
     env.reset(seed=0)
     for action in row("ls", "-l<ns>", "<ns>a", "|", "wc"):
         env.step(action)
     assert opener.opened == []
     env.step(EXECUTE)
     assert len(opener.opened) == 1
-    assert opener.opened[0].calls
+    assert opener.opened[0].asked
 
 
 def test_execution_rewards_the_irreducibility() -> None:
-    env, observer = make()
+    env, runner = make()
     behavior = Behavior(0, b"total 0\n", stdout=b"total 0\n", stderr=b"")
-    observer.table = dict.fromkeys(("ls -la", "ls -l"), behavior)
-    observer.table["ls -a"] = Behavior(2, b"no")
+    runner.table = dict.fromkeys(("ls -la", "ls -l"), behavior)
+    runner.table["ls -a"] = Behavior(2, b"no")
     _, reward, terminated, truncated, info = play(env, [*row("ls", "-l<ns>", "<ns>a"), EXECUTE])
     assert (reward, terminated, truncated) == (0.5, True, False)
-    assert [text for text, _, _ in observer.calls] == ["ls -la"] * 3 + ["ls -l", "ls -a", "ls -la"]
-    assert [separate for *_, separate in observer.calls] == [False] * 5 + [True]
+    assert runner.texts == ["ls -la"] * 3 + ["ls -l", "ls -a", "ls -la"]
+    assert [asked.separate for asked in runner.asked] == [False] * 5 + [True]
     assert info["irreducibility"] == 0.5
     assert info["exact"]
     assert info["standard_error"] == 0.0
@@ -345,28 +345,28 @@ def test_info_at_the_end_is_a_record() -> None:
 
 
 def test_bare_command_has_no_score_and_earns_nothing() -> None:
-    env, observer = make()
+    env, runner = make()
     _, reward, terminated, _, info = play(env, [*row("ls"), EXECUTE])
     assert (reward, terminated, info["irreducibility"]) == (0.0, True, None)
-    assert observer.calls[0][0] == "ls"
+    assert runner.texts[0] == "ls"
 
 
 def test_operators_are_cells_of_their_own() -> None:
-    env, observer = make()
+    env, runner = make()
     *_, info = play(env, [*row("ls", "-a", "|", "wc", "-l", ">", "out"), EXECUTE])
     assert info["input"] == "cd /home/ubuntu; ls -a | wc -l > out"
     assert [segment["command"] for segment in info["segments"]] == ["ls", "wc"]
     assert info["n_arguments"] == 2
-    asked = {text for text, *_ in observer.calls}
+    asked = set(runner.texts)
     assert asked == {"ls -a | wc -l > out", "ls -a | wc > out", "ls -a", "ls"}
 
 
 def test_earlier_rows_are_held_constant() -> None:
-    env, observer = make(max_commands=2)
+    env, runner = make(max_commands=2)
     _, reward, *_, info = play(env, [*row("export", "A=1"), *row("env", "-0"), EXECUTE])
     assert info["input"] == "cd /home/ubuntu; export A=1\nenv -0"
     assert info["input_args"] == ["export", "A=1", "\n", "env", "-0"]
-    asked = {text for text, *_ in observer.calls}
+    asked = set(runner.texts)
     assert asked == {"export A=1\nenv -0", "export A=1\nenv", "export A=1", "export"}
     assert reward == 1.0
 
@@ -380,7 +380,7 @@ def test_declared_volatile_commands_are_recorded_so() -> None:
 
 def test_flags_of_the_behavior_reach_the_info() -> None:
     limited = Behavior(124, b"x", timed_out=True, output_truncated=True)
-    env, _ = make(observer=ScriptedObserver({"yes a": limited}))
+    env, _ = make(runner=ScriptedShell({"yes a": limited}))
     *_, info = play(env, [*row("yes", "a"), EXECUTE])
     assert info["exit_code"] == 124
     assert info["timed_out"]
@@ -389,26 +389,26 @@ def test_flags_of_the_behavior_reach_the_info() -> None:
 
 def test_input_that_times_out_is_run_again_and_scored_from_few_sub_inputs() -> None:
     slow = Behavior(124, b"", timed_out=True)
-    observer = ScriptedObserver({"sleep " + " ".join("abcdef"): slow})
-    env, _ = make(observer=observer)
+    runner = ScriptedShell({"sleep " + " ".join("abcdef"): slow})
+    env, _ = make(runner=runner)
     *_, info = play(env, [*row("sleep", *"abcdef"), EXECUTE])
     assert info["timed_out"]
     assert info["volatile"]
     assert not info["exact"]
     assert info["n_executions"] <= 3 + 8
-    full = [text for text, _, separate in observer.calls if text.endswith("e f") and len(text) > 16]
+    full = [text for text in runner.texts if text == "sleep a b c d e f"]
     assert len(full) == 1 + 3 + 1
 
 
-def failing(opener: Opener, count: int, error: BaseException) -> ScriptedObserver:
+def failing(opener: Opener, count: int, error: BaseException) -> ScriptedShell:
     """Broken as long as fewer than `count` were opened."""
-    return ScriptedObserver(fails=error if len(opener.opened) < count else None)
+    return ScriptedShell(fails=error if len(opener.opened) < count else None)
 
 
 def test_broken_sandbox_is_replaced_once() -> None:
     opener = Opener()
     opener.make = lambda: failing(opener, 1, SandboxError("gone"))
-    env = ShIOEnv(observer=opener)
+    env = ShIOEnv(runner=opener)
     *_, info = play(env, [*row("ls", "-a"), EXECUTE])
     assert info["irreducibility"] == 1.0
     assert [one.closed for one in opener.opened] == [1, 0]
@@ -420,7 +420,7 @@ def test_broken_sandbox_is_replaced_once() -> None:
 def test_step_can_be_repeated_after_an_exception(error: BaseException, opened: int) -> None:
     opener = Opener()
     opener.make = lambda: failing(opener, opened, error)
-    env = ShIOEnv(observer=opener, max_segments=1, max_arguments=1)
+    env = ShIOEnv(runner=opener, max_segments=1, max_arguments=1)
     play(env, row(*"abcd"))
     with pytest.raises(type(error)):
         env.step(("e", 0, 0))
@@ -433,22 +433,22 @@ def test_step_can_be_repeated_after_an_exception(error: BaseException, opened: i
 
 
 def test_broken_observer_of_somebody_else_is_neither_closed_nor_asked_again() -> None:
-    env, observer = make(observer=ScriptedObserver(fails=SandboxError("gone")))
+    env, runner = make(runner=ScriptedShell(fails=SandboxError("gone")))
     with pytest.raises(SandboxError):
         play(env, [*row("ls", "-a"), EXECUTE])
-    assert (len(observer.calls), observer.closed) == (1, 0)
+    assert (len(runner.asked), runner.closed) == (1, 0)
 
 
 def test_behaviors_are_shared_between_episodes() -> None:
-    env, observer = make(start_directories=["/a"])
+    env, runner = make(start_directories=["/a"])
     actions = [*row("ls", "-l<ns>", "<ns>a"), EXECUTE]
     first = play(env, actions)
-    executed = len(observer.calls)
+    executed = len(runner.asked)
     second = play(env, actions)
     assert second[1] == first[1]
     assert (first[4]["cache_hits"], second[4]["cache_hits"]) == (0, 2)
     assert second[4]["n_executions"] == first[4]["n_executions"]
-    assert len(observer.calls) - executed == executed - 2
+    assert len(runner.asked) - executed == executed - 2
     env.reset(options={"cwd": "/b"})
     for action in actions:
         *_, info = env.step(action)
@@ -459,29 +459,29 @@ def test_same_seed_scores_the_same_sample_of_sub_inputs() -> None:
     actions = [*row("echo", *"abcdefgh"), EXECUTE]
     asked = []
     for _ in range(2):
-        env, observer = make(budget=8)
+        env, runner = make(budget=8)
         *_, info = play(env, actions)
         assert not info["exact"]
-        asked.append(observer.calls)
+        asked.append(runner.asked)
     assert asked[0] == asked[1]
 
 
 def test_close_closes_what_was_opened_here_and_nothing_else() -> None:
     opener = Opener()
-    env = ShIOEnv(observer=opener)
+    env = ShIOEnv(runner=opener)
     env.close()
     play(env, [*row("ls", "-a"), EXECUTE])
     env.close()
     env.close()
     assert opener.opened[0].closed == 1
-    env, observer = make()
+    env, runner = make()
     play(env, [*row("ls", "-a"), EXECUTE])
     env.close()
-    assert observer.closed == 0
+    assert runner.closed == 0
 
 
 def test_observer_class_is_something_that_opens_one() -> None:
-    env = ShIOEnv(observer=ScriptedObserver)
+    env = ShIOEnv(runner=ScriptedShell)
     assert play(env, [*row("ls", "-a"), EXECUTE])[1] == 1.0
 
 
@@ -489,8 +489,8 @@ def test_observer_class_is_something_that_opens_one() -> None:
 
 
 def test_rendering_shows_the_session_then_what_it_did() -> None:
-    env, observer = make(render_mode="ansi")
-    observer.table["ls -l"] = Behavior(0, b"total 0")
+    env, runner = make(render_mode="ansi")
+    runner.table["ls -l"] = Behavior(0, b"total 0")
     play(env, row("ls", "-l"))
     assert env.render() == "$ cd /home/ubuntu\n$ ls -l\n"
     env.step(EXECUTE)
@@ -520,7 +520,7 @@ def test_rendering_without_a_mode_is_nothing() -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("render_mode", [None, "ansi"])
 def test_gymnasiums_own_checks_find_nothing(render_mode: str | None) -> None:
-    env = gymnasium.make("ShIOEnv-v0", observer=ScriptedObserver(), render_mode=render_mode)
+    env = gymnasium.make("ShIOEnv-v0", runner=ScriptedShell(), render_mode=render_mode)
     check_env(env.unwrapped)
 
 

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
-from scripted_observer import ScriptedObserver
+from scripted_shell import ScriptedShell
 
 from shioenv.env import registration
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts
@@ -40,7 +40,7 @@ def make(mode: str, **options: Any) -> VectorEnv[Any, Any, Any]:
         "ShIOEnv-v0",
         num_envs=2,
         vectorization_mode=mode,
-        observer=ScriptedObserver,
+        runner=ScriptedShell,
         start_directories=["/a", "/b", "/c"],
         max_arguments=4,
         **options,

@@ -2,7 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from scripted_observer import ScriptedObserver
+from scripted_shell import ScriptedShell
 
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts
@@ -11,7 +11,7 @@ from shioenv.errors import EnvironmentOptionError
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_integers_hold_every_cell(encoding: str) -> None:
-    inner = ShIOEnv(observer=ScriptedObserver())
+    inner = ShIOEnv(runner=ScriptedShell())
     env = IntegerObservation(inner, encoding)
     env.reset(seed=0)
     for text in ("ls", "naïve 漢", "😀" * 64, "x" * 64):
@@ -22,7 +22,7 @@ def test_integers_hold_every_cell(encoding: str) -> None:
 
 
 def test_integer_types_and_shapes() -> None:
-    env = ShIOEnv(observer=ScriptedObserver(), max_segments=1, max_arguments=2)
+    env = ShIOEnv(runner=ScriptedShell(), max_segments=1, max_arguments=2)
     assert IntegerObservation(env).observation_space == gymnasium.spaces.Box(
         0, 0x10FFFF, (2, 6, 64), np.int32
     )
@@ -34,7 +34,7 @@ def test_integer_types_and_shapes() -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.filterwarnings("ignore:.*different from the unwrapped version")
 def test_wrapped_environment_passes_the_checks(encoding: str) -> None:
-    env = gymnasium.make("ShIOEnv-v0", observer=ScriptedObserver())
+    env = gymnasium.make("ShIOEnv-v0", runner=ScriptedShell())
     check_env(IntegerObservation(env, encoding), skip_close_check=True, skip_render_check=True)
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dataset_fakes import FakeObserver
+from dataset_fakes import FakeRunner
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution import lanes
@@ -117,7 +117,7 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     gate, other = (Gate(str(door), str(room)) for _ in range(2))
     setup = Setup("", "", "", Limits(), "gcs", 0, Scoring(budget=1, noise_runs=1))
     lane = _Lane(setup, gate, Turns())
-    lane._observer = FakeObserver(str(tmp_path))
+    lane._observer = FakeRunner(str(tmp_path))
     lane._observer.waited = waited
     ended = threading.Event()
 

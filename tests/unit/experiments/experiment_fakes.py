@@ -10,6 +10,7 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
+from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.experiments.exact import Known
 from shioenv.experiments.setting import Stream
 from shioenv.synthesis.sample import Sample, SegmentTrace
@@ -48,18 +49,14 @@ def at_random(n: int, seed: int, number: int = 0) -> Known:
     return known([f"a{index}" for index in range(n)], lambda mask: bool(bits >> mask & 1), number)
 
 
-class FakeObserver:
+class FakeRunner(ScriptedRunner):
     """`needs` behaves otherwise without `x`; `fails` fails, otherwise so without `x`; `shouts` with
     `x` prints what it prints without in capitals and another number; `pads` prints many
     blanks and two numbers, without `x` three; `random` is volatile; where `waits` is the last word,
     it runs out of time."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def run(self, text: str, *, cwd: str | None = None) -> Behavior:
-        self.asked.append(text)
-        words = text.rpartition("; ")[2].split()
+    def answer_to(self, asked: Asked) -> Behavior:
+        words = asked.text.rpartition("; ")[2].split()
         code = {"needs": 0, "fails": 2, "shouts": 0, "pads": 0}[words[0]]
         if "random" in words:
             return Behavior(code, str(len(self.asked)).encode())
@@ -98,7 +95,7 @@ class FakeExecutors:
     fail_after: int | None = None
 
     def __init__(self, system: str, workers: int) -> None:
-        self._observer: Any = FakeObserver()
+        self._observer: Any = FakeRunner()
 
     def __enter__(self) -> FakeExecutors:
         return self

@@ -11,7 +11,7 @@ import pytest
 from experiment_fakes import (
     SYSTEM,
     FakeExecutors,
-    FakeObserver,
+    FakeRunner,
     at_random,
     needing,
     sample,
@@ -61,24 +61,24 @@ def test_a_line_of_the_journal_gives_the_input_back(n: int) -> None:
 
 
 def test_every_sub_input_is_executed_and_what_differs_is_kept() -> None:
-    observer: Any = FakeObserver()
+    observer: Any = FakeRunner()
     found = executed(observer, (4, sample("needs", "x", "y", "z")))
     assert isinstance(found, Known)
     assert found.number == 4
     with_x = {mask for mask in range(7) if mask & 1}
     assert {mask for mask in range(1, 7) if not found.differs >> mask & 1} == with_x
     assert found.irreducibility == needing(3, 0).irreducibility
-    assert {"needs x", "needs y z", "needs x y"} <= set(observer.asked)
+    assert {"needs x", "needs y z", "needs x y"} <= set(observer.texts)
 
 
 def test_inputs_whose_parts_wait_are_passed_over() -> None:
-    observer: Any = FakeObserver()
+    observer: Any = FakeRunner()
     found = executed(observer, (6, sample("needs", "x", "waits", "last")))
     assert found == Passed(6, 3, "waiting")
 
 
 def test_volatile_and_slow_inputs_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    observer: Any = FakeObserver()
+    observer: Any = FakeRunner()
     assert executed(observer, (3, sample("needs", "x", "random"))) == Passed(3, 2, "volatile")
     monkeypatch.setattr(exact, "SLOW_SECONDS", 0.0)
     assert executed(observer, (5, sample("needs", "x", "y"))) == Passed(5, 2, "slow")

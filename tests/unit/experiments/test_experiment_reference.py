@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from experiment_fakes import SYSTEM, FakeExecutors, FakeObserver, sample, samples
+from experiment_fakes import HOME, SYSTEM, FakeExecutors, FakeRunner, sample, samples
 
+from shioenv.domain.runner import State
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import reference
 from shioenv.experiments.journal import JOURNAL
@@ -43,9 +44,9 @@ def rounded(*commands: Command, ranges: int | None = None) -> list[float]:
     return [round(one, 4) for one in by_rule(commands, ranges or len(commands))]
 
 
-def scores(*input_args: str, observer: FakeObserver | None = None) -> dict[str, float]:
+def scores(*input_args: str, observer: FakeRunner | None = None) -> dict[str, float]:
     """By rule, of what a budget of 64 covers."""
-    runner: Any = observer or FakeObserver()
+    runner: Any = observer or FakeRunner()
     found = rescored(runner, Task(0, sample(*input_args), 0, Scoring()))
     assert found.scores is not None
     return {rule: round(one, 4) for rule, one in zip(RULES, found.scores, strict=True)}
@@ -96,13 +97,14 @@ def test_commands_of_a_composite_are_held_against_their_own_prefixes() -> None:
 
 
 def test_sub_inputs_run_where_their_records_did() -> None:
-    observer = FakeObserver()
+    observer = FakeRunner()
     scores("needs", "x", "y", observer=observer)
-    assert {"cd /home/ubuntu; needs x y", "cd /home/ubuntu; needs y"} <= set(observer.asked)
+    assert {"needs x y", "needs y"} <= set(observer.texts)
+    assert all(asked.state == State(cwd=HOME) for asked in observer.asked)
 
 
 def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
-    observer: Any = FakeObserver()
+    observer: Any = FakeRunner()
 
     def found(number: int, *input_args: str) -> Rescored:
         return rescored(observer, Task(number, sample(*input_args), 0, Scoring()))

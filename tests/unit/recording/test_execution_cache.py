@@ -42,7 +42,7 @@ def cache(directory: Path, digest: str = "d", limits: Limits | None = None, **ho
 
 
 def test_what_was_kept_is_found_by_another_process_of_the_same_kind(tmp_path: Path) -> None:
-    cache(tmp_path).of("/home")["ls"] = BEHAVIOR
+    cache(tmp_path).of("/home").update({"ls": BEHAVIOR})
     again = cache(tmp_path)
     assert again.of("/home").get("ls") == BEHAVIOR
     assert again.of("/home").get("ls -a") is None
@@ -54,7 +54,7 @@ def test_what_was_kept_is_found_by_another_process_of_the_same_kind(tmp_path: Pa
 def test_another_system_limit_kernel_or_release_finds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache(tmp_path).of("/home")["ls"] = BEHAVIOR
+    cache(tmp_path).of("/home").update({"ls": BEHAVIOR})
     assert cache(tmp_path, "e").of("/home").get("ls") is None
     assert cache(tmp_path, limits=Limits(wall_seconds=1)).of("/home").get("ls") is None
     for name, value in (("platform.release", "7.0"), ("resource.getrlimit", (1, 1))):
@@ -68,25 +68,25 @@ def test_another_system_limit_kernel_or_release_finds_nothing(
 def test_what_is_a_day_old_is_executed_again(tmp_path: Path) -> None:
     now = 1e9
     one = cache(tmp_path, clock=lambda: now)
-    one.of("/home")["ls"] = BEHAVIOR
+    one.of("/home").update({"ls": BEHAVIOR})
     now += MAX_AGE
     assert one.of("/home").get("ls") == BEHAVIOR
     now += 1
     assert one.of("/home").get("ls") is None
-    one.of("/home")["ls"] = BEHAVIOR
+    one.of("/home").update({"ls": BEHAVIOR})
     assert one.of("/home").get("ls") == BEHAVIOR
 
 
 def test_what_did_something_else_once_is_never_shared_again(tmp_path: Path) -> None:
     one = cache(tmp_path, dice=Always())
-    one.of("/home")["ls"] = BEHAVIOR
+    one.of("/home").update({"ls": BEHAVIOR})
     assert one.of("/home").get("ls") is None  # so it is executed
     one.of("/home").update({"ls": replace(BEHAVIOR, output=b"something else\n")})
     assert (one.use.checked, one.use.differing) == (1, 1)
     for _ in range(2):
         other = cache(tmp_path)
         assert other.of("/home").get("ls") is None
-        other.of("/home")["ls"] = BEHAVIOR
+        other.of("/home").update({"ls": BEHAVIOR})
 
 
 def test_it_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_it_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
     one = cache(tmp_path, max_bytes=400_000)
     for number in range(400):
         output = dice.randbytes(4000)
-        one.of("/home")[f"ls {number}"] = replace(BEHAVIOR, output=output)
+        one.of("/home").update({f"ls {number}": replace(BEHAVIOR, output=output)})
     assert one.of("/home").get("ls 399") is not None
     assert one.of("/home").get("ls 0") is None
     one.close()
@@ -112,7 +112,7 @@ def test_a_smaller_bound_makes_the_file_smaller(tmp_path: Path) -> None:
     assert file.stat().st_size > 4_000_000
     two = cache(tmp_path, max_bytes=400_000)
     for number in range(40):
-        two.of("/home")[f"cat {number}"] = BEHAVIOR
+        two.of("/home").update({f"cat {number}": BEHAVIOR})
     assert two.of("/home").get("cat 39") == BEHAVIOR
     two.close()
     assert (two.trouble, two.use.differing) == (None, 0)
@@ -122,12 +122,12 @@ def test_a_smaller_bound_makes_the_file_smaller(tmp_path: Path) -> None:
 def test_what_is_struck_off_stays_so_whatever_has_to_make_room(tmp_path: Path) -> None:
     dice = random.Random(1)
     one = cache(tmp_path, max_bytes=400_000)
-    one.of("/home")["sort -R"] = BEHAVIOR
-    one.of("/home")["sort -R"] = replace(BEHAVIOR, output=b"something else\n")
+    one.of("/home").update({"sort -R": BEHAVIOR})
+    one.of("/home").update({"sort -R": replace(BEHAVIOR, output=b"something else\n")})
     for number in range(400):
-        one.of("/home")[f"ls {number}"] = replace(BEHAVIOR, output=dice.randbytes(4000))
+        one.of("/home").update({f"ls {number}": replace(BEHAVIOR, output=dice.randbytes(4000))})
     assert one.of("/home").get("ls 0") is None
-    one.of("/home")["sort -R"] = BEHAVIOR
+    one.of("/home").update({"sort -R": BEHAVIOR})
     assert one.of("/home").get("sort -R") is None
 
 
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_a_warning_and_nothing_found(tmp_path: Path, damage: s
     other = cache(tmp_path)
     for _ in range(2):
         assert [other.of("/home").get(f"ls {number}") for number in (0, 250)] == [None, None]
-        other.of("/home")["ls"] = BEHAVIOR
+        other.of("/home").update({"ls": BEHAVIOR})
     assert other.of("/home").get("ls") is None
     assert other.trouble is not None
     assert str(file) in other.trouble
@@ -162,16 +162,16 @@ def test_a_damaged_file_is_a_warning_and_nothing_found(tmp_path: Path, damage: s
 def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     ones = [cache(tmp_path), cache(tmp_path)]
     for number in range(50):
-        ones[number % 2].of("/home")[f"ls {number}"] = replace(BEHAVIOR, exit_code=number)
+        ones[number % 2].of("/home").update({f"ls {number}": replace(BEHAVIOR, exit_code=number)})
     for one in ones:
-        found = [one.of("/home")[f"ls {number}"].exit_code for number in range(50)]
-        assert found == list(range(50))
+        found = [one.get("/home", f"ls {number}") for number in range(50)]
+        assert [each and each.exit_code for each in found] == list(range(50))
 
 
 def test_a_place_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     one = cache(tmp_path / "file" / "executions")
-    one.of("/home")["ls"] = BEHAVIOR
+    one.of("/home").update({"ls": BEHAVIOR})
     assert one.of("/home").get("ls") is None
     assert one.trouble is not None
 
@@ -202,7 +202,7 @@ def test_what_would_come_back_as_another_is_not_kept(tmp_path: Path) -> None:
     odd = replace(BEHAVIOR, patch=ContextPatch((("=", "/fs", (1, 2)),)))
     assert encode(odd) is None
     one = cache(tmp_path)
-    one.of("/home")["ls"] = odd
+    one.of("/home").update({"ls": odd})
     assert one.of("/home").get("ls") is None
 
 
@@ -218,5 +218,5 @@ def test_a_new_file_that_another_one_is_just_making_is_waited_for(tmp_path: Path
     done.start()
     late = cache(tmp_path)
     done.join()
-    late.of("/home")["ls"] = BEHAVIOR
+    late.of("/home").update({"ls": BEHAVIOR})
     assert (late.trouble, late.of("/home").get("ls")) == (None, BEHAVIOR)

@@ -12,52 +12,31 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record
+from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.session import record_session
+from shioenv.recording.session import SessionRecorder
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
 
 
-class Fake:
-    """A runner whose answers do not depend on where they are given, and through how many pipes."""
-
-    def run(
-        self,
-        shell_input: str,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        return self.answer(shell_input, wall_seconds)
-
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
-        raise NotImplementedError
-
-
-class Says(Fake):
+class Says(ScriptedRunner):
     """Answers every text with the same output."""
 
     def __init__(self, output: str) -> None:
+        super().__init__()
         self.output = output.encode()
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+    def answer_to(self, asked: Asked) -> Behavior:
         return Behavior(exit_code=0, output=self.output, patch=ContextPatch(()))
 
 
-def recorded(runner: Fake, *tokens: str, budget: int = 4, **options: Any) -> Record:
+def recorded(runner: ScriptedRunner, *tokens: str, budget: int = 4, **options: Any) -> Record:
     """The record of one input that is run in /home."""
-    record, _ = record_session(
-        Session("/home", (Input.from_marked(tokens),)),
-        runner,
-        session_id=0,
-        system="s",
-        sampler="gcs",
-        scoring=Scoring(budget=budget),
-        rng=random.Random(0),
-        **options,
-    )
-    return record
+    volatile = options.pop("volatile", False)
+    recorder = SessionRecorder(scoring=Scoring(budget=budget), **options)
+    session = Session("/home", (Input.from_marked(tokens),))
+    recorded = recorder.record(session, runner, random.Random(0), volatile=volatile)
+    return recorded.record(0, system="s", sampler="gcs")
 
 
 def is_volatile(output: str) -> bool:
@@ -87,14 +66,15 @@ def test_other_dates_are_not(output: str) -> None:
     assert not is_volatile(output)
 
 
-class Reaches(Fake):
+class Reaches(ScriptedRunner):
     """Reaches a limit in some of its runs of the whole, and always without its argument."""
 
     def __init__(self, name: str, runs: set[int]) -> None:
+        super().__init__()
         self.name, self.reaching, self.whole = name, runs, 0
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
-        if text.endswith(" -l"):
+    def answer_to(self, asked: Asked) -> Behavior:
+        if asked.text.endswith(" -l"):
             self.whole += 1
             if self.whole not in self.reaching:
                 return Behavior(exit_code=0, output=b"")
@@ -128,14 +108,15 @@ def test_a_limit_that_is_found_by_looking_makes_a_record_volatile(
     assert record.volatile is expected
 
 
-class Writes(Fake):
+class Writes(ScriptedRunner):
     """Answers every text with a file written, and one that shows files with what it holds."""
 
     def __init__(self, content: str) -> None:
+        super().__init__()
         self.content = content.encode()
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
-        shown = text.endswith("\ncat -- '/home/my list' /etc/b")
+    def answer_to(self, asked: Asked) -> Behavior:
+        shown = asked.text.endswith("\ncat -- '/home/my list' /etc/b")
         return Behavior(
             exit_code=0,
             output=self.content if shown else b"",
@@ -148,13 +129,14 @@ def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool)
     assert recorded(Writes(content), "ls", clock=lambda: MOMENT).volatile is expected
 
 
-class Dates(Fake):
+class Dates(ScriptedRunner):
     """Answers every text with these operations on files."""
 
     def __init__(self, *operations: Operation) -> None:
+        super().__init__()
         self.patch = ContextPatch(operations)
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
+    def answer_to(self, asked: Asked) -> Behavior:
         return Behavior(exit_code=0, output=b"", patch=self.patch)
 
 
@@ -185,16 +167,17 @@ def test_a_patch_that_holds_its_own_day_is_volatile(
     assert recorded(Dates(*operations), "ls", clock=lambda: MOMENT).volatile is expected
 
 
-class Hangs(Fake):
+class Hangs(ScriptedRunner):
     """Runs out of time without its first argument, and keeps how long it was given."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.given: list[float | None] = []
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
-        hangs = "-c" not in text
+    def answer_to(self, asked: Asked) -> Behavior:
+        hangs = "-c" not in asked.text
         if hangs:
-            self.given.append(wall_seconds)
+            self.given.append(asked.wall_seconds)
         return Behavior(
             exit_code=124 if hangs else 0,
             output=b"",
@@ -220,14 +203,14 @@ class Waits(Says):
         self.given: list[float] = []
         self.now = 0.0
 
-    def answer(self, text: str, wall_seconds: float | None) -> Behavior:
-        if wall_seconds is not None:
-            self.given.append(wall_seconds)
-        if "-c1" not in text:
-            self.now += 2.0 if wall_seconds is None else wall_seconds
+    def answer_to(self, asked: Asked) -> Behavior:
+        if asked.wall_seconds is not None:
+            self.given.append(asked.wall_seconds)
+        if "-c1" not in asked.text:
+            self.now += 2.0 if asked.wall_seconds is None else asked.wall_seconds
             return Behavior(124, b"", timed_out=True, limits_hit=("wall_seconds",), volatile=True)
         self.now += 1.0
-        return super().answer(text, wall_seconds)
+        return super().answer_to(asked)
 
 
 def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(

@@ -1,0 +1,113 @@
+"""What every runner must do, as checks that any of them can be put through.
+
+A check is a function that takes a runner and asserts. A runner that abstains from an input has not
+failed: those that a check needs are said to be abstained from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Runner, State, answer_of
+from shioenv.errors import Abstained
+
+Check = Callable[[Runner, State], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One check's result: `failure` is None where it passed, or where the runner abstained."""
+
+    name: str
+    failure: str | None
+    abstained: bool = False
+
+
+def run_checks(runner: Runner, state: State) -> Iterator[CheckResult]:
+    """Every check in turn, from a pristine state whose machine is known (`State.pristine`)."""
+    for check in CHECKS:
+        try:
+            check(runner, state)
+        except Abstained:
+            yield CheckResult(check.__name__, None, abstained=True)
+        except AssertionError as error:
+            yield CheckResult(check.__name__, str(error) or "the assertion does not hold")
+        else:
+            yield CheckResult(check.__name__, None)
+
+
+def _same(runner: Runner, text: str, state: State) -> Behavior:
+    first, second = runner.run(text, state), runner.run(text, state)
+    assert (first.exit_code, first.output, first.patch) == (
+        second.exit_code,
+        second.output,
+        second.patch,
+    ), f"{text!r} does something else the second time: {first.output!r}, {second.output!r}"
+    return first
+
+
+def exit_codes_and_outputs(runner: Runner, state: State) -> None:
+    """Exit codes are 0 to 255, outputs are bytes, and the same input does the same again."""
+    for text in ("true", "false", "echo hello", "ls /nowhere", "exit 7", ""):
+        behavior = _same(runner, text, state)
+        assert 0 <= behavior.exit_code <= 255, f"{text!r}: exit code {behavior.exit_code}"
+        assert isinstance(behavior.output, bytes), f"{text!r}: {behavior.output!r} is no bytes"
+
+
+def nothing_stays_behind(runner: Runner, state: State) -> None:
+    """What one input did is not there for the next one from the same state."""
+    before = runner.run("ls -a; echo $x", state)
+    for text in ("touch left-behind", "x=1", "cd /tmp"):
+        runner.run(text, state)
+    after = runner.run("ls -a; echo $x", state)
+    assert (after.exit_code, after.output) == (before.exit_code, before.output), after.output
+
+
+def no_state_is_the_first_one(runner: Runner, state: State) -> None:
+    """Without a state an input starts in the pristine machine's first start directory."""
+    assert runner.run("pwd").output == f"{state.cwd}\n".encode(), runner.run("pwd").output
+
+
+def inputs_follow_the_cd(runner: Runner, state: State) -> None:
+    """What is run is `cd DIR; INPUT`: the shell has come from where it is."""
+    behavior = runner.run("echo $OLDPWD", state)
+    assert behavior.output == f"{state.cwd}\n".encode(), behavior.output
+
+
+def patches_fit(runner: Runner, state: State) -> None:
+    """A patch leads from the state's context to the next one, and the next input finds that."""
+    for text, shown in (
+        ("mkdir -p deep/er", "ls -d deep/er"),
+        ("cd /tmp", "pwd"),
+        ("rm -rf documents", "ls -d documents"),
+        ("x=5; export y=6", "echo $x $y"),
+        ("alias l=ls; umask 077", "umask"),
+    ):
+        behavior = runner.run(text, state)
+        following = state.after(text, behavior)
+        expected = runner.run(f"{text}\n{shown}", state)
+        found = runner.run(shown, following)
+        assert found.output == expected.output[len(behavior.output) :], (
+            f"after {text!r}, {shown!r} prints {found.output!r}, not {expected.output!r}"
+        )
+        both = state.after("", expected).before
+        assert following.after(shown, found).before == both, f"{text!r}; {shown!r}: other contexts"
+
+
+def answers_say_how_sure(runner: Runner, state: State) -> None:
+    """A confidence is 0 to 1, and the answer is what `run` says."""
+    answer = answer_of(runner, "echo hello", state)
+    assert 0 <= answer.confidence <= 1, answer.confidence
+    assert answer.behavior.output == runner.run("echo hello", state).output
+
+
+CHECKS: tuple[Check, ...] = (
+    exit_codes_and_outputs,
+    nothing_stays_behind,
+    no_state_is_the_first_one,
+    inputs_follow_the_cd,
+    patches_fit,
+    answers_say_how_sure,
+)

@@ -1,0 +1,88 @@
+"""How long the executions of one session may take, and what is repeated (D-10)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Session
+from shioenv.domain.runner import Executing, State
+
+HURRIED_SECONDS = 0.25
+"""Wall time at least of the further sub-inputs of a session one of whose sub-inputs ran out of time
+though the session itself did not: what hangs without one argument (`ping` without its count) hangs
+without it and any others (ours)."""
+
+Alone = Callable[[Callable[[], Behavior]], Behavior]
+"""Calls what it is given while nothing runs that it could have lacked."""
+
+
+def at_once(run: Callable[[], Behavior]) -> Behavior:
+    """Calls it: nothing else runs anyway."""
+    return run()
+
+
+class Patience:
+    """Executes a session and its sub-inputs, with as much wall time as each is worth.
+
+    A first run that times out is repeated once through `alone`, and the second run counts. A
+    sub-input that times out though the session does not is repeated so, too; where it still does,
+    and where the session is `volatile` anyway, the further ones get 20 times the session's own
+    time, at most what this one had, and no repetition.
+    """
+
+    def __init__(
+        self, session: Session, runner: Executing, *, alone: Alone = at_once, volatile: bool = False
+    ) -> None:
+        self.hangs = False
+        """The session itself runs out of time."""
+        self.hurried: float | None = None
+        """Wall time of further sub-inputs in seconds, once one ran out of it."""
+        self.limits_reached: set[str] = set()
+        """By runs of the whole session."""
+        self._text = session.body
+        self._state = State(cwd=session.cwd)
+        self._runner, self._alone, self._volatile = runner, alone, volatile
+        self._took = math.inf
+
+    def begin(self) -> Behavior:
+        """The session's first run."""
+        first = self.whole()
+        if first.timed_out:
+            first = self._alone(self.whole)
+        self.hangs = first.timed_out
+        return first
+
+    def whole(self) -> Behavior:
+        """A run of the whole session."""
+        began = time.perf_counter()
+        behavior = self._runner.execute(self._text, self._state)
+        self._took = min(self._took, time.perf_counter() - began)  # it may have waited for its turn
+        self.limits_reached.update(behavior.limits_hit)
+        return behavior
+
+    def channels(self) -> Behavior:
+        """A run of the whole session with two pipes (D-9)."""
+        behavior = self._runner.execute(self._text, self._state, separate=True)
+        self.limits_reached.update(behavior.limits_hit)
+        return behavior
+
+    def followed_by(self, line: str) -> Behavior:
+        """A run of the session with a line behind it."""
+        return self._runner.execute(f"{self._text}\n{line}", self._state)
+
+    def part(self, text: str) -> Behavior:
+        """A run of a sub-input."""
+        if self.hurried is not None:
+            return self._runner.execute(text, self._state, wall_seconds=self.hurried)
+        began = time.perf_counter()
+        behavior = self._runner.execute(text, self._state)
+        waited = time.perf_counter() - began
+        if behavior.timed_out and not self.hangs:
+            if not self._volatile:
+                behavior = self._alone(lambda: self._runner.execute(text, self._state))
+            if behavior.timed_out:
+                self.hurried = max(HURRIED_SECONDS, min(20 * self._took, waited))
+        return behavior

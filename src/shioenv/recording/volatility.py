@@ -1,0 +1,99 @@
+"""What tells that another run of an input may do something else (D-2v, ours where it goes on)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+
+FOUND_BY_LOOKING = frozenset({"cpu_seconds", "memory_bytes", "processes"})
+"""Limits that are looked at every 50 ms: how far a run came until it was ended depends on when."""
+
+_PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
+"""/proc in a long listing: its links are the processes of the host, its time is the mount's."""
+
+
+def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
+    """Whether another run did something else.
+
+    Of the output only the length is compared where the other run had two pipes: the order between
+    the channels is lost then.
+    """
+    return (
+        first.exit_code != other.exit_code
+        or first.timed_out != other.timed_out
+        or first.patch != other.patch
+        or first.content_digests != other.content_digests
+        or first.output_truncated != other.output_truncated
+        or first.limits_hit != other.limits_hit
+        or (not first.output_truncated and len(first.output) != len(other.output))
+        or (ordered and first.output != other.output)
+    )
+
+
+def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
+    """Whether the output shows the date of one of these moments (seconds since 1970), or a file
+    got it as its own: programs see real time (D-4), so they will show another one tomorrow.
+    """
+    return any(
+        shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)
+        for moment in moments
+    )
+
+
+def shows_date(output: bytes, moment: float) -> bool:
+    """Whether the output holds the moment's date in one of the forms that programs print, or the
+    first seven digits of its seconds since 1970.
+
+    /proc shows such a moment as well. Every form tells the year, or what is young enough to be
+    printed without it: nothing of a system itself is as young as a run.
+    """
+    if _PROC.search(output):
+        return True
+    return any(date in output for date in _dates(int(moment)))
+
+
+def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
+    """Whether one execution of a sub-input may stand for others.
+
+    Not where it reached a limit or shows the date, and not with a pipe: what a program makes of its
+    input may depend on the pieces it arrives in.
+    """
+    return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
+
+
+def _sets_date(patch: ContextPatch, moment: float) -> bool:
+    """Whether a file got the moment's date as its own, as by `touch -d 0:00`: other times of a run
+    are the system's instant in a patch.
+    """
+    if not patch.operations:
+        return False
+    day = time.gmtime(moment)
+    date = {"year": day.tm_year, "month": time.strftime("%b", day), "day": day.tm_mday}
+    files: dict[str, Mapping[str, Any]] = {}
+    for kind, path, *values in patch.operations:
+        parent, _, attribute = path.rpartition("/")
+        if not path.startswith("/fs/"):
+            continue
+        if kind == "a" and isinstance(values[0], Mapping):  # else one attribute, a link's target
+            files[path] = values[0]
+        elif kind == "=" and attribute in date:
+            files[parent] = {**files.get(parent, {}), attribute: values[0]}
+    return any(
+        "year" in attributes
+        and all(attributes.get(name, date[name]) == date[name] for name in date)
+        for attributes in files.values()
+    )
+
+
+@lru_cache(maxsize=4)
+def _dates(moment: int) -> tuple[bytes, ...]:
+    day = time.gmtime(moment)
+    forms = ("%Y-%m-%d", "%b %e %H:", "%d %b %Y", "%e %b %Y", "%d/%b/%Y", "%x", "%Y%m%d")
+    dates = {time.strftime(form, day).strip() for form in forms}
+    return tuple(date.encode() for date in (*dates, str(moment)[:7]))
