@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from shioenv.domain.inputs import Input
     from shioenv.irreducibility.score import Score, SegmentScore
+    from shioenv.recording.text import Reading
 
 SHOWN = 12
 """Sub-inputs shown per command; `--json` has all of them."""
@@ -37,11 +38,12 @@ def score(
     """
     from shioenv.behavior.observe import open_sandbox
     from shioenv.irreducibility.scoring import Scoring
-    from shioenv.recording.text import find_arguments
+    from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
     with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
-        parsed = find_arguments(shell_input, sandbox.system)
+        reading = read_arguments(shell_input, sandbox.system)
+        parsed = reading.input
         found = score_input(
             parsed,
             cwd=cwd,
@@ -63,18 +65,21 @@ def score(
                 "input_args": parsed.input_args,
                 "cwd": start,
                 "system": name,
+                "reading": reading.notes,
                 "exit_code": found.behavior.exit_code,
                 **found.to_json(contrasts=True),
             }
         )
         return
-    _print(shared.console(), parsed, found)
+    _print(shared.console(), reading, found)
 
 
-def _print(console: Console, parsed: Input, found: Score) -> None:
+def _print(console: Console, reading: Reading, found: Score) -> None:
     from rich.text import Text
 
-    console.print(_marked(parsed, found), soft_wrap=True)
+    console.print(_marked(reading.input, found), soft_wrap=True)
+    for note in reading.notes:
+        console.print(Text(f"read as        {shared.printable(note)}"), soft_wrap=True)
     console.print()
     value = _number(found.irreducibility)
     if found.irreducibility is None:

@@ -19,6 +19,10 @@ from shioenv.grammar.symbols import (
 
 _HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
 _WRITTEN_OPTION = re.compile(r"-([A-Za-z])(?=\Z|[ <])|<ns>([A-Za-z])|--([a-z][a-z0-9-]*)")
+LONGEST_UNKNOWN = 3
+"""Letters at most of a bundle in which one is unknown: longer ones are mostly words that belong to
+another program (`-print`, `-maxdepth`; ours)."""
+
 _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 
@@ -134,7 +138,9 @@ class ArgumentSplitter:
         return next(iter(matches.values())) if name and len(matches) == 1 else None
 
     def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """Letters after one dash; one argument where a letter is unknown."""
+        """Letters after one dash. In a short bundle one that the program does not have is told
+        apart like one that takes no value, as getopt(3) does it; else all are one argument.
+        """
         whole = [Argument(word)], 1
         members: list[str] = []
         used = 1
@@ -142,9 +148,11 @@ class ArgumentSplitter:
         for place, letter in enumerate(letters):
             spec = self.shorts.get(letter)
             rest = letters[place + 1 :]
-            if spec is None or (spec.value == "none" and rest and not self.bundles):
+            if spec is None and not (self.bundles and _may_be_bundle(letters)):
                 return whole
-            if spec.value == "none":
+            if spec is None or spec.value == "none":
+                if rest and not self.bundles:
+                    return whole
                 members.append(letter)
                 continue
             if rest and spec.separate:
@@ -162,6 +170,26 @@ class ArgumentSplitter:
             Argument(f"-{text}" if not index else text, bool(index), index < last)
             for index, text in enumerate(members)
         ], used
+
+    def unknown(self, arguments: Iterable[Argument]) -> list[str]:
+        """The options among these arguments that the program does not have, as they are written:
+        whether a word behind one of them is its value, nobody can tell.
+        """
+        return [argument.text for argument in arguments if not self._knows(argument)]
+
+    def _knows(self, argument: Argument) -> bool:
+        word = argument.text.partition(" ")[0]
+        if argument.joins_left:
+            return word[0] in self.shorts
+        if not word.startswith("-") or word in {"-", "--"} or self.templated([word], 0):
+            return True
+        if word.startswith("--"):
+            return self.long(word[2:].partition("=")[0]) is not None
+        return word[1:] in self.words or word in self.literals or word[1] in self.shorts
+
+
+def _may_be_bundle(letters: str) -> bool:
+    return letters.isascii() and letters.isalpha() and len(letters) <= LONGEST_UNKNOWN
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.parse import parse_input
+from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -16,7 +17,30 @@ from shioenv.seeding import generator
 from shioenv.system.store import System, find_system
 
 
-def find_arguments(text: str, system: System | None = None) -> Input:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A line with its arguments told apart, and what nobody could be sure of."""
+
+    input: Input
+    unknown: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Commands by whose grammar was read, each with the options that it does not have: a word
+    behind one may be its value, and is read as an argument of its own."""
+    words: tuple[str, ...] = ()
+    """Commands without a grammar: every word is an argument."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader may want to know, a line each; none where the grammars know everything."""
+        return [
+            f"{command} has no {', '.join(options)}: each is read as an option without a value"
+            for command, options in self.unknown
+        ] + [
+            f"{command or 'an input'} has no grammar: every word is an argument"
+            for command in self.words
+        ]
+
+
+def read_arguments(text: str, system: System | None = None) -> Reading:
     """The input that a line is, with its arguments told apart.
 
     By the grammar of each command where there is one (in the version that `system` has), by shell
@@ -24,7 +48,17 @@ def find_arguments(text: str, system: System | None = None) -> Input:
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+", text)}
     names = [name for name in names_of_grammars() if name in words or name.split("-")[0] in words]
-    return parse_input(text, load_grammars(names, versions=system.packages if system else None))
+    parser = InputParser(load_grammars(names, versions=system.packages if system else None))
+    shell_input = parser.parse(text)
+    unknown, by_words = [], []
+    for segment in shell_input.segments:
+        command = without_assignments(segment.command)
+        grammar = parser.grammar(command, [argument.text for argument in segment.arguments])
+        if grammar is None:
+            by_words.extend([command] if segment.arguments else [])
+        elif options := parser.splitter(grammar).unknown(segment.arguments):
+            unknown.append((command, tuple(options)))
+    return Reading(shell_input, tuple(unknown), tuple(by_words))
 
 
 def score(
@@ -52,9 +86,8 @@ def score(
                 explain=explain, runner=opened,
             )  # fmt: skip
     if isinstance(shell_input, str):
-        shell_input = find_arguments(
-            shell_input, find_system(system) if isinstance(system, str) else system
-        )
+        built = find_system(system) if isinstance(system, str) else system
+        shell_input = read_arguments(shell_input, built).input
     state = None if cwd is None else State(cwd=cwd)
     return estimate_irreducibility(
         shell_input,
