@@ -20,12 +20,12 @@ from shioenv.experiments.length_groups import (
     to_rescore,
 )
 from shioenv.experiments.length_tables import tables_of
-from shioenv.experiments.means import rounded
 from shioenv.experiments.reference import Rescoring, rule_columns, scores_by_rule
 from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR
+from shioenv.report.text import rounded
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000

@@ -33,7 +33,6 @@ from shioenv.experiments.repeats import (
 from shioenv.experiments.results import (
     Findings,
     Outcome,
-    Table,
     agree,
     check_libraries,
     locked,
@@ -45,6 +44,7 @@ from shioenv.experiments.setting import Setting, stream_of
 from shioenv.files.durable import storage_errors
 from shioenv.recording.bounds import LIMITS
 from shioenv.report.charts import ACCENT, INK
+from shioenv.report.tables import Table
 from shioenv.synthesis.sample import Sample
 
 NAME = "determinism"

@@ -13,9 +13,8 @@ from typing import Any
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, styled, titled
 from shioenv.experiments.exact import collect, wanted
-from shioenv.experiments.means import fixed, rounded
 from shioenv.experiments.replay import replayed
-from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
+from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.sampling_efficiency import (
     COUNT,
     LONGEST,
@@ -27,6 +26,8 @@ from shioenv.experiments.sampling_efficiency import (
 )
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.report.tables import Table
+from shioenv.report.text import fixed, rounded
 
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

@@ -8,9 +8,10 @@ from typing import Any
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, STYLES, Spec, arguments_axis, styled, titled
 from shioenv.experiments.length_groups import FEW, GROUPS, Cell, gains_of, scores_of
-from shioenv.experiments.means import cumulative, fixed
 from shioenv.experiments.scores import NAMES, Score, values
 from shioenv.report.charts import INK, MUTED
+from shioenv.report.means import cumulative
+from shioenv.report.text import fixed
 
 STYLE = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
 """GCS blue, UCS dark, UCS universal grey."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shioenv.experiments.means import Difference, Spread
 from shioenv.experiments.reference import evenly
 from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.report.means import Difference, Spread
 
 FEW = 20
 """Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one

@@ -17,10 +17,11 @@ from shioenv.experiments.length_groups import (
     gains_of,
     scores_of,
 )
-from shioenv.experiments.means import Difference, Spread, fixed
 from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
-from shioenv.experiments.results import Table
 from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.report.means import Difference, Spread
+from shioenv.report.tables import Table
+from shioenv.report.text import fixed
 from shioenv.synthesis.policy import LENGTHS
 
 

@@ -20,39 +20,11 @@ from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExt
 from shioenv.experiments.charts import Spec, drawn
 from shioenv.experiments.setting import Setting
 from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.report.tables import Table
 from shioenv.version import package_version
 
 RUN, TABLE, PLOT = "run.json", "table.md", "plot"
 LIBRARIES = ("numpy", "pyarrow", "vl-convert-python")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under a heading, and what has to be known to read them."""
-
-    title: str
-    note: str
-    headers: tuple[str, ...]
-    rows: Sequence[Sequence[str]]
-
-    @property
-    def markdown(self) -> str:
-        """The table as Markdown; columns of numbers to the right."""
-        lines = [f"## {self.title}", "", self.note, ""]
-        if not self.rows:
-            return "\n".join(lines)
-        columns = zip(*self.rows, strict=True)
-        rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
-        lines += [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows)]
-        return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _is_number(cell: str) -> bool:
-    return not cell or cell[0] in "-+0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +54,7 @@ class Outcome:
 
 def check_libraries() -> None:
     """MissingExtraError where data or pictures could not be written."""
-    for module, extra in (("pyarrow", "export"), ("vl_convert", "report")):
+    for module, extra in (("pyarrow", "export"), ("scipy", "report"), ("vl_convert", "report")):
         if find_spec(module) is None:
             raise MissingExtraError("an experiment", module, extra)
 

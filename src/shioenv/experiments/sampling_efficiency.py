@@ -15,13 +15,15 @@ from typing import Any
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
 from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
-from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
 from shioenv.experiments.replay import Outcome, replayed
-from shioenv.experiments.results import Findings, Table, check_libraries, write
+from shioenv.experiments.results import Findings, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.charts import INK
+from shioenv.report.means import Mean, Spread, bootstrapped
+from shioenv.report.tables import Table
+from shioenv.report.text import fixed
 
 NAME = "sampling-efficiency"
 COUNT = 60

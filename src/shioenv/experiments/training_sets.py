@@ -13,7 +13,6 @@ from typing import Any
 
 from shioenv.experiments import quoted
 from shioenv.experiments.charts import PAPER, Spec, titled
-from shioenv.experiments.means import Spread
 from shioenv.experiments.reference import (
     NOTE,
     RULES,
@@ -22,11 +21,13 @@ from shioenv.experiments.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
+from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR
 from shioenv.report.charts import INK, MAIN, MUTED, SOFT
+from shioenv.report.means import Spread
+from shioenv.report.tables import Table
 from shioenv.synthesis.policy import STOP_PROBABILITY
 
 NAME = "training-sets"

@@ -14,8 +14,8 @@ from html import escape
 from typing import Any, TypeAlias
 
 from shioenv.report.aggregate import Aggregates, Spread
-from shioenv.report.samples import visible
 from shioenv.report.stats import BINS
+from shioenv.report.text import visible
 
 Spec: TypeAlias = dict[str, Any]
 

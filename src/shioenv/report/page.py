@@ -15,7 +15,8 @@ from shioenv.errors import MissingExtraError, UsageError
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report import charts
 from shioenv.report.aggregate import Aggregates, collect
-from shioenv.report.samples import SAID_BY_FLAGS, Samples, visible
+from shioenv.report.samples import SAID_BY_FLAGS, Samples
+from shioenv.report.text import visible
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",

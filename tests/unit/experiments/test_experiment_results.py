@@ -15,7 +15,6 @@ from shioenv.experiments import results
 from shioenv.experiments.charts import STYLES, Spec, styled
 from shioenv.experiments.results import (
     Findings,
-    Table,
     agree,
     check_libraries,
     locked,
@@ -23,6 +22,7 @@ from shioenv.experiments.results import (
     write_columns,
 )
 from shioenv.experiments.setting import Setting
+from shioenv.report.tables import Table
 
 CHART: Spec = {
     "data": {"values": [{"x": 1, "y": 2, "s": "a"}]},
@@ -68,10 +68,6 @@ def test_results_say_what_they_were_made_with(setting: Setting) -> None:
     assert (directory / "table.md").read_text() == (
         "# An experiment\n\n## Some\n\nA note.\n\n| name | value |\n|---|---:|\n| a\\|b | 1 |\n"
     )
-
-
-def test_a_table_without_rows_is_its_note() -> None:
-    assert Table("Some", "None.", ("name",), []).markdown == "## Some\n\nNone.\n"
 
 
 def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ from experiment_fakes import SYSTEM
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import by_length, length_groups, scores, training_sets
 from shioenv.experiments.length_groups import gains_by_command, gains_of
-from shioenv.experiments.means import Difference
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import Made, Score, values
 from shioenv.experiments.setting import Setting
+from shioenv.report.means import Difference
 
 
 def score(number: int, sampler: str, n: int, value: float | None, exit_code: int = 0) -> Score:

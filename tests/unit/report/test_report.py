@@ -29,7 +29,8 @@ from shioenv.report import samples as samples_module
 from shioenv.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
 from shioenv.report.charts import RANKED, figures
 from shioenv.report.page import FILE, write_report
-from shioenv.report.samples import argument_levels, changes, visible
+from shioenv.report.samples import argument_levels, changes
+from shioenv.report.text import visible
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",
