@@ -118,7 +118,7 @@ def _print_statistics(found: Statistics) -> None:
     for heading, groups in (
         ("command", found.by_command),
         ("arguments", found.by_arguments),
-        ("operators", found.by_composition),
+        ("composition", found.by_composition),
     ):
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column(heading, min_width=12)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
-from shioenv.report.aggregate import Aggregates, Spread
-from shioenv.report.stats import BINS
+from shioenv.report.stats import BINS, Group, Statistics
 from shioenv.report.text import visible
 
 Spec: TypeAlias = dict[str, Any]
@@ -121,7 +120,7 @@ def draw(spec: Spec, label: str) -> str:
     return head + svg[match.end() :]
 
 
-def figures(found: Aggregates) -> dict[str, Figure]:
+def figures(found: Statistics) -> dict[str, Figure]:
     """Every chart of the page by its id; those without anything to show are left out."""
     made = (
         _distribution(found),
@@ -154,8 +153,8 @@ def share(part: int, whole: int) -> str:
     return "<0.1%" if 0 < percent < 0.05 else f"{percent:.1f}%"
 
 
-def _distribution(found: Aggregates) -> Figure:
-    scores = found.statistics.irreducibility
+def _distribution(found: Statistics) -> Figure:
+    scores = found.irreducibility
     values = [
         {"from": index / BINS, "to": (index + 1) / BINS, "records": records}
         for index, records in enumerate(scores.bins)
@@ -200,12 +199,12 @@ def _distribution(found: Aggregates) -> Figure:
     )
 
 
-def _by_arguments(found: Aggregates) -> Figure:
+def _by_arguments(found: Statistics) -> Figure:
     scored = {n: one for n, one in found.by_arguments.items() if one.scored and one.quartiles}
     values = [
         {
             "arguments": n,
-            "mean": one.mean,
+            "mean": one.mean_irreducibility,
             "lower": one.quartiles[0] if one.quartiles else None,
             "upper": one.quartiles[2] if one.quartiles else None,
             "records": one.scored,
@@ -224,8 +223,8 @@ def _by_arguments(found: Aggregates) -> Figure:
         "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
         "points stand for fewer than ten records.",
         "Mean irreducibility by number of arguments: "
-        + (f"{number(scored[few].mean)} with {few}, " if scored else "")
-        + (f"{number(scored[many].mean)} with {many}." if scored else ""),
+        + (f"{number(scored[few].mean_irreducibility)} with {few}, " if scored else "")
+        + (f"{number(scored[many].mean_irreducibility)} with {many}." if scored else ""),
         {
             "data": {"values": values},
             "width": WIDTH,
@@ -250,15 +249,20 @@ def _by_arguments(found: Aggregates) -> Figure:
         },
         ("arguments", "records", "mean", "lower quartile", "median", "upper quartile"),
         tuple(
-            (str(n), count(one.records), number(one.mean), *map(number, one.quartiles or ()))
+            (
+                str(n),
+                count(one.records),
+                number(one.mean_irreducibility),
+                *map(number, one.quartiles),
+            )
             for n, one in scored.items()
         ),
     )
 
 
-def _arguments(found: Aggregates) -> Figure:
+def _arguments(found: Statistics) -> Figure:
     groups = found.by_arguments
-    total = found.statistics.records
+    total = found.records
     common = max(groups, key=lambda n: groups[n].records, default=0)
     return Figure(
         "arguments",
@@ -283,7 +287,7 @@ def _arguments(found: Aggregates) -> Figure:
     )
 
 
-def _arguments_axis(groups: Mapping[int, Spread]) -> Spec:
+def _arguments_axis(groups: Mapping[int, Group]) -> Spec:
     """Numbers of arguments; those that no input has are gaps, unless there are too many."""
     last = max(groups, default=0)
     return {
@@ -299,7 +303,7 @@ def _arguments_axis(groups: Mapping[int, Spread]) -> Spec:
     }
 
 
-def _composition(found: Aggregates) -> Figure:
+def _composition(found: Statistics) -> Figure:
     return _scored_ranking(
         "composition",
         "How inputs are composed",
@@ -307,12 +311,12 @@ def _composition(found: Aggregates) -> Figure:
         "sequence: ; or &.",
         "composition",
         found.by_composition,
-        found.statistics.records,
+        found.records,
         most=9,
     )
 
 
-def _commands(found: Aggregates) -> Figure:
+def _commands(found: Statistics) -> Figure:
     shown = min(RANKED, len(found.by_command))
     return _scored_ranking(
         "commands",
@@ -322,7 +326,7 @@ def _commands(found: Aggregates) -> Figure:
         + ("all." if len(found.by_command) <= TABLED else f"the first {TABLED}."),
         "command",
         found.by_command,
-        found.statistics.records,
+        found.records,
     )
 
 
@@ -331,7 +335,7 @@ def _scored_ranking(
     title: str,
     note: str,
     what: str,
-    groups: Mapping[str, Spread],
+    groups: Mapping[str, Group],
     total: int,
     most: int = RANKED,
 ) -> Figure:
@@ -341,7 +345,7 @@ def _scored_ranking(
     gutter = _gutter(labels)
     room = WIDTH - 2 * _PADDING - gutter - _GAP - _OVERHANG
     values = [
-        {"label": label, "records": one.records, "mean": one.mean}
+        {"label": label, "records": one.records, "mean": one.mean_irreducibility}
         for label, (_, one) in zip(labels, first, strict=True)
     ]
     y = {"field": "label", "type": "nominal", "sort": None}
@@ -398,7 +402,7 @@ def _scored_ranking(
                 count(group.records),
                 share(group.records, total),
                 count(group.scored),
-                number(group.mean),
+                number(group.mean_irreducibility),
                 number(group.quartiles[1] if group.quartiles else None),
             )
             for one, group in list(groups.items())[:TABLED]
@@ -406,11 +410,11 @@ def _scored_ranking(
     )
 
 
-def _exits(found: Aggregates) -> Figure:
-    total = found.statistics.records
+def _exits(found: Statistics) -> Figure:
+    total = found.records
     named = [
         (f"{code} ({EXITS[code]})" if code in EXITS else str(code), records)
-        for code, records in found.statistics.by_exit_code.items()
+        for code, records in found.by_exit_code.items()
     ]
     return _ranking(
         "exits",
@@ -423,7 +427,7 @@ def _exits(found: Aggregates) -> Figure:
     )
 
 
-def _effects(found: Aggregates) -> Figure:
+def _effects(found: Statistics) -> Figure:
     changed = sorted(
         ((name, records) for name, records in found.effects.items() if records),
         key=lambda item: -item[1],
@@ -434,12 +438,12 @@ def _effects(found: Aggregates) -> Figure:
         "From the context patches. An input that does several of these is counted in each.",
         "effect",
         changed,
-        found.statistics.records,
+        found.records,
     )
 
 
-def _sizes(found: Aggregates) -> Figure:
-    total = found.statistics.records
+def _sizes(found: Statistics) -> Figure:
+    total = found.records
     last = max(found.output_sizes, default=0)
     bounds = [0]
     while bounds[-1] < last:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.manifest import Manifest
+from shioenv.dataset.manifest import Manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.record import Record
 from shioenv.errors import MissingExtraError, UsageError
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report import charts
-from shioenv.report.aggregate import Aggregates, collect
 from shioenv.report.samples import SAID_BY_FLAGS, Samples
+from shioenv.report.stats import Statistics, statistics_of
 from shioenv.report.text import visible
 
 ORIGINS = {
@@ -38,7 +40,7 @@ def write_report(
     file: str | Path | None = None,
     *,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Aggregates:
+) -> Statistics:
     """The numbers of a dataset, after they were written as a page to `file` (default: `report.html`
     in the dataset's directory).
 
@@ -58,6 +60,25 @@ def write_report(
     return found
 
 
+def collect(
+    directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[Manifest, Statistics, Samples]:
+    """Everything the page is made of, from one pass over the finished shards.
+
+    `report` is told after each record how many are read, and of how many. Errors: those of
+    `read_records` that checks.
+    """
+    manifest, samples = read_manifest(directory), Samples()
+
+    def passing() -> Iterator[Record]:
+        for number, record in enumerate(read_records(directory, check=True), 1):
+            samples.add(record)
+            report(number, manifest.records)
+            yield record
+
+    return manifest, statistics_of(passing(), manifest.plan), samples
+
+
 def require_libraries() -> None:
     """MissingExtraError where what draws the page is not installed."""
     missing = [name.replace("_", "-") for name in LIBRARIES if find_spec(name) is None]
@@ -65,7 +86,7 @@ def require_libraries() -> None:
         raise MissingExtraError("a report", " and ".join(missing), "report")
 
 
-def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
+def page(manifest: Manifest, found: Statistics, samples: Samples) -> str:
     """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -94,11 +115,8 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
         markup=Markup,
         manifest=manifest,
         plan=manifest.plan,
-        found=found,
-        stats=found.statistics,
-        reached={
-            name: n for name, n in found.statistics.limits_hit.items() if name not in SAID_BY_FLAGS
-        },
+        stats=found,
+        reached={name: n for name, n in found.limits_hit.items() if name not in SAID_BY_FLAGS},
         facts=facts(manifest),
         limits=limits(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),

@@ -26,10 +26,10 @@ from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 from shioenv.report import page as page_module
 from shioenv.report import samples as samples_module
-from shioenv.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
 from shioenv.report.charts import RANKED, figures
-from shioenv.report.page import FILE, write_report
+from shioenv.report.page import FILE, collect, write_report
 from shioenv.report.samples import argument_levels, changes
+from shioenv.report.stats import EXPENSIVE, STEPS, effects_of, size_class
 from shioenv.report.text import visible
 
 FILE_ENTRY = {
@@ -189,13 +189,13 @@ def naive_quartile(scores: list[float], share: float) -> float:
 def test_the_numbers_are_those_of_a_naive_recount(tmp_path: Path) -> None:
     records = some_records()
     _, found, _ = collect(dataset(tmp_path, records))
-    assert found.statistics.records == len(records)
+    assert found.records == len(records)
     for n, spread in found.by_arguments.items():
         group = [one for one in records if one.n_arguments == n]
         scores = [one.irreducibility for one in group if one.irreducibility is not None]
         assert (spread.records, spread.scored) == (len(group), len(scores))
         if scores:
-            assert spread.mean == pytest.approx(statistics.fmean(scores))
+            assert spread.mean_irreducibility == pytest.approx(statistics.fmean(scores))
             assert spread.quartiles == tuple(naive_quartile(scores, q) for q in (0.25, 0.5, 0.75))
     assert {name: one.records for name, one in found.by_command.items()} == Counter(
         one.input_args[0] for one in records
@@ -239,8 +239,6 @@ def test_what_inputs_change_is_told_by_their_patches(tmp_path: Path) -> None:
 
 def test_changed_contents_are_changed_files() -> None:
     one = record(0, ["ls"], content_digests={"notes.txt": "0" * 64})
-    from shioenv.report.aggregate import effects_of
-
     assert effects_of(one) == {"files changed"}
 
 
@@ -593,7 +591,7 @@ def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) ->
     directory = dataset(tmp_path / "d", some_records(20))
     done = CliRunner().invoke(app, ["dataset", "report", str(directory), "--json"])
     assert done.exit_code == 0, done.output
-    found: Aggregates = collect(directory)[1]
+    found = collect(directory)[1]
     assert json.loads(done.stdout) == json.loads(json.dumps(found.to_json()))
     assert not (directory / FILE).exists()
     out = tmp_path / "page.html"
