@@ -10,7 +10,10 @@ import pytest
 
 import shioenv
 
-HEAVY = ("gymnasium", "numpy", "rapidfuzz", "rich", "tree_sitter", "typer", "pyseccomp")
+HEAVY = (
+    "altair", "gymnasium", "numpy", "pyseccomp", "rapidfuzz", "rich", "scipy", "tree_sitter",
+    "typer",
+)  # fmt: skip
 
 
 def python(code: str) -> str:
@@ -20,6 +23,12 @@ def python(code: str) -> str:
 
 def test_it_loads_no_heavy_library() -> None:
     code = f"import sys, shioenv; print([n for n in {HEAVY!r} if n in sys.modules])"
+    assert python(code) == "[]"
+
+
+def test_the_command_line_loads_nothing_that_draws() -> None:
+    heavy = ("altair", "jinja2", "pandas", "scipy", "vl_convert")
+    code = f"import sys, shioenv.cli.main; print([n for n in {heavy!r} if n in sys.modules])"
     assert python(code) == "[]"
 
 

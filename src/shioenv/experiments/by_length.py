@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shioenv.experiments import quoted
-from shioenv.experiments.length_chart import chart_of
 from shioenv.experiments.length_groups import (
     GROUPS,
-    Cell,
+    LengthCell,
     by_place,
     cells_of,
     gains_of,
@@ -42,6 +41,8 @@ def run(
     Errors: MissingExtraError before anything is executed; those of `made` and `write`.
     """
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     datasets = {
         sampler: made(
@@ -61,7 +62,7 @@ def run(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores), "rules": rule_columns(ruled)},
         tables=list(tables_of(scores, found, ruled)),
-        chart=chart_of(scores, found, budget),
+        chart=charts.by_length(scores, found, budget),
         counts=_counts(datasets, rescorings),
         parameters={"inputs of each sampler": count, "budget": budget, "estimator": estimator},
         summary=_summary(scores, found),
@@ -82,7 +83,7 @@ def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -
     }
 
 
-def _summary(scores: Sequence[Score], found: Sequence[Cell]) -> dict[str, Any]:
+def _summary(scores: Sequence[Score], found: Sequence[LengthCell]) -> dict[str, Any]:
     gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
     cells = by_place(found, "all inputs")
     at = {

@@ -12,19 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExtraError
-from shioenv.experiments.charts import Spec, drawn
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.setting import Setting
 from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.report.drawing import picture, require_libraries
 from shioenv.report.tables import Table
 from shioenv.version import package_version
 
+if TYPE_CHECKING:
+    import altair as alt
+
 RUN, TABLE, PLOT = "run.json", "table.md", "plot"
-LIBRARIES = ("numpy", "pyarrow", "vl-convert-python")
+LIBRARIES = ("altair", "numpy", "pyarrow", "scipy", "vl-convert-python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Findings:
     data: Mapping[str, Mapping[str, Sequence[Any]]]
     """Columns by name, of each file of data."""
     tables: Sequence[Table]
-    chart: Spec
+    chart: alt.TopLevelMixin
     counts: Mapping[str, Any]
     """How many inputs of what, and how many of them an earlier call made."""
     parameters: Mapping[str, Any]
@@ -54,9 +56,8 @@ class Outcome:
 
 def check_libraries() -> None:
     """MissingExtraError where data or pictures could not be written."""
-    for module, extra in (("pyarrow", "export"), ("scipy", "report"), ("vl_convert", "report")):
-        if find_spec(module) is None:
-            raise MissingExtraError("an experiment", module, extra)
+    require_libraries("an experiment", "export", "pyarrow")
+    require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
 def write(setting: Setting, name: str, found: Findings, *, started: float) -> Outcome:
@@ -69,7 +70,7 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
         directory.mkdir(parents=True, exist_ok=True)
         for file, columns in found.data.items():
             write_columns(directory / f"{file}.parquet", columns)
-        svg, png = drawn(found.chart)
+        svg, png = picture(found.chart)
         _write(directory / f"{PLOT}.svg", svg)
         _write(directory / f"{PLOT}.png", png)
         text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)

@@ -200,7 +200,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         totals["output bytes"] += len(record.output_bytes)
         score = record.irreducibility
         if score is not None:
-            bins[min(int(score * BINS), BINS - 1)] += 1
+            bins[bin_of(score)] += 1
             totals["zero"] += score == 0
             totals["one"] += score == 1
         if record.irreducibility_strict is not None:
@@ -272,6 +272,11 @@ def effects_of(record: Record) -> frozenset[str]:
     if record.content_digests and not on_files:
         found.add("files changed")
     return frozenset(found or {"nothing"})
+
+
+def bin_of(score: float) -> int:
+    """Which of the `BINS` a score is in."""
+    return min(int(score * BINS), BINS - 1)
 
 
 def size_class(size: int) -> int:

@@ -12,7 +12,6 @@ from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
 from shioenv.experiments import results
-from shioenv.experiments.charts import STYLES, Spec, styled
 from shioenv.experiments.results import (
     Findings,
     agree,
@@ -22,16 +21,11 @@ from shioenv.experiments.results import (
     write_columns,
 )
 from shioenv.experiments.setting import Setting
+from shioenv.report import drawing
+from shioenv.report.panels import chart
 from shioenv.report.tables import Table
 
-CHART: Spec = {
-    "data": {"values": [{"x": 1, "y": 2, "s": "a"}]},
-    "mark": "point",
-    "encoding": {
-        "x": {"field": "x", "type": "quantitative"},
-        "y": {"field": "y", "type": "quantitative"},
-    },
-}
+CHART = chart([{"x": 1, "y": 2}]).mark_point().encode(x="x:Q", y="y:Q")
 
 
 @pytest.fixture
@@ -70,11 +64,16 @@ def test_results_say_what_they_were_made_with(setting: Setting) -> None:
     )
 
 
-def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "find_spec", lambda name: None if name == "vl_convert" else 1)
-    with pytest.raises(MissingExtraError, match="vl_convert") as error:
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyarrow", "export"), ("scipy", "report"), ("vl_convert", "report")]
+)
+def test_what_is_missing_is_said_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None if name == module else 1)
+    with pytest.raises(MissingExtraError, match=module.replace("_", "-")) as error:
         check_libraries()
-    assert error.value.hint == "pip install 'shioenv[report]'"
+    assert error.value.hint == f"pip install 'shioenv[{extra}]'"
 
 
 @pytest.mark.parametrize(
@@ -108,10 +107,3 @@ def test_a_directory_is_written_by_one_process_at_a_time(tmp_path: Path) -> None
         pass
     with locked(tmp_path):
         pass
-
-
-def test_no_two_series_look_the_same_without_colours() -> None:
-    assert len({style.shape for style in STYLES}) == len(STYLES)
-    encodings = styled("s", ("a", "b"), "series")
-    assert encodings["shape"]["scale"] == {"domain": ["a", "b"], "range": ["circle", "square"]}
-    assert {one["title"] for one in encodings.values()} == {"series"}
