@@ -21,16 +21,12 @@ class Table:
     @property
     def markdown(self) -> str:
         """The table under its title and note; columns of numbers to the right."""
-        return "\n".join([f"## {self.title}", "", self.note, "", *self.markdown_rows])
-
-    @property
-    def markdown_rows(self) -> list[str]:
-        """The lines of the table itself, the last one empty; none without rows."""
-        if not self.rows:
-            return []
-        columns = zip(*self.rows, strict=True)
-        rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
-        return [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows), ""]
+        lines = [f"## {self.title}", "", self.note, ""]
+        if self.rows:
+            columns = zip(*self.rows, strict=True)
+            rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
+            lines += [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows), ""]
+        return "\n".join(lines)
 
     @property
     def html(self) -> str:
