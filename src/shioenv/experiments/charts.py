@@ -290,19 +290,18 @@ def _distribution_panel(
 # ---- training sets ----
 
 
-def training_sets(
-    sets: Mapping[str, Sequence[float]], sources: Mapping[str, str]
-) -> alt.HConcatChart:
-    """Means of the sets beside the paper's; `sources` are the sets of all scores of each source."""
-    histograms = [
-        _histogram(NAMES[source], sets[name], labelled=source == "ucs")
-        for source, name in sources.items()
-    ]
-    ucs, gcs = (len(sets[sources[source]]) for source in ("ucs", "gcs"))
+def training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
+    """Means of the sets beside the paper's, and all scores of the first two: of UCS and of GCS."""
+    ucs, gcs, *_ = sets.values()
+    histograms = (
+        _histogram("GCS", gcs, x_title=None),
+        _histogram("UCS", ucs, x_title="irreducibility (0 to 1)"),
+    )
     return titled(
         alt.hconcat(_sets_panel(sets), alt.vconcat(*histograms, spacing=18), spacing=40),
         "Scores of the training sets",
-        f"{ucs:,} and {gcs:,} scored inputs of UCS and GCS, as `shioenv generate` makes them.",
+        f"{len(ucs):,} and {len(gcs):,} scored inputs of UCS and GCS, as `shioenv generate` makes "
+        "them.",
         "Left: mean and standard deviation on both sides. Right: all scores; light and dark "
         "are the two sets that GCS is cut into at 0.5.",
     )
@@ -320,15 +319,14 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
                 rows.append({"set": name, "who": who, "label": label, **_reach(spread)})
     styles = (Style(MAIN, (1, 0), "circle"), Style(PAPER, (1, 0), "diamond"))
     series = styled("who", ("ours", "paper"), None, styles, orient="top")
+    room = alt.Scale(paddingOuter=0.7)
 
     def placed(rows: Rows) -> alt.Chart:
         return chart(rows).encode(
-            y=alt.Y("set:N", sort=list(sets), title=None,
-                    axis=alt.Axis(labelColor=INK)),
-            yOffset=alt.YOffset("who:N", sort=["ours", "paper"],
-                                scale=alt.Scale(paddingOuter=0.7)),
+            y=alt.Y("set:N", sort=list(sets), title=None, axis=alt.Axis(labelColor=INK)),
+            yOffset=alt.YOffset("who:N", sort=["ours", "paper"], scale=room),
             color=series["color"],
-        )  # fmt: skip
+        )
 
     x = alt.X(**score("mean", grid=True))
     whole = placed(rows)
@@ -342,11 +340,10 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
     return alt.LayerChart(layer=layers).properties(width=330, height=300)
 
 
-def _histogram(name: str, numbers: Sequence[float], *, labelled: bool) -> alt.Chart:
+def _histogram(name: str, numbers: Sequence[float], x_title: str | None) -> alt.Chart:
     counted = Counter(map(bin_of, numbers))
     shares = [counted[place] / max(len(numbers), 1) for place in range(BINS)]
     axis = alt.Axis(tickCount=4, format=".0%")
-    x_title = "irreducibility (0 to 1)" if labelled else None
     y = {"shorthand": "value:Q", "title": "share of inputs", "axis": axis}
     colour = alt.condition("datum.from >= 0.5", alt.value(MAIN), alt.value(SOFT))
     ones = sum(number >= 1 for number in numbers)

@@ -78,7 +78,7 @@ def run(
             "rules": rule_columns([row for one in rescorings.values() for row in one.ruled]),
         },
         tables=[_table(datasets, sets), _length_table(datasets), _rule_table(rescorings)],
-        chart=charts.training_sets(sets, {"gcs": "GCS, R* ≥ 0", "ucs": "UCS, R* ≥ 0"}),
+        chart=charts.training_sets(sets),
         counts={
             source: {
                 **one.counts,

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
-from shioenv.experiments import results
+from shioenv.experiments import (
+    by_length,
+    determinism,
+    estimators,
+    results,
+    sampling_efficiency,
+    training_sets,
+)
 from shioenv.experiments.results import (
     Findings,
     agree,
@@ -74,6 +83,18 @@ def test_what_is_missing_is_said_before_anything_runs(
     with pytest.raises(MissingExtraError, match=module.replace("_", "-")) as error:
         check_libraries()
     assert error.value.hint == f"pip install 'shioenv[{extra}]'"
+
+
+@pytest.mark.parametrize(
+    "experiment", [by_length, determinism, estimators, sampling_efficiency, training_sets]
+)
+def test_no_experiment_begins_without_what_draws_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, experiment: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match="altair"):
+        experiment.run(setting)
+    assert list(setting.out.iterdir()) == []
 
 
 @pytest.mark.parametrize(

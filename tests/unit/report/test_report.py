@@ -293,6 +293,14 @@ def test_every_axis_says_what_it_counts(tmp_path: Path) -> None:
             assert title or scale == "discrete", name
 
 
+def test_every_colour_of_a_chart_has_one_for_dark_pages(tmp_path: Path) -> None:
+    found = collect(dataset(tmp_path, some_records()))[1]
+    for name, figure in figures(found).items():
+        colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', figure.svg)) - {"none"}
+        assert colours, name
+        assert colours <= set(drawing.DARK), name
+
+
 def test_long_rankings_are_cut_in_the_chart_and_whole_in_the_table(tmp_path: Path) -> None:
     records = [record(n, [f"command{n}"]) for n in range(RANKED + 10)]
     _, found, _ = collect(dataset(tmp_path, records))

@@ -6,7 +6,7 @@ import re
 
 import altair as alt
 
-from shioenv.report.drawing import DARK, PAGE, PICTURE, STYLES, element, picture
+from shioenv.report.drawing import PAGE, PICTURE, STYLES, element, picture
 from shioenv.report.panels import bars, chart, counted, means, score, styled, titled
 
 ROWS = [
@@ -49,13 +49,6 @@ def test_bars_keep_the_order_of_their_rows() -> None:
     svg = element(bars(rows, alt.X(**counted("records")), step=18), "spoken <&", 200)
     assert [text for text in texts(svg) if text in "az"] == ["z", "a"]
     assert 'role="img" aria-label="spoken &lt;&amp;"' in svg
-
-
-def test_a_chart_of_a_page_has_only_colours_that_turn_dark() -> None:
-    svg = element(bars([{"label": "x", "records": 1}], alt.X(**counted("records")), step=18), "", 9)
-    colours = set(re.findall(r'(?:fill|stroke)="(#\w+)"', svg))
-    assert colours
-    assert colours <= set(DARK)
 
 
 def test_pages_and_pictures_share_one_theme() -> None:
