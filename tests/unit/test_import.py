@@ -10,7 +10,10 @@ import pytest
 
 import shioenv
 
-HEAVY = ("gymnasium", "numpy", "rapidfuzz", "rich", "tree_sitter", "typer", "pyseccomp")
+HEAVY = (
+    "altair", "gymnasium", "numpy", "pyseccomp", "rapidfuzz", "rich", "scipy", "tree_sitter",
+    "typer",
+)  # fmt: skip
 
 
 def python(code: str) -> str:
@@ -20,6 +23,14 @@ def python(code: str) -> str:
 
 def test_it_loads_no_heavy_library() -> None:
     code = f"import sys, shioenv; print([n for n in {HEAVY!r} if n in sys.modules])"
+    assert python(code) == "[]"
+
+
+def test_only_drawing_loads_what_draws() -> None:
+    heavy = ("altair", "jinja2", "pandas", "scipy", "vl_convert")
+    names = ("cli.main", "report.page", "experiments.by_length", "experiments.estimators")
+    loading = ", ".join(f"shioenv.{name}" for name in names)
+    code = f"import sys, {loading}; print([n for n in {heavy!r} if n in sys.modules])"
     assert python(code) == "[]"
 
 

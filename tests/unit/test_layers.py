@@ -99,7 +99,9 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("ray", ["execution"]),
         ("pyarrow", ["dataset", "experiments"]),
         ("jinja2", ["report"]),
-        ("vl_convert", ["report", "experiments"]),
+        ("altair", ["report", "experiments"]),
+        ("scipy", ["report"]),
+        ("vl_convert", ["report"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

@@ -10,6 +10,7 @@ import typer
 from shioenv.cli import dataset_tools, shared
 from shioenv.cli.progress import counting
 from shioenv.cli.run import describe
+from shioenv.report.text import fixed, share
 
 if TYPE_CHECKING:
     from shioenv.domain.record import Record
@@ -97,27 +98,27 @@ def _print_statistics(found: Statistics) -> None:
     rows = {
         "records": f"{total}, {found.sampler}"
         + (f" with seed {found.seed} on {found.system}" if found.system else ", not executed here"),
-        "irreducibility": f"{_mean(scores.mean)} mean, {_mean(scores.sd)} standard deviation "
-        f"({_mean(scores.mean_strict)} mean of strict)",
+        "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
+        f"({fixed(scores.mean_strict)} mean of strict)",
         "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
-        f"{_mean(scores.mean_standard_error)} in the mean",
+        f"{fixed(scores.mean_standard_error)} in the mean",
         "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
-        "failed": f"{found.failed} ({shared.percent(found.failed, total)})",
-        "changed something": f"{found.changed} ({shared.percent(found.changed, total)})",
-        "volatile": f"{found.volatile} ({shared.percent(found.volatile, total)})",
-        "timed out": f"{found.timed_out} ({shared.percent(found.timed_out, total)})",
+        "failed": f"{found.failed} ({share(found.failed, total)})",
+        "changed something": f"{found.changed} ({share(found.changed, total)})",
+        "volatile": f"{found.volatile} ({share(found.volatile, total)})",
+        "timed out": f"{found.timed_out} ({share(found.timed_out, total)})",
         "limits reached": ", ".join(f"{name} {n}" for name, n in found.limits_hit.items())
         or "none",
-        "per record": f"{_mean(found.mean_executions, 1)} executions, "
-        f"{_mean(found.mean_arguments, 1)} arguments, "
-        f"{_mean(found.mean_output_bytes, 0)} bytes of output",
+        "per record": f"{fixed(found.mean_executions, 1)} executions, "
+        f"{fixed(found.mean_arguments, 1)} arguments, "
+        f"{fixed(found.mean_output_bytes, 0)} bytes of output",
     }
     for key, value in rows.items():
         console.print(f"{key:19}{value}", soft_wrap=True)
     for heading, groups in (
         ("command", found.by_command),
         ("arguments", found.by_arguments),
-        ("operators", found.by_composition),
+        ("composition", found.by_composition),
     ):
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column(heading, min_width=12)
@@ -127,18 +128,14 @@ def _print_statistics(found: Statistics) -> None:
             table.add_row(
                 shared.printable(str(name)),
                 str(group.records),
-                shared.percent(group.failed, group.records),
-                _mean(group.mean_irreducibility),
-                _mean(group.mean_arguments, 1),
+                share(group.failed, group.records),
+                fixed(group.mean_irreducibility),
+                fixed(group.mean_arguments, 1),
             )
         console.print()
         console.print(table)
         if len(groups) > SHOWN_GROUPS:
             console.print(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
-
-
-def _mean(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 @shared.command(app, "shioenv dataset show ./dataset --count 5")

@@ -11,6 +11,7 @@ from shioenv.cli import shared
 from shioenv.cli.generate import meter
 from shioenv.cli.progress import counting
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.report.text import share
 
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary, Rejection
@@ -109,8 +110,8 @@ def filter_(
             }
         )
     else:
-        share = shared.percent(manifest.records, parent)
-        print(f"{manifest.records:,} of {parent:,} records ({share}) in {destination}")
+        part = share(manifest.records, parent)
+        print(f"{manifest.records:,} of {parent:,} records ({part}) in {destination}")
 
 
 def export(
@@ -360,7 +361,7 @@ def _print_import(done: ImportSummary, directory: Path) -> None:
         "lines": f"{done.lines:,}",
         "records": f"{manifest.records:,}, {done.summary.new:,} of them new",
         "executions": f"{mean:.1f} per record" if mean is not None else "-",
-        "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
+        "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
     shared.print_rows(rows)
 
@@ -407,11 +408,11 @@ def _print_leakage(found: Leakage) -> None:
     rows["not given away"] = found.test - len(found.leaks)
     rows["all"] = found.test
     for name, count in rows.items():
-        table.add_row(name, f"{count:,}", shared.percent(count, found.test))
+        table.add_row(name, f"{count:,}", share(count, found.test))
     console.print(table)
     console.print(
         f"{found.train:,} training inputs; the commands of "
-        f"{shared.percent(found.known_commands, found.test)} of the test inputs occur among them"
+        f"{share(found.known_commands, found.test)} of the test inputs occur among them"
     )
     order = list(Level)
     worst = sorted(found.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))

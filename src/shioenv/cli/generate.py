@@ -10,6 +10,7 @@ import typer
 
 from shioenv.cli import shared
 from shioenv.cli.progress import PLAIN_SECONDS, time_left
+from shioenv.report.text import share
 
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress, Summary
@@ -207,19 +208,19 @@ def _print(summary: Summary, seconds: float) -> None:
         "records": f"{manifest.records}, {summary.new} of them new",
         "time": f"{seconds:.1f} s" + (f", {rate:.1f} records/s" if summary.new else ""),
         "executions": f"{mean:.1f} per record" if mean is not None else "-",
-        "volatile": f"{manifest.volatile} ({shared.percent(manifest.volatile, manifest.records)})",
-        "timed out": f"{timed_out} ({shared.percent(timed_out, manifest.records)})",
+        "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
+        "timed out": f"{timed_out} ({share(timed_out, manifest.records)})",
     }
     effort = summary.effort
     if effort.ran and summary.seconds:
         rows["executed"] = (
             f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s, "
-            f"{shared.percent(effort.own_seconds, effort.lane_seconds)} of the time in the commands"
+            f"{share(effort.own_seconds, effort.lane_seconds)} of the time in the commands"
         )
     if effort.asked:
         rows["shared"] = (
             f"{effort.found} of {effort.asked} sub-inputs "
-            f"({shared.percent(effort.found, effort.asked)}) were known"
+            f"({share(effort.found, effort.asked)}) were known"
         )
     if summary.retried or summary.restarts:
         rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import shared
+from shioenv.report.text import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -457,7 +458,7 @@ def _print_shares(described: list[Description]) -> None:
         ("their arguments derived", sum(one.derivable for one in arguments), len(arguments)),
     )
     for label, part, whole in rows:
-        print(f"{label:32} {part:6} of {whole:6}  {shared.percent(part, whole)}")
+        print(f"{label:32} {part:6} of {whole:6}  {share(part, whole)}")
 
 
 @shared.command(app, "shioenv grammar show df")

@@ -30,8 +30,7 @@ def report(
     is written only where --out asks for it.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.report.aggregate import collect
-    from shioenv.report.page import FILE, write_report
+    from shioenv.report.page import FILE, collect, write_report
 
     shared.note_unfinished(directory, read_manifest(directory))
     with counting("records") as progress:
@@ -44,4 +43,4 @@ def report(
     else:
         path = directory / FILE if out is None else out
         size = path.stat().st_size / 1e6
-        print(f"{path}: {found.statistics.records} records, {size:.1f} MB")
+        print(f"{path}: {found.records} records, {size:.1f} MB")

@@ -310,8 +310,3 @@ def print_rows(rows: Mapping[str, str]) -> None:
     """Prints facts by name on standard output, a line each."""
     for key, value in rows.items():
         print(f"{key:11} {value}")
-
-
-def percent(part: float, whole: float) -> str:
-    """`12.5%`, or `-` of nothing."""
-    return f"{100 * part / whole:.1f}%" if whole else "-"

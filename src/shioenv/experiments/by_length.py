@@ -10,22 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shioenv.experiments import quoted
-from shioenv.experiments.length_chart import chart_of
 from shioenv.experiments.length_groups import (
     GROUPS,
-    Cell,
+    LengthCell,
     by_place,
     cells_of,
     gains_of,
     to_rescore,
 )
 from shioenv.experiments.length_tables import tables_of
-from shioenv.experiments.means import rounded
 from shioenv.experiments.reference import Rescoring, rule_columns, scores_by_rule
 from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.report.text import rounded
 from shioenv.synthesis.drawing import Drawing
 
 NAME = "irreducibility-by-length"
@@ -41,6 +40,8 @@ def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -
     Errors: MissingExtraError before anything is executed; those of `made` and `write`.
     """
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     datasets = {
         sampler: made(
@@ -63,7 +64,7 @@ def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores), "rules": rule_columns(ruled)},
         tables=list(tables_of(scores, found, ruled)),
-        chart=chart_of(scores, found, scoring.budget),
+        chart=charts.by_length(scores, found, scoring.budget),
         counts=_counts(datasets, rescorings),
         parameters={
             "inputs of each sampler": count,
@@ -88,7 +89,7 @@ def _counts(datasets: Mapping[str, Made], rescorings: Mapping[str, Rescoring]) -
     }
 
 
-def _summary(scores: Sequence[Score], found: Sequence[Cell]) -> dict[str, Any]:
+def _summary(scores: Sequence[Score], found: Sequence[LengthCell]) -> dict[str, Any]:
     gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
     cells = by_place(found, "all inputs")
     at = {

@@ -1,132 +1,351 @@
-"""The look of the experiments' pictures; each is drawn as SVG and as PNG.
-
-Vega-Lite through `vl-convert`, with the colours of a dataset's page. Series are told apart by
-lightness, dashes and form as well as by hue, so a picture survives a printer without colours.
-"""
+"""The pictures of the experiments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from shioenv.report.charts import ACCENT, GRID, INK, MAIN, MUTED, SOFT
+import altair as alt
 
-Spec: TypeAlias = dict[str, Any]
-
-SCALE = 2
-"""Pixels of the PNG for one of the SVG."""
-
-PAPER = ACCENT
-"""What the paper says is always of this colour, and a diamond, like nothing else, where it is a
-point."""
-
-_CONFIG: Spec = {
-    "background": "#ffffff",
-    "padding": 14,
-    "font": "Helvetica, Arial, Liberation Sans, sans-serif",
-    "view": {"stroke": None},
-    "title": {
-        "anchor": "start",
-        "color": INK,
-        "fontSize": 15,
-        "subtitleColor": MUTED,
-        "subtitleFontSize": 12,
-        "subtitlePadding": 5,
-        "subtitleLineHeight": 16,
-        "offset": 14,
-    },
-    "axis": {
-        "labelColor": MUTED,
-        "titleColor": INK,
-        "labelFontSize": 11,
-        "titleFontSize": 12,
-        "titleFontWeight": 600,
-        "titlePadding": 7,
-        "labelPadding": 4,
-        "gridColor": GRID,
-        "domainColor": MUTED,
-        "ticks": False,
-        "domain": False,
-    },
-    "axisX": {"domain": True, "labelFlush": False, "grid": False, "labelAngle": 0},
-    "legend": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "symbolSize": 70,
-        "symbolStrokeWidth": 2,
-        "symbolOpacity": 1,
-        "labelLimit": 300,
-    },
-    "text": {"color": MUTED, "fontSize": 11},
-    "bar": {"color": MAIN},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How one series is drawn."""
-
-    colour: str
-    dash: tuple[int, ...]
-    shape: str
-
-
-STYLES = (
-    Style(INK, (1, 0), "circle"),
-    Style("#7b8794", (6, 3), "square"),
-    Style("#e39a5f", (2, 2), "triangle-up"),
-    Style(MAIN, (1, 0), "triangle-down"),
+from shioenv.experiments import quoted
+from shioenv.experiments.determinism import REASONS, Verdict
+from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
+from shioenv.experiments.sampling_efficiency import BUDGETS, Cell
+from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.report.drawing import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
+from shioenv.report.means import Spread, cumulative
+from shioenv.report.panels import (
+    PAPER,
+    Rows,
+    alone,
+    bars,
+    chart,
+    histogram,
+    lengths_axis,
+    means,
+    said,
+    score,
+    sized,
+    styled,
+    titled,
 )
-"""Four series at most: dark, grey dashes, light orange dots, blue."""
+from shioenv.report.stats import BINS, bin_of
+from shioenv.report.text import fixed, share
 
-RAMP = (SOFT, "#7fb0d9", "#4f90c6", MAIN, "#174f80", INK)
-"""An ordered series, from light to dark."""
+REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))
 
+SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
+"""GCS blue, UCS dark, UCS universal grey."""
 
-def styled(field: str, names: Sequence[str], title: str, styles: Sequence[Style] = STYLES) -> Spec:
-    """Encodings of colour, dashes and form that share one legend."""
-    used = styles[: len(names)]
-    common: Spec = {
-        "field": field,
-        "type": "nominal",
-        "sort": list(names),
-        "title": title,
-        "legend": {"symbolStrokeWidth": 0},
-    }
-    ranges: Mapping[str, list[Any]] = {
-        "color": [style.colour for style in used],
-        "strokeDash": [list(style.dash) for style in used],
-        "shape": [style.shape for style in used],
-    }
-    return {
-        channel: {**common, "scale": {"domain": list(names), "range": values}}
-        for channel, values in ranges.items()
-    }
+DODGE = 0.07
+"""Arguments between the intervals of two budgets, so that all are seen."""
+
+_SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 
 
-def titled(text: str, *lines: str) -> Spec:
-    """A picture's title with lines below it."""
-    return {"text": text, "subtitle": list(lines)}
+# ---- determinism ----
 
 
-def arguments_axis(lengths: Sequence[int]) -> Spec:
-    """Numbers of arguments along x."""
-    return {
-        "field": "arguments",
-        "type": "quantitative",
-        "scale": {"domain": [min(lengths) - 0.4, max(lengths) + 0.4], "nice": False},
-        "axis": {"title": "removable arguments", "values": list(lengths), "format": "d"},
-    }
+def determinism(
+    groups: Sequence[tuple[str, Sequence[Verdict]]], shares: Mapping[str, float], passes: str
+) -> alt.Chart:
+    """Inputs that differ, by command and reason; `passes` says how many inputs ran how often."""
+    rows = [
+        {
+            "label": f"{name} ({len(group)})",
+            "reason": reason,
+            "order": order,
+            "inputs": sum(verdict.reason == reason for verdict in group),
+        }
+        for name, group in groups
+        for order, reason in enumerate(REASONS)
+    ]
+    axis = alt.Axis(tickCount=6, tickMinStep=1, grid=True)
+    x = alt.X("inputs:Q", title="inputs that differ between passes", axis=axis)
+    colours = alt.Scale(domain=list(REASONS), range=list(REASON_COLOURS.values()))
+    bar = bars(rows, x, step=19, labelLimit=220).properties(width=420)
+    return titled(
+        bar.encode(color=alt.Color("reason:N", title="reason", scale=colours), order="order:Q"),
+        f"{shares['identical, of all inputs']:.1%} of {passes}",
+        "Of those that no grammar declares volatile "
+        f"{shares['identical, of those not declared volatile']:.1%}.",
+        "Bars: inputs that differ, by command (in brackets: how many inputs it has) and reason. "
+        "Commands without a bar never differ.",
+    )
 
 
-def drawn(spec: Spec) -> tuple[bytes, bytes]:
-    """The picture as SVG and as PNG."""
-    import vl_convert
+# ---- estimates against exact scores ----
 
-    whole = {"config": _CONFIG, **spec}
-    svg: str = vl_convert.vegalite_to_svg(whole)
-    png: bytes = vl_convert.vegalite_to_png(whole, scale=SCALE)
-    return svg.encode(), png
+
+def estimators(
+    groups: Mapping[str, Mapping[Any, Cell]], quoted_for: str | None, inputs: int, replays: int
+) -> alt.HConcatChart:
+    """Error against executions, a panel for each group; the paper's errors in that of this name."""
+    scale = alt.Scale(type="log", domain=[3.5, 300], nice=False, clamp=True)
+    axis = alt.Axis(values=[4, 8, 16, 32, 64, 128, 256], format="d", grid=True)
+    x = alt.X("executions:Q", title="sub-inputs executed per input", scale=scale, axis=axis)
+
+    def y(field: str) -> alt.Y:
+        scale = alt.Scale(type="log", domain=[0.001, 0.3], nice=False, clamp=True)
+        axis = alt.Axis(values=[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2], format="~g")
+        return alt.Y(f"{field}:Q", title="mean absolute error", scale=scale, axis=axis)
+
+    series = styled("estimator", tuple(ESTIMATORS), "estimator")
+    stated = [
+        {"executions": budget, "mean": error, "label": f"paper: {fixed(error, 2)}"}
+        for budget, error in quoted.ERRORS.items()
+    ]
+    panels = []
+    for label, group in groups.items():
+        rows = [
+            {"executions": cell.executions, **_errors(cell, least=1e-4)}
+            for cell in group.values()
+            if cell.error.value > 0
+        ]
+        panel = means(rows, x, y, series, interval="band")
+        if label == quoted_for:
+            panel = alt.LayerChart(layer=[panel, said(stated, x, y("mean"), dy=17)])
+        panels.append(sized(panel, label, 360, 330))
+    return titled(
+        alt.hconcat(*panels, spacing=34).resolve_legend(**_SHARED),
+        "What an estimate costs, and how wrong it is",
+        f"{inputs:,} inputs (GCS, single commands) whose sub-inputs were all executed; "
+        f"{replays} estimates of each at each budget. Bands: 95% intervals over inputs.",
+        "Lower and further left is better. Both axes are logarithmic.",
+    )
+
+
+def _errors(cell: Cell, least: float = 0.0) -> dict[str, Any]:
+    error = cell.error
+    ends = {"low": max(error.low, least), "high": error.high}
+    return {"estimator": cell.estimator, "budget": cell.budget, "mean": error.value, **ends}
+
+
+def sampling_efficiency(
+    by_length: Mapping[int, Mapping[Any, Cell]], inputs: int, replays: int
+) -> alt.ConcatChart:
+    """Errors by number of arguments and budget, a panel for each estimator."""
+    rows = [
+        {"arguments": n + DODGE * (BUDGETS.index(cell.budget) - 2.5), **_errors(cell)}
+        for n, found in by_length.items()
+        for cell in found.values()
+        if (1 << n) - 1 > cell.budget
+    ]
+    top = max((row["high"] for row in rows), default=0.1)
+
+    def y(field: str) -> alt.Y:
+        axis, scale = alt.Axis(tickCount=6, format=".2f"), alt.Scale(domain=[0, top], nice=False)
+        return alt.Y(f"{field}:Q", title="mean absolute error", scale=scale, axis=axis)
+
+    x = lengths_axis(list(by_length))
+    scale = alt.Scale(domain=list(BUDGETS), range=list(RAMP))
+    series = {"color": alt.Color("budget:O", title="budget M", scale=scale)}
+    panels = []
+    for name in ESTIMATORS:
+        mine = [row for row in rows if row["estimator"] == name]
+        panel = means(mine, x, y, series, interval="rule")
+        if max(by_length) >= quoted.LENGTH:
+            panel = alt.LayerChart(layer=[panel, *_said_errors(x, y("mean"), max(by_length))])
+        panels.append(sized(panel, f"estimator: {name}", 350, 230))
+    return titled(
+        alt.concat(*panels, columns=2, spacing={"row": 26, "column": 30}),
+        "How far estimates of irreducibility are from the exact score",
+        f"{inputs:,} inputs (GCS, single commands), all sub-inputs of each executed; "
+        f"{replays} estimates of each. Bars: 95% intervals over inputs. "
+        "A line begins where its budget does not cover all.",
+        "Diamonds: what the paper says of its estimator and its longest inputs, "
+        "which may have 11 or 12 removable arguments.",
+    )
+
+
+def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
+    """The paper's errors, from 11 to 12 arguments."""
+    last = min(longest, quoted.LENGTH + 1)
+    for (budget, error), dy in zip(quoted.ERRORS.items(), (-5, 6), strict=True):
+        row = {"arguments": last, "from": quoted.LENGTH, "mean": error, "label": f"M={budget}"}
+        rule = chart([row]).mark_rule(strokeWidth=2, color=PAPER)
+        yield rule.encode(x=x, x2="from:Q", y=y)
+        yield said([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
+
+
+# ---- irreducibility by number of arguments ----
+
+
+def by_length(scores: Sequence[Score], found: Sequence[LengthCell], budget: int) -> alt.ConcatChart:
+    """Spreads, means, gains and distribution functions; `found` are the cells of the scores."""
+    lengths = sorted({cell.n for cell in found}) or [1]
+    series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
+    panels = {
+        **{
+            f"{name}: mean ± standard deviation": means(
+                [row for row in _means(found, "all inputs") if row["sampler"] == name],
+                lengths_axis(lengths), _score, alone(style), interval="band",
+            )
+            for name, style in SAMPLERS.items()
+        },
+        **{group: _means_panel(found, group, lengths, series) for group in GROUPS},
+        "GCS above UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
+        "distribution, all with a score": _distribution_panel(scores, 0, series),
+        "distribution, 2 arguments and more": _distribution_panel(scores, 2, series),
+    }  # fmt: skip
+    sizes = [sized(panel, title, 260, 190) for title, panel in panels.items()]
+    whole = alt.concat(*sizes, columns=len(NAMES), spacing={"row": 24, "column": 30})
+    return titled(
+        whole.resolve_legend(**_SHARED),
+        "Irreducibility by number of arguments",
+        f"{len(scores) // len(NAMES):,} inputs of each sampler (single commands), at most {budget} "
+        "sub-inputs of each executed.",
+        f"Orange: what the paper says. Nothing is shown of fewer than {FEW} inputs.",
+    )
+
+
+def _score(field: str) -> alt.Y:
+    return alt.Y(**score(field))
+
+
+def _means(found: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
+    """The cells of a group; those of successive lengths have the same `run`, to be one line."""
+    shown = [cell for cell in found if cell.group == group and cell.spread.count >= FEW]
+    return [
+        {"sampler": cell.sampler, "arguments": cell.n, "run": cell.n - place, **_reach(cell.spread)}
+        for place, cell in enumerate(shown)
+    ]
+
+
+def _reach(spread: Spread) -> dict[str, float]:
+    """A mean, and a standard deviation on both sides."""
+    low, high = max(0.0, spread.mean - spread.sd), min(1.0, spread.mean + spread.sd)
+    return {"mean": spread.mean, "low": low, "high": high}
+
+
+def _means_panel(
+    found: Sequence[LengthCell], group: str, lengths: Sequence[int], series: Mapping[str, Any]
+) -> alt.LayerChart:
+    """All samplers' means, of one group of inputs."""
+    x = lengths_axis(lengths)
+    panel = means(_means(found, group), x, _score, {**series, "detail": "run:N"})
+    if group != "all inputs" or max(lengths) < quoted.LENGTH:
+        return panel
+    rows = [
+        {"arguments": quoted.LENGTH, "mean": mean, "label": f"{sampler.upper()} {fixed(mean)}"}
+        for sampler, mean in quoted.MEANS.items()
+    ]
+    place = {"align": "right", "dx": 6, "dy": 16}
+    return alt.LayerChart(layer=[panel, said(rows, x, _score("mean"), **place)])
+
+
+def _gain_panel(scores: Sequence[Score], lengths: Sequence[int]) -> alt.LayerChart:
+    """GCS above UCS, with the paper's range."""
+    rows = [
+        {"arguments": n, "mean": gain.value, "low": gain.low, "high": gain.high}
+        for n, gain in gains_of(scores, GROUPS["all inputs"]).items()
+    ]
+
+    def y(field: str) -> alt.Y:
+        axis = alt.Axis(tickCount=6, format="+.2f")
+        return alt.Y(f"{field}:Q", title="difference of means", axis=axis)
+
+    low, high = quoted.GAINS
+    last = max(2, min(12, max(lengths)))
+    stated = chart([{"arguments": 2, "last": last, "low": low, "high": high}])
+    x = lengths_axis(lengths)
+    return alt.LayerChart(
+        layer=[
+            stated.mark_rect(color=PAPER, opacity=0.2).encode(
+                x=x, x2="last:Q", y=y("low"), y2="high:Q"
+            ),
+            chart([{"mean": 0}]).mark_rule(color=MUTED).encode(y=y("mean")),
+            means(rows, x, y, alone(Style(INK, (1, 0), "circle")), interval="rule", line=False),
+        ]
+    )
+
+
+def _distribution_panel(
+    scores: Sequence[Score], least: int, series: Mapping[str, Any]
+) -> alt.LayerChart:
+    """The share of inputs up to each score; the paper's share at exactly 1 is left above a rule."""
+    rows = [
+        {"sampler": name, "score": place, "share": part}
+        for sampler, name in NAMES.items()
+        for place, part in cumulative(values(scores_of(scores, sampler, least)))
+    ]
+    y = alt.Y(**score("share", "share of inputs up to it"))
+    stated = chart([{"share": 1 - quoted.PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
+    label = stated.mark_text(
+        color=PAPER, align="left", baseline="bottom", dx=4, dy=-2, x=0, fontSize=10
+    )
+    steps = chart(rows).mark_line(strokeWidth=2, interpolate="step-after")
+    styles = {name: series[name] for name in ("color", "strokeDash")}
+    return alt.LayerChart(
+        layer=[
+            stated.mark_rule(color=PAPER, strokeDash=[2, 2], strokeWidth=1.6),
+            label.encode(text="label:N"),
+            steps.encode(x=alt.X(**score("score")), y=y, **styles),
+        ]
+    )
+
+
+# ---- training sets ----
+
+
+def training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
+    """Means of the sets beside the paper's, and all scores of the first two: of UCS and of GCS."""
+    ucs, gcs, *_ = sets.values()
+    histograms = (
+        _histogram("GCS", gcs, x_title=None),
+        _histogram("UCS", ucs, x_title="irreducibility (0 to 1)"),
+    )
+    return titled(
+        alt.hconcat(_sets_panel(sets), alt.vconcat(*histograms, spacing=18), spacing=40),
+        "Scores of the training sets",
+        f"{len(ucs):,} and {len(gcs):,} scored inputs of UCS and GCS, as `shioenv generate` makes "
+        "them.",
+        "Left: mean and standard deviation on both sides. Right: all scores; light and dark "
+        "are the two sets that GCS is cut into at 0.5.",
+    )
+
+
+def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
+    rows: list[dict[str, Any]] = []
+    for name, numbers in sets.items():
+        for who, spread in (
+            ("ours", Spread.of(numbers)),
+            ("paper", Spread(0, *quoted.TRAINING[name])),
+        ):
+            if spread is not None:
+                label = f"{spread.mean:.2f} ± {spread.sd:.2f}"
+                rows.append({"set": name, "who": who, "label": label, **_reach(spread)})
+    styles = (Style(MAIN, (1, 0), "circle"), Style(PAPER, (1, 0), "diamond"))
+    series = styled("who", ("ours", "paper"), None, styles, orient="top")
+    room = alt.Scale(paddingOuter=0.7)
+
+    def placed(rows: Rows) -> alt.Chart:
+        return chart(rows).encode(
+            y=alt.Y("set:N", sort=list(sets), title=None, axis=alt.Axis(labelColor=INK)),
+            yOffset=alt.YOffset("who:N", sort=["ours", "paper"], scale=room),
+            color=series["color"],
+        )
+
+    x = alt.X(**score("mean", grid=True))
+    whole = placed(rows)
+    layers = [
+        whole.mark_rule(strokeWidth=2).encode(x=alt.X(**score("low", grid=True)), x2="high:Q"),
+        whole.mark_point(filled=True, size=75, opacity=1).encode(x=x, shape=series["shape"]),
+    ]
+    for who, dy in (("ours", -9), ("paper", 10)):
+        text = placed(row for row in rows if row["who"] == who).mark_text(align="left", dx=6, dy=dy)
+        layers.append(text.encode(x=x, text="label:N", color=alt.value(MUTED)))
+    return alt.LayerChart(layer=layers).properties(width=330, height=300)
+
+
+def _histogram(name: str, numbers: Sequence[float], x_title: str | None) -> alt.Chart:
+    counted = Counter(map(bin_of, numbers))
+    shares = [counted[place] / max(len(numbers), 1) for place in range(BINS)]
+    axis = alt.Axis(tickCount=4, format=".0%")
+    y = {"shorthand": "value:Q", "title": "share of inputs", "axis": axis}
+    colour = alt.condition("datum.from >= 0.5", alt.value(MAIN), alt.value(SOFT))
+    ones = sum(number >= 1 for number in numbers)
+    title = f"{name}: {share(ones, len(numbers), 0)} are exactly 1"
+    return sized(histogram(shares, x_title, y).encode(color=colour), title, 330, 118)

@@ -17,7 +17,6 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
-from shioenv.experiments.charts import RAMP, Spec, titled
 from shioenv.experiments.repeats import (
     Cause,
     Pass,
@@ -33,7 +32,6 @@ from shioenv.experiments.repeats import (
 from shioenv.experiments.results import (
     Findings,
     Outcome,
-    Table,
     agree,
     check_libraries,
     locked,
@@ -44,7 +42,7 @@ from shioenv.experiments.results import (
 from shioenv.experiments.setting import Setting, stream_of
 from shioenv.files.durable import storage_errors
 from shioenv.recording.bounds import LIMITS
-from shioenv.report.charts import ACCENT, INK
+from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 
@@ -61,14 +59,8 @@ MASKED = "masked"
 
 CHANNELS = tuple(item.name for item in fields(Behavior))
 
-REASONS = {
-    "time of day": "#cfe2f2",
-    "declared volatile": RAMP[1],
-    "noticed when recorded": INK,
-    "not explained": ACCENT,
-}
-"""Why inputs differ, with the colour of each; of several reasons the first counts, but the last
-stands above all."""
+REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
+"""Why inputs differ; of several reasons the first counts, but the last stands above all."""
 
 Digests = Mapping[str, str]
 """What a pass saw of an input: a digest of each of `CHANNELS`, and of `MASKED`."""
@@ -118,6 +110,8 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
     if number_of_passes < 2:
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
     samples = list(drawn.samples)
@@ -133,7 +127,11 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=_chart(verdicts, number_of_passes),
+        chart=charts.determinism(
+            _by_command(verdicts),
+            _shares(verdicts),
+            f"{count:,} inputs are byte-identical in {number_of_passes} passes",
+        ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
         parameters={"inputs": count, "passes": number_of_passes, "sampler": "gcs"},
         summary={name: round(share, 5) for name, share in _shares(verdicts).items()},
@@ -341,58 +339,3 @@ def _open_table(verdicts: Sequence[Verdict]) -> Table:
         ("input", "directory", "differs in"),
         [(f"`{one.sample.input.text}`", one.sample.cwd, "+".join(one.channels)) for one in found],
     )
-
-
-def _chart(verdicts: Sequence[Verdict], passes: int) -> Spec:
-    shares = _shares(verdicts)
-    groups = _by_command(verdicts)
-    labels = [f"{name} ({len(group)})" for name, group in groups]
-    rows = [
-        {
-            "label": label,
-            "reason": reason,
-            "order": order,
-            "inputs": sum(one.reason == reason for one in group),
-        }
-        for label, (_, group) in zip(labels, groups, strict=True)
-        for order, reason in enumerate(REASONS)
-    ]
-    same = shares["identical, of all inputs"]
-    quiet = shares["identical, of those not declared volatile"]
-    return {
-        "title": titled(
-            f"{same:.1%} of {len(verdicts):,} inputs are byte-identical in {passes} passes",
-            f"Of those that no grammar declares volatile {quiet:.1%}.",
-            "Bars: inputs that differ, by command (in brackets: how many inputs it has) and "
-            "reason. Commands without a bar never differ.",
-        ),
-        "data": {"values": rows},
-        "width": 420,
-        "height": {"step": 19},
-        "mark": {"type": "bar", "height": {"band": 0.72}},
-        "encoding": {
-            "y": {
-                "field": "label",
-                "type": "nominal",
-                "sort": labels,
-                "axis": {"title": None, "labelColor": INK, "labelLimit": 220},
-            },
-            "x": {
-                "field": "inputs",
-                "type": "quantitative",
-                "axis": {
-                    "title": "inputs that differ between passes",
-                    "tickCount": 6,
-                    "tickMinStep": 1,
-                    "grid": True,
-                },
-            },
-            "color": {
-                "field": "reason",
-                "type": "nominal",
-                "title": "reason",
-                "scale": {"domain": list(REASONS), "range": list(REASONS.values())},
-            },
-            "order": {"field": "order", "type": "quantitative"},
-        },
-    }

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from shioenv.experiments import quoted
-from shioenv.experiments.charts import PAPER, Spec, styled, titled
 from shioenv.experiments.exact import collect, wanted
-from shioenv.experiments.means import fixed, rounded
 from shioenv.experiments.replay import replayed
-from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
+from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.sampling_efficiency import (
     COUNT,
     LONGEST,
@@ -27,6 +24,8 @@ from shioenv.experiments.sampling_efficiency import (
 )
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.report.tables import Table
+from shioenv.report.text import fixed, rounded
 
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -43,6 +42,8 @@ def run(
 ) -> Outcome:
     """As `sampling_efficiency.run`, with more budgets and longer inputs alone."""
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     collected = collect(setting, wanted(count, longest))
     shortest = min(SHORTEST, longest)
@@ -64,7 +65,9 @@ def run(
             *(_choice_table(label, group) for label, group in groups.items()),
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
-        chart=_chart(groups, len(inputs), replays, longest),
+        chart=charts.estimators(
+            groups, _label(longest) if longest >= quoted.LENGTH else None, len(inputs), replays
+        ),
         counts={**counts(collected), "inputs replayed": len(inputs)},
         parameters={
             "inputs of each length": count,
@@ -106,16 +109,13 @@ def _curve(group: Cells, estimator: str) -> list[tuple[float, float]]:
 
 
 def _choice_table(label: str, group: Cells) -> Table:
-    def shown(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0f}"
-
     return Table(
         f"Executions for a wanted error, {label}",
         "Distinct sub-inputs executed on average until the mean absolute error is at most this; "
         "the three runs of the whole input come on top. A dash: not reached.",
         ("estimator", *(f"{error:g}" for error in ERRORS)),
         [
-            (f"`{name}`", *(shown(spent(group, name, error)) for error in ERRORS))
+            (f"`{name}`", *(fixed(spent(group, name, error), 0) for error in ERRORS))
             for name in ESTIMATORS
         ],
     )
@@ -147,115 +147,3 @@ def _budget_table(label: str, group: Cells) -> Table:
 
 def _label(longest: int) -> str:
     return f"{longest} arguments"
-
-
-def _chart(groups: Mapping[str, Cells], inputs: int, replays: int, longest: int) -> Spec:
-    quoted_for = _label(longest) if longest >= quoted.LENGTH else None
-    return {
-        "title": titled(
-            "What an estimate costs, and how wrong it is",
-            f"{inputs:,} inputs (GCS, single commands) whose sub-inputs were all executed; "
-            f"{replays} estimates of each at each budget. Bands: 95% intervals over inputs.",
-            "Lower and further left is better. Both axes are logarithmic.",
-        ),
-        "hconcat": [
-            _panel(label, group, quotes=label == quoted_for) for label, group in groups.items()
-        ],
-        "spacing": 34,
-        "resolve": {"legend": {"color": "shared", "shape": "shared", "strokeDash": "shared"}},
-    }
-
-
-def _panel(label: str, group: Cells, *, quotes: bool) -> Spec:
-    values = [
-        {
-            "estimator": cell.estimator,
-            "executions": cell.executions,
-            "error": cell.error.value,
-            "low": max(cell.error.low, 1e-4),
-            "high": cell.error.high,
-        }
-        for cell in group.values()
-        if cell.error.value > 0
-    ]
-    x: Spec = {
-        "field": "executions",
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": [3.5, 300], "nice": False},
-        "axis": {
-            "title": "sub-inputs executed per input",
-            "values": [4, 8, 16, 32, 64, 128, 256],
-            "format": "d",
-            "grid": True,
-        },
-    }
-    y: Spec = {
-        "field": "error",
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": [0.001, 0.3], "nice": False, "clamp": True},
-        "axis": {
-            "title": "mean absolute error",
-            "values": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2],
-            "format": "~g",
-        },
-    }
-    styles = styled("estimator", tuple(ESTIMATORS), "estimator")
-    colour = {"color": styles["color"]}
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "area", "opacity": 0.13, "clip": True},
-            "encoding": {
-                "y": {**y, "field": "low"},
-                "y2": {"field": "high"},
-                **colour,
-            },
-        },
-        {
-            "mark": {"type": "line", "strokeWidth": 2.2, "clip": True},
-            "encoding": {"y": y, **colour, "strokeDash": styles["strokeDash"]},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 46, "opacity": 1, "clip": True},
-            "encoding": {"y": y, **colour, "shape": styles["shape"]},
-        },
-    ]
-    return {
-        "title": {"text": label, "fontSize": 13, "offset": 6},
-        "width": 360,
-        "height": 330,
-        "layer": [
-            {"data": {"values": values}, "encoding": {"x": x}, "layer": layers},
-            *(_quoted() if quotes else ()),
-        ],
-    }
-
-
-def _quoted() -> Iterable[Spec]:
-    values: Sequence[dict[str, Any]] = [
-        {"executions": budget, "error": error, "label": f"paper: {fixed(error, 2)}"}
-        for budget, error in quoted.ERRORS.items()
-    ]
-    place = {
-        "x": {"field": "executions", "type": "quantitative"},
-        "y": {"field": "error", "type": "quantitative"},
-    }
-    yield {
-        "data": {"values": values},
-        "encoding": place,
-        "layer": [
-            {
-                "mark": {
-                    "type": "point",
-                    "shape": "diamond",
-                    "filled": True,
-                    "size": 90,
-                    "opacity": 1,
-                    "color": PAPER,
-                }
-            },
-            {
-                "mark": {"type": "text", "align": "center", "dy": 17, "color": PAPER},
-                "encoding": {"text": {"field": "label"}},
-            },
-        ],
-    }

@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shioenv.experiments.means import Difference, Spread
 from shioenv.experiments.reference import evenly
 from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.report.means import Difference, Spread
 
 FEW = 20
 """Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Group] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LengthCell:
     """The scores of one sampler's inputs of one length, in one of `GROUPS`."""
 
     sampler: str
@@ -52,7 +52,7 @@ def to_rescore(scores: Sequence[Score]) -> list[Score]:
     return [one for group in groups.values() for one in evenly(group, RESCORED)]
 
 
-def cells_of(scores: Sequence[Score]) -> list[Cell]:
+def cells_of(scores: Sequence[Score]) -> list[LengthCell]:
     """Every cell that has a score, samplers and lengths in order."""
     found = []
     for sampler, name in NAMES.items():
@@ -64,11 +64,11 @@ def cells_of(scores: Sequence[Score]) -> list[Cell]:
                 spread = Spread.of(numbers)
                 if spread is not None:
                     ones = sum(number >= 1 for number in numbers)
-                    found.append(Cell(name, n, group, spread, ones))
+                    found.append(LengthCell(name, n, group, spread, ones))
     return found
 
 
-def by_place(found: Sequence[Cell], group: str) -> dict[tuple[str, int], Cell]:
+def by_place(found: Sequence[LengthCell], group: str) -> dict[tuple[str, int], LengthCell]:
     """The cells of one group by sampler and number of arguments."""
     return {(cell.sampler, cell.n): cell for cell in found if cell.group == group}
 

@@ -11,21 +11,22 @@ from shioenv.experiments.length_groups import (
     FEW_OF_A_COMMAND,
     GROUPS,
     RESCORED,
-    Cell,
+    LengthCell,
     by_place,
     gains_by_command,
     gains_of,
     scores_of,
 )
-from shioenv.experiments.means import Difference, Spread, fixed
 from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
-from shioenv.experiments.results import Table
 from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.report.means import Difference, Spread
+from shioenv.report.tables import Table
+from shioenv.report.text import count, fixed, share
 from shioenv.synthesis.policy import LENGTHS
 
 
 def tables_of(
-    scores: Sequence[Score], found: Sequence[Cell], ruled: Sequence[Ruled]
+    scores: Sequence[Score], found: Sequence[LengthCell], ruled: Sequence[Ruled]
 ) -> Iterator[Table]:
     """All of them, in the order in which they are read."""
     for group in GROUPS:
@@ -39,7 +40,7 @@ def tables_of(
     yield _rule_length_table(ruled)
 
 
-def _table(found: Sequence[Cell], group: str) -> Table:
+def _table(found: Sequence[LengthCell], group: str) -> Table:
     cells = by_place(found, group)
     lengths = sorted({n for _, n in cells})
     rows = []
@@ -52,9 +53,9 @@ def _table(found: Sequence[Cell], group: str) -> Table:
                 continue
             spread = cell.spread
             row += [
-                f"{spread.count:,}",
+                count(spread.count),
                 spread.text,
-                f"{100 * cell.ones / spread.count:.1f}%",
+                share(cell.ones, spread.count),
             ]
         rows.append(row)
     return Table(
@@ -69,7 +70,7 @@ def _table(found: Sequence[Cell], group: str) -> Table:
     )
 
 
-def _gain_table(scores: Sequence[Score], found: Sequence[Cell]) -> Table:
+def _gain_table(scores: Sequence[Score], found: Sequence[LengthCell]) -> Table:
     groups = {**GROUPS, "inputs that are not volatile": lambda score: not score.volatile}
     gains = [gains_of(scores, holds) for holds in groups.values()]
     cells = by_place(found, "all inputs")
@@ -142,7 +143,7 @@ def _operand_table(scores: Sequence[Score]) -> Table:
         row = [str(n)]
         for holds in OPERANDS.values():
             spread = Spread.of(values(here, holds))
-            row += ["0", "-"] if spread is None else [f"{spread.count:,}", fixed(spread.mean)]
+            row += ["0", "-"] if spread is None else [count(spread.count), fixed(spread.mean)]
         rows.append(row)
     return Table(
         "GCS by operands",
@@ -163,9 +164,9 @@ def _command_table(scores: Sequence[Score]) -> Table:
         numbers = values(group)
         spread = Spread.of(numbers)
         if spread is not None:
-            ones = 100 * sum(one >= 1 for one in numbers) / spread.count
-            fail = 100 * sum(one.exit_code != 0 for one in group) / spread.count
-            rows.append((command, f"{spread.count:,}", spread.text, f"{ones:.0f}%", f"{fail:.0f}%"))
+            ones = share(sum(one >= 1 for one in numbers), spread.count, 0)
+            fail = share(sum(one.exit_code != 0 for one in group), spread.count, 0)
+            rows.append((command, count(spread.count), spread.text, ones, fail))
     return Table(
         "GCS by command",
         "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
@@ -182,7 +183,7 @@ def _rule_table(ruled: Sequence[Ruled]) -> Table:
         "among those that are not volatile, executed again.",
         ("sampler", "arguments", "inputs", *RULES),
         [
-            (name, f"{least} and more", f"{len(group):,}", *map(fixed, means_by_rule(group)))
+            (name, f"{least} and more", count(len(group)), *map(fixed, means_by_rule(group)))
             for sampler, name in NAMES.items()
             for least in (1, 2)
             if (group := _of(ruled, sampler, LENGTHS[least:]))
@@ -227,15 +228,11 @@ def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[B
 def _quantiles(numbers: Sequence[float]) -> tuple[str, ...]:
     if not numbers:
         return "0", "-", "-", "-", "-"
-    count = len(numbers)
-
-    def share(holds: Callable[[float], bool]) -> str:
-        return f"{100 * sum(map(holds, numbers)) / count:.1f}%"
-
+    whole = len(numbers)
     return (
-        f"{count:,}",
-        f"{sum(numbers) / count:.3f}",
-        share(lambda number: number <= 0),
-        share(lambda number: number <= 0.5),
-        share(lambda number: number >= 1),
+        count(whole),
+        fixed(sum(numbers) / whole),
+        share(sum(number <= 0 for number in numbers), whole),
+        share(sum(number <= 0.5 for number in numbers), whole),
+        share(sum(number >= 1 for number in numbers), whole),
     )

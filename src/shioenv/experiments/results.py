@@ -12,47 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExtraError
-from shioenv.experiments.charts import Spec, drawn
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.setting import Setting
 from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.report.drawing import picture, require_libraries
+from shioenv.report.tables import Table
 from shioenv.version import package_version
 
+if TYPE_CHECKING:
+    import altair as alt
+
 RUN, TABLE, PLOT = "run.json", "table.md", "plot"
-LIBRARIES = ("numpy", "pyarrow", "vl-convert-python")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under a heading, and what has to be known to read them."""
-
-    title: str
-    note: str
-    headers: tuple[str, ...]
-    rows: Sequence[Sequence[str]]
-
-    @property
-    def markdown(self) -> str:
-        """The table as Markdown; columns of numbers to the right."""
-        lines = [f"## {self.title}", "", self.note, ""]
-        if not self.rows:
-            return "\n".join(lines)
-        columns = zip(*self.rows, strict=True)
-        rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
-        lines += [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows)]
-        return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _is_number(cell: str) -> bool:
-    return not cell or cell[0] in "-+0123456789"
+LIBRARIES = ("altair", "numpy", "pyarrow", "scipy", "vl-convert-python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +37,7 @@ class Findings:
     data: Mapping[str, Mapping[str, Sequence[Any]]]
     """Columns by name, of each file of data."""
     tables: Sequence[Table]
-    chart: Spec
+    chart: alt.TopLevelMixin
     counts: Mapping[str, Any]
     """How many inputs of what, and how many of them an earlier call made."""
     parameters: Mapping[str, Any]
@@ -82,9 +56,8 @@ class Outcome:
 
 def check_libraries() -> None:
     """MissingExtraError where data or pictures could not be written."""
-    for module, extra in (("pyarrow", "export"), ("vl_convert", "report")):
-        if find_spec(module) is None:
-            raise MissingExtraError("an experiment", module, extra)
+    require_libraries("an experiment", "export", "pyarrow")
+    require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
 def write(setting: Setting, name: str, found: Findings, *, started: float) -> Outcome:
@@ -97,7 +70,7 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
         directory.mkdir(parents=True, exist_ok=True)
         for file, columns in found.data.items():
             write_columns(directory / f"{file}.parquet", columns)
-        svg, png = drawn(found.chart)
+        svg, png = picture(found.chart)
         _write(directory / f"{PLOT}.svg", svg)
         _write(directory / f"{PLOT}.png", png)
         text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shioenv.experiments import quoted
-from shioenv.experiments.charts import PAPER, RAMP, Spec, arguments_axis, titled
 from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
-from shioenv.experiments.means import Mean, Spread, bootstrapped, fixed
 from shioenv.experiments.replay import Outcome, replayed
-from shioenv.experiments.results import Findings, Table, check_libraries, write
+from shioenv.experiments.results import Findings, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.report.charts import INK
+from shioenv.report.means import Mean, Spread, bootstrapped
+from shioenv.report.tables import Table
+from shioenv.report.text import fixed, share
 
 NAME = "sampling-efficiency"
 COUNT = 60
@@ -30,8 +29,6 @@ LONGEST = 12
 REPLAYS = 20
 """Estimates of each input by each estimator at each budget."""
 BUDGETS = (4, 8, 16, 32, 64, 128)
-DODGE = 0.07
-"""Arguments between the intervals of two budgets in the picture, so that all are seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,8 @@ def run(
     Errors: MissingExtraError before anything is executed; those of `collect` and `write`.
     """
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     collected = collect(setting, wanted(count, longest))
     found = replayed(
@@ -75,7 +74,7 @@ def run(
             *(_error_table(name, by_length) for name in ESTIMATORS),
             _score_table(collected.inputs),
         ),
-        chart=_chart(by_length, len(collected.inputs), replays),
+        chart=charts.sampling_efficiency(by_length, len(collected.inputs), replays),
         counts=counts(collected),
         parameters={
             "inputs of each length from 8": count,
@@ -186,7 +185,7 @@ def _score_table(inputs: Sequence[Known]) -> Table:
                 str(len(group)),
                 spread.text,
                 fixed(_mean([known.irreducibility_strict for known in group])),
-                f"{100 * sum(known.exit_code != 0 for known in group) / len(group):.0f}%",
+                share(sum(known.exit_code != 0 for known in group), len(group), 0),
             )
         )
     return Table(
@@ -207,123 +206,3 @@ def _summary(found: Mapping[tuple[str, int], Cell]) -> dict[str, Any]:
         f"{cell.estimator}, M = {cell.budget}": round(cell.error.value, 5)
         for cell in found.values()
     }
-
-
-def _chart(
-    by_length: Mapping[int, Mapping[tuple[str, int], Cell]], inputs: int, replays: int
-) -> Spec:
-    lengths = list(by_length)
-    values: list[dict[str, Any]] = [
-        {
-            "arguments": n + DODGE * (BUDGETS.index(cell.budget) - (len(BUDGETS) - 1) / 2),
-            "estimator": cell.estimator,
-            "budget": cell.budget,
-            "error": cell.error.value,
-            "low": cell.error.low,
-            "high": cell.error.high,
-        }
-        for n, found in by_length.items()
-        for cell in found.values()
-        if (1 << n) - 1 > cell.budget
-    ]
-    top = max((one["high"] for one in values), default=0.1)
-    panels = [_panel(name, lengths, top) for name in ESTIMATORS]
-    return {
-        "title": titled(
-            "How far estimates of irreducibility are from the exact score",
-            f"{inputs:,} inputs (GCS, single commands), all sub-inputs of each executed; "
-            f"{replays} estimates of each. Bars: 95% intervals over inputs. "
-            "A line begins where its budget does not cover all.",
-            "Diamonds: what the paper says of its estimator and its longest inputs, "
-            "which may have 11 or 12 removable arguments.",
-        ),
-        "data": {"values": values},
-        "columns": 2,
-        "spacing": {"row": 26, "column": 30},
-        "concat": panels,
-        "resolve": {"scale": {"color": "shared"}},
-    }
-
-
-def _panel(name: str, lengths: Sequence[int], top: float) -> Spec:
-    y: Spec = {
-        "field": "error",
-        "type": "quantitative",
-        "scale": {"domain": [0, top], "nice": False},
-        "axis": {"title": "mean absolute error", "tickCount": 6, "format": ".2f"},
-    }
-    color: Spec = {
-        "field": "budget",
-        "type": "ordinal",
-        "title": "budget M",
-        "scale": {"domain": list(BUDGETS), "range": list(RAMP)},
-    }
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "rule", "strokeWidth": 1.4, "opacity": 0.75},
-            "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": color},
-        },
-        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": y, "color": color}},
-        {
-            "mark": {"type": "point", "filled": True, "size": 34, "opacity": 1},
-            "encoding": {"y": y, "color": color},
-        },
-    ]
-    return {
-        "title": {"text": f"estimator: {name}", "fontSize": 13, "color": INK, "offset": 6},
-        "width": 350,
-        "height": 230,
-        "layer": [
-            {
-                "transform": [{"filter": f"datum.estimator == '{name}'"}],
-                "encoding": {"x": arguments_axis(lengths)},
-                "layer": layers,
-            },
-            *(_quoted(lengths) if max(lengths) >= quoted.LENGTH else ()),
-        ],
-    }
-
-
-def _quoted(lengths: Sequence[int]) -> list[Spec]:
-    """The paper's errors, from 11 to 12 arguments."""
-    last = min(max(lengths), quoted.LENGTH + 1)
-    values = [
-        {"from": quoted.LENGTH, "to": last, "error": error, "label": f"M={budget}"}
-        for budget, error in quoted.ERRORS.items()
-    ]
-    x = arguments_axis(lengths)
-    label: Spec = {"type": "text", "align": "left", "dx": 9, "fontSize": 10, "color": PAPER}
-    labels: list[Spec] = [
-        {
-            "transform": [{"filter": f"datum.label == '{value['label']}'"}],
-            "mark": {**label, "dy": dy},
-            "encoding": {"text": {"field": "label"}},
-        }
-        for value, dy in zip(values, (-5, 6), strict=True)
-    ]
-    return [
-        {
-            "data": {"values": values},
-            "encoding": {
-                "x": {**x, "field": "to"},
-                "y": {"field": "error", "type": "quantitative"},
-            },
-            "layer": [
-                {
-                    "mark": {"type": "rule", "strokeWidth": 2, "color": PAPER},
-                    "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
-                },
-                {
-                    "mark": {
-                        "type": "point",
-                        "shape": "diamond",
-                        "size": 60,
-                        "opacity": 1,
-                        "filled": True,
-                        "color": PAPER,
-                    }
-                },
-                *labels,
-            ],
-        }
-    ]

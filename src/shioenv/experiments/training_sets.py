@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shioenv.experiments import quoted
-from shioenv.experiments.charts import PAPER, Spec, titled
-from shioenv.experiments.means import Spread
 from shioenv.experiments.reference import (
     NOTE,
     RULES,
@@ -22,11 +20,13 @@ from shioenv.experiments.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv.experiments.results import Findings, Outcome, Table, check_libraries, write
+from shioenv.experiments.results import Findings, Outcome, check_libraries, write
 from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.report.charts import INK, MAIN, MUTED, SOFT
+from shioenv.report.means import Spread
+from shioenv.report.tables import Table
+from shioenv.report.text import share
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import STOP_PROBABILITY
 
@@ -41,7 +41,6 @@ COMPOSITES = 0.25
 """Share of composites, the default of `shioenv generate`."""
 
 SOURCES = ("ucs", "gcs")
-BINS = 20
 
 SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "UCS, R* ≥ 0": ("ucs", lambda score: True),
@@ -63,6 +62,8 @@ def run(
     Errors: MissingExtraError before anything is executed; those of `made` and `write`.
     """
     check_libraries()
+    from shioenv.experiments import charts
+
     started = time.monotonic()
     datasets = {source: _scored(setting, source, count, scoring) for source in SOURCES}
     scores = [score for one in datasets.values() for score in one.scores]
@@ -78,7 +79,7 @@ def run(
             "rules": rule_columns([row for one in rescorings.values() for row in one.ruled]),
         },
         tables=[_table(datasets, sets), _length_table(datasets), _rule_table(rescorings)],
-        chart=_chart(sets),
+        chart=charts.training_sets(sets),
         counts={
             source: {
                 **one.counts,
@@ -151,7 +152,7 @@ def _table(datasets: Mapping[str, Made], sets: Mapping[str, Sequence[float]]) ->
                 _shown(numbers),
                 f"{mean:.2f} ± {sd:.2f}",
                 _shown(several),
-                _share(numbers, 1.0),
+                share(sum(one >= 1 for one in numbers), len(numbers)),
             )
         )
     return Table(
@@ -168,16 +169,12 @@ def _shown(numbers: Sequence[float]) -> str:
     return "-" if spread is None else spread.text
 
 
-def _share(numbers: Sequence[float], least: float) -> str:
-    return f"{100 * sum(one >= least for one in numbers) / max(len(numbers), 1):.1f}%"
-
-
 def _length_table(datasets: Mapping[str, Made]) -> Table:
     rows = []
     for source, one in datasets.items():
         lengths = Counter(min(score.n_arguments, 13) for score in one.scores)
         total = len(one.scores)
-        rows.append((NAMES[source], *(f"{100 * lengths[n] / total:.1f}%" for n in range(14))))
+        rows.append((NAMES[source], *(share(lengths[n], total) for n in range(14))))
     return Table(
         "Arguments of the inputs",
         "Share of each source's inputs by number of removable arguments, over all commands of an "
@@ -206,143 +203,3 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
 
 def _counted(numbers: Sequence[float]) -> str:
     return f"{_shown(numbers)} ({len(numbers)})"
-
-
-def _chart(sets: Mapping[str, Sequence[float]]) -> Spec:
-    names = list(SETS)
-    return {
-        "title": titled(
-            "Scores of the training sets",
-            f"{len(sets[names[0]]):,} and {len(sets[names[1]]):,} scored inputs of UCS and GCS, "
-            "as `shioenv generate` makes them.",
-            "Left: mean and standard deviation on both sides. Right: all scores; light and dark "
-            "are the two sets that GCS is cut into at 0.5.",
-        ),
-        "hconcat": [
-            _means_panel(sets),
-            {
-                "vconcat": [
-                    _histogram(NAMES[source], sets[name])
-                    for source, name in (("gcs", names[1]), ("ucs", names[0]))
-                ],
-                "spacing": 18,
-            },
-        ],
-        "spacing": 40,
-    }
-
-
-def _means_panel(sets: Mapping[str, Sequence[float]]) -> Spec:
-    rows: list[dict[str, Any]] = []
-    for name, numbers in sets.items():
-        spread = Spread.of(numbers)
-        if spread is not None:
-            rows.append({"set": name, "who": "ours", **_reach(spread.mean, spread.sd)})
-        rows.append({"set": name, "who": "paper", **_reach(*quoted.TRAINING[name])})
-    who = {"field": "who", "type": "nominal", "title": None, "sort": ["ours", "paper"]}
-    colour = {**who, "scale": {"domain": ["ours", "paper"], "range": [MAIN, PAPER]},
-              "legend": {"orient": "top"}}  # fmt: skip
-    x: Spec = {
-        "field": "mean",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1]},
-        "axis": {"title": "irreducibility (0 to 1)", "tickCount": 5, "grid": True},
-    }
-    return {
-        "width": 330,
-        "height": 300,
-        "data": {"values": rows},
-        "encoding": {
-            "y": {
-                "field": "set",
-                "type": "nominal",
-                "sort": list(SETS),
-                "axis": {"title": None, "labelColor": INK, "labelFontSize": 12},
-            },
-            "yOffset": {**who, "scale": {"paddingOuter": 0.7}},
-            "color": colour,
-        },
-        "layer": [
-            {
-                "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1},
-                "encoding": {
-                    "x": x,
-                    "shape": {**who, "scale": {"domain": ["ours", "paper"],
-                                               "range": ["circle", "diamond"]}},
-                },
-            },
-            *(
-                {
-                    "transform": [{"filter": f"datum.who == '{one}'"}],
-                    "mark": {"type": "text", "align": "left", "dx": 6, "dy": dy},
-                    "encoding": {"x": x, "text": {"field": "label"}, "color": {"value": MUTED}},
-                }
-                for one, dy in (("ours", -9), ("paper", 10))
-            ),
-        ],
-    }  # fmt: skip
-
-
-def _reach(mean: float, sd: float) -> dict[str, Any]:
-    return {
-        "mean": mean,
-        "low": max(0.0, mean - sd),
-        "high": min(1.0, mean + sd),
-        "label": f"{mean:.2f} ± {sd:.2f}",
-    }
-
-
-def _histogram(name: str, numbers: Sequence[float]) -> Spec:
-    counted = Counter(min(int(score * BINS), BINS - 1) for score in numbers)
-    rows = [
-        {
-            "from": index / BINS,
-            "to": (index + 1) / BINS,
-            "share": counted[index] / max(len(numbers), 1),
-        }
-        for index in range(BINS)
-    ]
-    ones = sum(score >= 1 for score in numbers) / max(len(numbers), 1)
-    return {
-        "title": {
-            "text": f"{name}: {100 * ones:.0f}% are exactly 1",
-            "fontSize": 13,
-            "color": INK,
-            "offset": 6,
-        },
-        "width": 330,
-        "height": 118,
-        "layer": [
-            {
-                "data": {"values": rows},
-                "mark": {"type": "bar", "binSpacing": 1.5},
-                "encoding": {
-                    "x": {
-                        "field": "from",
-                        "type": "quantitative",
-                        "bin": {"binned": True},
-                        "scale": {"domain": [0, 1]},
-                        "axis": {
-                            "title": "irreducibility (0 to 1)" if name == "UCS" else None,
-                            "tickCount": 5,
-                            "format": ".1f",
-                        },
-                    },
-                    "x2": {"field": "to"},
-                    "y": {
-                        "field": "share",
-                        "type": "quantitative",
-                        "axis": {"title": "share of inputs", "tickCount": 4, "format": ".0%"},
-                    },
-                    "color": {
-                        "condition": {"test": "datum.from >= 0.5", "value": MAIN},
-                        "value": SOFT,
-                    },
-                },
-            },
-        ],
-    }

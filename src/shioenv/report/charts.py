@@ -1,36 +1,18 @@
-"""The page's charts: Vega-Lite specifications, drawn here as SVG that needs nothing to be shown.
-
-Vega-Lite through `vl-convert` because one specification gives SVG, PNG and PDF, text stays text
-(so it can be read aloud, searched and restyled), marks and axes carry labels for screen readers,
-and it is one dependency without a browser, a display or a network.
-"""
+"""The page's charts, each with what stands around it and the same numbers as a table."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Any, TypeAlias
+from typing import Any
 
-from shioenv.report.aggregate import Aggregates, Spread
-from shioenv.report.samples import visible
-from shioenv.report.stats import BINS
+import altair as alt
 
-Spec: TypeAlias = dict[str, Any]
-
-INK, MUTED, GRID = "#1b2430", "#566270", "#dfe4ea"
-MAIN, SOFT, ACCENT = "#1f6fb2", "#a9cce8", "#b4500b"
-DARK = {
-    INK: "#e8edf2",
-    MUTED: "#a3afbc",
-    GRID: "#2f3944",
-    MAIN: "#5aa9e6",
-    SOFT: "#2c5777",
-    ACCENT: "#f2995a",
-}
-"""The colour that stands for each of the charts' on a dark page. Blue and orange are told apart
-with every common colour blindness; where both meet, form tells them apart in grey as well."""
+from shioenv.report.drawing import ACCENT, PADDING, SOFT, element
+from shioenv.report.panels import bars, chart, counted, histogram, score
+from shioenv.report.stats import BINS, Group, Statistics
+from shioenv.report.tables import Table
+from shioenv.report.text import count, fixed, share, visible
 
 WIDTH = 400
 """Of every chart in pixels, axes included: text is as large in all, and readable on a phone."""
@@ -58,70 +40,28 @@ EXITS = {
     143: "terminated",
 }
 
-_PADDING, _GAP, _OVERHANG = 5, 18, 10
-"""Around a chart, between two plots, and of the last number of an axis."""
-
-_CONFIG: Spec = {
-    "autosize": {"type": "fit", "contains": "padding"},
-    "padding": _PADDING,
-    "background": None,
-    "font": "Helvetica, Arial, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": MUTED,
-        "titleColor": INK,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 600,
-        "titlePadding": 8,
-        "labelPadding": 5,
-        "gridColor": GRID,
-        "domainColor": MUTED,
-        "ticks": False,
-        "domain": False,
-    },
-    "axisX": {"domain": True, "labelFlush": False},
-    "text": {"color": MUTED, "fontSize": 12},
-    "bar": {"color": MAIN},
-}
+_GAP, _OVERHANG = 18, 10
+"""Between two plots, and of the last number of an axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with what stands around it, and the same numbers as a table."""
+    """A chart and its table, whose note says what is shown and what may be misread."""
 
     name: str
     """Its id in the page."""
-    title: str
-    note: str
-    """What is shown, and what may be misread."""
     spoken: str
     """The chart in one sentence, for who does not see it."""
-    spec: Spec
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    chart: alt.TopLevelMixin
+    table: Table
 
     @property
     def svg(self) -> str:
         """The chart drawn, as an element that takes the width it is given."""
-        return draw(self.spec, self.spoken)
+        return element(self.chart, self.spoken, WIDTH)
 
 
-def draw(spec: Spec, label: str) -> str:
-    """A Vega-Lite specification as an `<svg>` element with the page's look and a spoken label."""
-    import vl_convert
-
-    svg = vl_convert.vegalite_to_svg({"config": _CONFIG, **spec})
-    match = re.match(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"[^>]*>', svg)
-    if match is None:
-        raise ValueError(f"an SVG begins with {svg[:80]!r}")
-    width, height = map(float, match.groups())
-    box = f"0 0 {max(width, WIDTH):g} {height:g}"
-    head = f'<svg viewBox="{box}" role="img" aria-label="{escape(label)}">'
-    return head + svg[match.end() :]
-
-
-def figures(found: Aggregates) -> dict[str, Figure]:
+def figures(found: Statistics) -> dict[str, Figure]:
     """Every chart of the page by its id; those without anything to show are left out."""
     made = (
         _distribution(found),
@@ -133,346 +73,234 @@ def figures(found: Aggregates) -> dict[str, Figure]:
         _effects(found),
         _sizes(found),
     )
-    return {figure.name: figure for figure in made if figure.rows}
+    return {figure.name: figure for figure in made if figure.table.rows}
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """`0.75`, or a dash for nothing."""
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def count(value: int) -> str:
-    """`12,345`."""
-    return f"{value:,}"
-
-
-def share(part: int, whole: int) -> str:
-    """`12.5%`; below a thousandth `<0.1%`."""
-    if not whole:
-        return "-"
-    percent = 100 * part / whole
-    return "<0.1%" if 0 < percent < 0.05 else f"{percent:.1f}%"
-
-
-def _distribution(found: Aggregates) -> Figure:
-    scores = found.statistics.irreducibility
-    values = [
-        {"from": index / BINS, "to": (index + 1) / BINS, "records": records}
-        for index, records in enumerate(scores.bins)
-    ]
+def _distribution(found: Statistics) -> Figure:
+    scores = found.irreducibility
+    parts = [f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}" for index in range(BINS)]
+    rows = _shares(zip(parts, scores.bins, strict=True), scores.scored)
     return Figure(
         "distribution",
-        "How irreducible the inputs are",
-        f"Records in each twentieth of the scale. {count(scores.one)} are exactly 1: every "
-        f"removal changes something. {count(scores.zero)} are exactly 0: leaving arguments out "
-        "changes nothing.",
-        f"Histogram of irreducibility from 0 to 1: mean {number(scores.mean)}, "
+        f"Histogram of irreducibility from 0 to 1: mean {fixed(scores.mean, 2)}, "
         f"{share(scores.one, scores.scored)} exactly 1, {share(scores.zero, scores.scored)} "
         "exactly 0.",
-        {
-            "data": {"values": values},
-            "width": WIDTH,
-            "height": HEIGHT,
-            "mark": {"type": "bar", "binSpacing": 1.5},
-            "encoding": {
-                "x": {
-                    "field": "from",
-                    "type": "quantitative",
-                    "bin": {"binned": True},
-                    "axis": {"title": "irreducibility (0 to 1)", "grid": False, "format": ".1f"},
-                    "scale": {"domain": [0, 1]},
-                },
-                "x2": {"field": "to"},
-                "y": _counted("records"),
-            },
-        },
-        ("irreducibility", "records", "share"),
-        tuple(
-            (
-                f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}",
-                count(records),
-                share(records, scores.scored),
-            )
-            for index, records in enumerate(scores.bins)
-        )
-        if scores.scored
-        else (),
-    )
-
-
-def _by_arguments(found: Aggregates) -> Figure:
-    scored = {n: one for n, one in found.by_arguments.items() if one.scored and one.quartiles}
-    values = [
-        {
-            "arguments": n,
-            "mean": one.mean,
-            "lower": one.quartiles[0] if one.quartiles else None,
-            "upper": one.quartiles[2] if one.quartiles else None,
-            "records": one.scored,
-        }
-        for n, one in scored.items()
-    ]
-    y: Spec = {
-        "type": "quantitative",
-        "scale": {"domain": [0, 1]},
-        "axis": {"title": "irreducibility (0 to 1)", "tickCount": 5},
-    }
-    few, many = min(scored, default=0), max(scored, default=0)
-    return Figure(
-        "by-arguments",
-        "Irreducibility by number of arguments",
-        "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
-        "points stand for fewer than ten records.",
-        "Mean irreducibility by number of arguments: "
-        + (f"{number(scored[few].mean)} with {few}, " if scored else "")
-        + (f"{number(scored[many].mean)} with {many}." if scored else ""),
-        {
-            "data": {"values": values},
-            "width": WIDTH,
-            "height": HEIGHT,
-            "encoding": {"x": _arguments_axis(scored)},
-            "layer": [
-                {
-                    "mark": {"type": "rule", "strokeWidth": 7, "strokeCap": "round", "color": SOFT},
-                    "encoding": {"y": {**y, "field": "lower"}, "y2": {"field": "upper"}},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "color": ACCENT, "opacity": 1},
-                    "encoding": {
-                        "y": {**y, "field": "mean"},
-                        "size": {
-                            "condition": {"test": "datum.records < 10", "value": 18},
-                            "value": 60,
-                        },
-                    },
-                },
-            ],
-        },
-        ("arguments", "records", "mean", "lower quartile", "median", "upper quartile"),
-        tuple(
-            (str(n), count(one.records), number(one.mean), *map(number, one.quartiles or ()))
-            for n, one in scored.items()
+        histogram(scores.bins, "irreducibility (0 to 1)", counted("value")).properties(
+            width=WIDTH, height=HEIGHT
+        ),
+        Table(
+            "How irreducible the inputs are",
+            f"Records in each twentieth of the scale. {count(scores.one)} are exactly 1: every "
+            f"removal changes something. {count(scores.zero)} are exactly 0: leaving arguments out "
+            "changes nothing.",
+            ("irreducibility", "records", "share"),
+            rows if scores.scored else (),
         ),
     )
 
 
-def _arguments(found: Aggregates) -> Figure:
-    groups = found.by_arguments
-    total = found.statistics.records
-    common = max(groups, key=lambda n: groups[n].records, default=0)
-    return Figure(
-        "arguments",
-        "How many arguments inputs have",
-        "Arguments that can be removed, over all commands of an input.",
-        f"Records by number of arguments, from {min(groups, default=0)} to "
-        f"{max(groups, default=0)}; the most have {common}.",
+def _by_arguments(found: Statistics) -> Figure:
+    scored = {n: group for n, group in found.by_arguments.items() if group.scored}
+    rows = [
         {
-            "data": {
-                "values": [{"arguments": n, "records": one.records} for n, one in groups.items()]
-            },
-            "width": WIDTH,
-            "height": HEIGHT,
-            "mark": "bar",
-            "encoding": {
-                "x": _arguments_axis(groups),
-                "y": _counted("records"),
-            },
-        },
-        ("arguments", "records", "share"),
-        tuple((str(n), count(one.records), share(one.records, total)) for n, one in groups.items()),
+            "arguments": n,
+            "mean": group.mean_irreducibility,
+            "lower": group.quartiles[0],
+            "upper": group.quartiles[2],
+            "records": group.scored,
+        }
+        for n, group in scored.items()
+    ]
+    means = [f"{fixed(scored[n].mean_irreducibility, 2)} with {n}" for n in scored]
+    whole = chart(rows).encode(x=_arguments_axis(scored))
+    middle = whole.mark_rule(strokeWidth=7, strokeCap="round", color=SOFT).encode(
+        y=alt.Y(**score("lower")), y2="upper:Q"
+    )
+    points = whole.mark_point(filled=True, color=ACCENT, opacity=1).encode(
+        y=alt.Y(**score("mean")),
+        size=alt.condition("datum.records < 10", alt.value(18), alt.value(60)),
+    )
+    return Figure(
+        "by-arguments",
+        f"Mean irreducibility by number of arguments: {', '.join(means[:1] + means[1:][-1:])}.",
+        alt.layer(middle, points).properties(width=WIDTH, height=HEIGHT),
+        Table(
+            "Irreducibility by number of arguments",
+            "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
+            "points stand for fewer than ten records.",
+            ("arguments", "records", "mean", "lower quartile", "median", "upper quartile"),
+            [
+                (
+                    str(n),
+                    count(group.records),
+                    *(fixed(one, 2) for one in (group.mean_irreducibility, *group.quartiles)),
+                )
+                for n, group in scored.items()
+            ],
+        ),
     )
 
 
-def _arguments_axis(groups: Mapping[int, Spread]) -> Spec:
+def _arguments(found: Statistics) -> Figure:
+    groups = found.by_arguments
+    rows = [{"arguments": n, "records": group.records} for n, group in groups.items()]
+    common = max(groups, key=lambda n: groups[n].records, default=0)
+    return Figure(
+        "arguments",
+        f"Records by number of arguments, from {min(groups, default=0)} to "
+        f"{max(groups, default=0)}; the most have {common}.",
+        chart(rows)
+        .mark_bar()
+        .encode(x=_arguments_axis(groups), y=alt.Y(**counted("records")))
+        .properties(width=WIDTH, height=HEIGHT),
+        Table(
+            "How many arguments inputs have",
+            "Arguments that can be removed, over all commands of an input.",
+            ("arguments", "records", "share"),
+            _shares(((str(n), group.records) for n, group in groups.items()), found.records),
+        ),
+    )
+
+
+def _arguments_axis(groups: Mapping[int, Group]) -> alt.X:
     """Numbers of arguments; those that no input has are gaps, unless there are too many."""
     last = max(groups, default=0)
-    return {
-        "field": "arguments",
-        "type": "ordinal",
-        "scale": {"domain": list(range(min(groups, default=0), last + 1) if last < 64 else groups)},
-        "axis": {
-            "title": "removable arguments",
-            "labelAngle": 0,
-            "labelOverlap": "parity",
-            "labelSeparation": 5,
-        },
-    }
+    shown = range(min(groups, default=0), last + 1) if last < 64 else groups
+    axis = alt.Axis(labelOverlap="parity", labelSeparation=5)
+    scale = alt.Scale(domain=list(shown))
+    return alt.X("arguments:O", title="removable arguments", scale=scale, axis=axis)
 
 
-def _composition(found: Aggregates) -> Figure:
+def _composition(found: Statistics) -> Figure:
     return _scored_ranking(
+        "composition",
         "composition",
         "How inputs are composed",
         "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
         "sequence: ; or &.",
-        "composition",
         found.by_composition,
-        found.statistics.records,
+        found.records,
         most=9,
     )
 
 
-def _commands(found: Aggregates) -> Figure:
+def _commands(found: Statistics) -> Figure:
     shown = min(RANKED, len(found.by_command))
     return _scored_ranking(
         "commands",
+        "command",
         "Commands",
         f"By an input's first command. The {shown} most frequent of "
         f"{count(len(found.by_command))}; the table has "
         + ("all." if len(found.by_command) <= TABLED else f"the first {TABLED}."),
-        "command",
         found.by_command,
-        found.statistics.records,
+        found.records,
     )
 
 
 def _scored_ranking(
     name: str,
+    what: str,
     title: str,
     note: str,
-    what: str,
-    groups: Mapping[str, Spread],
+    groups: Mapping[str, Group],
     total: int,
     most: int = RANKED,
 ) -> Figure:
     """Bars of records, and beside them the mean irreducibility of the same groups."""
-    first = list(groups.items())[:most]
-    labels = _labels(one for one, _ in first)
+    first = list(groups.values())[:most]
+    labels = _labels(list(groups)[:most])
     gutter = _gutter(labels)
-    room = WIDTH - 2 * _PADDING - gutter - _GAP - _OVERHANG
-    values = [
-        {"label": label, "records": one.records, "mean": one.mean}
-        for label, (_, one) in zip(labels, first, strict=True)
+    room = WIDTH - 2 * PADDING - gutter - _GAP - _OVERHANG
+    rows: list[dict[str, Any]] = [
+        {"label": label, "records": group.records, "mean": group.mean_irreducibility}
+        for label, group in zip(labels, first, strict=True)
     ]
-    y = {"field": "label", "type": "nominal", "sort": None}
-    spoken = ", ".join(
-        f"{label} {share(one.records, total)}"
-        for label, (_, one) in zip(labels[:3], first[:3], strict=True)
+    spoken = [f"{row['label']} {share(row['records'], total)}" for row in rows[:3]]
+    left = bars(rows, _few_ticks(), step=ROW, **_label_axis(gutter))
+    points = chart(rows).mark_point(filled=True, color=ACCENT, size=55, opacity=1)
+    right = points.encode(
+        y=alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labels=False, grid=True)),
+        x=alt.X(**score("mean", "mean irreducibility", grid=True, values=[0, 0.5, 1])),
     )
     return Figure(
         name,
-        title,
-        note,
         f"Bars of records and points of mean irreducibility by {what}; the most frequent: "
-        f"{spoken}.",
-        {
-            "autosize": "pad",
-            "data": {"values": values},
-            "spacing": _GAP,
-            "hconcat": [
-                {
-                    "width": 0.55 * room,
-                    "height": {"step": ROW},
-                    "mark": {"type": "bar", "height": {"band": 0.7}},
-                    "encoding": {
-                        "y": {**y, "axis": _label_axis(gutter)},
-                        "x": {**_counted("records"), "axis": _few_ticks("records")},
-                    },
-                },
-                {
-                    "width": 0.45 * room,
-                    "height": {"step": ROW},
-                    "mark": {
-                        "type": "point",
-                        "filled": True,
-                        "color": ACCENT,
-                        "size": 55,
-                        "opacity": 1,
-                    },
-                    "encoding": {
-                        "y": {**y, "axis": {"labels": False, "title": None, "grid": True}},
-                        "x": {
-                            "field": "mean",
-                            "type": "quantitative",
-                            "scale": {"domain": [0, 1]},
-                            "axis": {"title": "mean irreducibility", "values": [0, 0.5, 1]},
-                        },
-                    },
-                },
+        f"{', '.join(spoken)}.",
+        alt.hconcat(
+            left.properties(width=0.55 * room),
+            right.properties(width=0.45 * room, height=alt.Step(ROW)),
+            spacing=_GAP,
+        ).properties(autosize="pad"),
+        Table(
+            title,
+            note,
+            (what, "records", "share", "scored", "mean irreducibility", "median"),
+            [
+                (
+                    _label(one) if one else f"(no {what})",
+                    count(group.records),
+                    share(group.records, total),
+                    count(group.scored),
+                    fixed(group.mean_irreducibility, 2),
+                    fixed(group.quartiles[1] if group.quartiles else None, 2),
+                )
+                for one, group in list(groups.items())[:TABLED]
             ],
-        },
-        (what, "records", "share", "scored", "mean irreducibility", "median"),
-        tuple(
-            (
-                _label(one) if one else f"(no {what})",
-                count(group.records),
-                share(group.records, total),
-                count(group.scored),
-                number(group.mean),
-                number(group.quartiles[1] if group.quartiles else None),
-            )
-            for one, group in list(groups.items())[:TABLED]
         ),
     )
 
 
-def _exits(found: Aggregates) -> Figure:
-    total = found.statistics.records
+def _exits(found: Statistics) -> Figure:
     named = [
         (f"{code} ({EXITS[code]})" if code in EXITS else str(code), records)
-        for code, records in found.statistics.by_exit_code.items()
+        for code, records in found.by_exit_code.items()
     ]
     return _ranking(
         "exits",
+        "exit code",
+        named,
+        found.records,
         "Exit codes",
         "Of the last command; a failure is data like any other. From 129 on mostly the number of "
         "the signal that ended it, plus 128.",
-        "exit code",
-        named,
-        total,
     )
 
 
-def _effects(found: Aggregates) -> Figure:
-    changed = sorted(
-        ((name, records) for name, records in found.effects.items() if records),
-        key=lambda item: -item[1],
-    )
+def _effects(found: Statistics) -> Figure:
+    changed = [(name, records) for name, records in found.effects.items() if records]
     return _ranking(
         "effects",
+        "effect",
+        sorted(changed, key=lambda item: -item[1]),
+        found.records,
         "What inputs change",
         "From the context patches. An input that does several of these is counted in each.",
-        "effect",
-        changed,
-        found.statistics.records,
     )
 
 
-def _sizes(found: Aggregates) -> Figure:
-    total = found.statistics.records
-    last = max(found.output_sizes, default=0)
+def _sizes(found: Statistics) -> Figure:
+    sizes = found.output_sizes
     bounds = [0]
-    while bounds[-1] < last:
+    while bounds[-1] < max(sizes, default=0):
         bounds.append(bounds[-1] * 4 or 1)
-    named = [(_sized(bound), found.output_sizes.get(bound, 0)) for bound in bounds]
+    named = [(_sized(bound), sizes.get(bound, 0)) for bound in bounds]
+    axis = alt.Axis(labelOverlap=False, labelFontSize=11)
+    x = alt.X("size:O", sort=None, title="output, from … bytes on", axis=axis)
     return Figure(
         "sizes",
-        "How much inputs print",
-        "Standard output and error together; each class is four times as wide as the one before.",
-        f"Records by size of the output; {share(found.output_sizes.get(0, 0), total)} print "
-        "nothing.",
-        {
-            "data": {"values": [{"size": name, "records": records} for name, records in named]},
-            "width": WIDTH,
-            "height": HEIGHT,
-            "mark": "bar",
-            "encoding": {
-                "x": {
-                    "field": "size",
-                    "type": "ordinal",
-                    "sort": None,
-                    "axis": {
-                        "title": "output, from … bytes on",
-                        "labelAngle": 0,
-                        "labelOverlap": False,
-                        "labelFontSize": 11,
-                    },
-                },
-                "y": _counted("records"),
-            },
-        },
-        ("output from", "records", "share"),
-        tuple((name, count(records), share(records, total)) for name, records in named),
+        f"Records by size of the output; {share(sizes.get(0, 0), found.records)} print nothing.",
+        chart({"size": name, "records": records} for name, records in named)
+        .mark_bar()
+        .encode(x=x, y=alt.Y(**counted("records")))
+        .properties(width=WIDTH, height=HEIGHT),
+        Table(
+            "How much inputs print",
+            "Standard output and error together; each class is four times as wide as the one "
+            "before.",
+            ("output from", "records", "share"),
+            _shares(named, found.records),
+        ),
     )
 
 
@@ -484,80 +312,45 @@ def _sized(bound: int) -> str:
 
 
 def _ranking(
-    name: str, title: str, note: str, what: str, named: Sequence[tuple[str, int]], total: int
+    name: str, what: str, named: Sequence[tuple[str, int]], total: int, title: str, note: str
 ) -> Figure:
     """Horizontal bars with their share at the end."""
     first = named[:RANKED]
     labels = _labels(one for one, _ in first)
     gutter = _gutter(labels)
-    values = [
+    rows = [
         {"label": label, "records": records, "share": share(records, total)}
         for label, (_, records) in zip(labels, first, strict=True)
     ]
-    spoken = ", ".join(f"{one['label']} {one['share']}" for one in values[:4])
+    spoken = [f"{row['label']} {row['share']}" for row in rows[:4]]
+    most = max((records for _, records in first), default=1)
+    x = _few_ticks().scale(domainMax=1.2 * most)
+    bar = bars(rows, x, step=ROW + 3, **_label_axis(gutter))
     return Figure(
         name,
-        title,
-        note,
-        f"Records by {what}: {spoken}.",
-        {
-            "data": {"values": values},
-            "autosize": "pad",
-            "width": WIDTH - 2 * _PADDING - gutter - _OVERHANG,
-            "height": {"step": ROW + 3},
-            "encoding": {
-                "y": {
-                    "field": "label",
-                    "type": "nominal",
-                    "sort": None,
-                    "axis": _label_axis(gutter),
-                },
-                "x": {
-                    **_counted("records"),
-                    "axis": _few_ticks("records"),
-                    "scale": {"domainMax": 1.2 * max((n for _, n in first), default=1)},
-                },
-            },
-            "layer": [
-                {"mark": {"type": "bar", "height": {"band": 0.7}}},
-                {
-                    "mark": {"type": "text", "align": "left", "dx": 5},
-                    "encoding": {"text": {"field": "share"}},
-                },
-            ],
-        },
-        (what, "records", "share"),
-        tuple(
-            (visible(one), count(records), share(records, total)) for one, records in named[:TABLED]
+        f"Records by {what}: {', '.join(spoken)}.",
+        alt.layer(bar, bar.mark_text(align="left", dx=5).encode(text="share:N")).properties(
+            autosize="pad", width=WIDTH - 2 * PADDING - gutter - _OVERHANG
         ),
+        Table(title, note, (what, "records", "share"), _shares(named[:TABLED], total)),
     )
 
 
-def _counted(title: str) -> Spec:
-    return {
-        "field": "records",
-        "type": "quantitative",
-        "axis": {"title": title, "tickCount": 4, "tickMinStep": 1, "format": "~s"},
-    }
+def _shares(named: Iterable[tuple[str, int]], total: int) -> list[tuple[str, str, str]]:
+    return [(name, count(records), share(records, total)) for name, records in named]
 
 
-def _few_ticks(title: str) -> Spec:
-    return {"title": title, "tickCount": 3, "tickMinStep": 1, "format": "~s"}
+def _few_ticks() -> alt.X:
+    return alt.X(**counted("records", ticks=3, grid=True))
 
 
-def _label_axis(gutter: float) -> Spec:
-    return {
-        "title": None,
-        "labelColor": INK,
-        "labelLimit": gutter - 6,
-        "minExtent": gutter,
-        "maxExtent": gutter,
-    }
+def _label_axis(gutter: float) -> dict[str, float]:
+    return {"labelLimit": gutter - 6, "minExtent": gutter, "maxExtent": gutter}
 
 
 def _gutter(labels: Sequence[str]) -> float:
     """Width for labels in pixels, of whatever font the reader has."""
-    return min(LABEL, 6.6 * max(map(len, labels), default=0)) + 10
+    return min(LABEL, 7.4 * max(map(len, labels), default=0)) + 10
 
 
 def _label(text: str) -> str:

@@ -20,7 +20,9 @@ from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.misuse import is_misuse
 from shioenv.grammar.parse import InputParser
-from shioenv.grammar.symbols import count
+from shioenv.grammar.symbols import count as size_of
+from shioenv.report.tables import Table
+from shioenv.report.text import count
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
@@ -205,7 +207,7 @@ def grammar_report(
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.packages)
-    size = count(grammars)
+    size = size_of(grammars)
     tell("options: comparing with the system's help texts")
     with open_sandbox(built) as sandbox:
         covered = [coverage(one, lambda text: sandbox.run(text).text) for one in grammars]
@@ -310,18 +312,18 @@ def page(report: GrammarReport) -> str:
         "`src/shioenv/grammar/misuse.py`. Options are compared as the "
         "[reference](reference/grammar-format.md#coverage) says.",
         "",
-        "## By command",
-        "",
+    ]
+    rows = []
+    for command, share in report.gcs.worst(len(report.gcs.by_command)):
+        cells = [f"`{command}`"]
+        for one in (share, report.ucs.by_command.get(command, Share(0, 0, 0, 0))):
+            cells += [count(one.inputs), f"{one.misuse_share:.1%}", f"{one.exit_0_share:.1%}"]
+        rows.append(cells)
+    by_command = Table(
+        "By command",
         "The worst first. UCS fills option slots with every command's options, which most programs "
         "refuse.",
-        "",
-        "| command | GCS inputs | misuse | exit 0 | UCS inputs | misuse | exit 0 |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for command, share in report.gcs.worst(len(report.gcs.by_command)):
-        other = report.ucs.by_command.get(command, Share(0, 0, 0, 0))
-        cells = [f"`{command}`"]
-        for one in (share, other):
-            cells += [f"{one.inputs:,}", f"{one.misuse_share:.1%}", f"{one.exit_0_share:.1%}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+        ("command", "GCS inputs", "misuse", "exit 0", "UCS inputs", "misuse", "exit 0"),
+        rows,
+    )
+    return "\n".join([*lines, by_command.markdown])

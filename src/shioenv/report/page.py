@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.manifest import Manifest
-from shioenv.errors import MissingExtraError, UsageError
+from shioenv.dataset.manifest import Manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.record import Record
+from shioenv.errors import UsageError
 from shioenv.files.durable import atomic_write, storage_errors
-from shioenv.report import charts
-from shioenv.report.aggregate import Aggregates, collect
-from shioenv.report.samples import SAID_BY_FLAGS, Samples, visible
+from shioenv.report.drawing import DARK, require_libraries
+from shioenv.report.samples import SAID_BY_FLAGS, Samples
+from shioenv.report.stats import Statistics, statistics_of
+from shioenv.report.tables import Table
+from shioenv.report.text import count, fixed, share, visible
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
@@ -28,8 +31,8 @@ ORIGINS = {
 FILE = "report.html"
 """What the page is called in the dataset's directory."""
 
-LIBRARIES = ("jinja2", "vl_convert")
-"""What the extra `report` installs."""
+LIBRARIES = ("altair", "jinja2", "vl_convert")
+"""What the page is drawn with, from the extra `report`."""
 
 
 def write_report(
@@ -37,7 +40,7 @@ def write_report(
     file: str | Path | None = None,
     *,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Aggregates:
+) -> Statistics:
     """The numbers of a dataset, after they were written as a page to `file` (default: `report.html`
     in the dataset's directory).
 
@@ -46,7 +49,7 @@ def write_report(
     many. Errors: those of `collect`; MissingExtraError where the extra is not installed; UsageError
     for a directory in the file's place, DatasetStorageError where the file cannot be written.
     """
-    require_libraries()
+    require_libraries("a report", "report", *LIBRARIES)
     path = Path(directory) / FILE if file is None else Path(file)
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
@@ -57,17 +60,31 @@ def write_report(
     return found
 
 
-def require_libraries() -> None:
-    """MissingExtraError where what draws the page is not installed."""
-    missing = [name.replace("_", "-") for name in LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError("a report", " and ".join(missing), "report")
+def collect(
+    directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[Manifest, Statistics, Samples]:
+    """Everything the page is made of, from one pass over the finished shards.
+
+    `report` is told after each record how many are read, and of how many. Errors: those of
+    `read_records` that checks.
+    """
+    manifest, samples = read_manifest(directory), Samples()
+
+    def passing() -> Iterator[Record]:
+        for number, record in enumerate(read_records(directory, check=True), 1):
+            samples.add(record)
+            report(number, manifest.records)
+            yield record
+
+    return manifest, statistics_of(passing(), manifest.plan), samples
 
 
-def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
+def page(manifest: Manifest, found: Statistics, samples: Samples) -> str:
     """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    from shioenv.report.charts import figures
 
     environment = Environment(
         loader=PackageLoader(__package__),
@@ -90,22 +107,19 @@ def page(manifest: Manifest, found: Aggregates, samples: Samples) -> str:
         samples=Markup("[" + ",\n".join(chosen.texts) + "]"),
         n_samples=len(chosen.texts),
         every_pair=chosen.every_pair,
-        figures=charts.figures(found),
+        figures=figures(found),
         markup=Markup,
         manifest=manifest,
         plan=manifest.plan,
-        found=found,
-        stats=found.statistics,
-        reached={
-            name: n for name, n in found.statistics.limits_hit.items() if name not in SAID_BY_FLAGS
-        },
+        stats=found,
+        reached={name: n for name, n in found.limits_hit.items() if name not in SAID_BY_FLAGS},
         facts=facts(manifest),
-        limits=limits(manifest),
+        tables=tables(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
         visible=visible,
-        number=charts.number,
-        count=charts.count,
-        share=charts.share,
+        fixed=fixed,
+        count=count,
+        share=share,
     )
 
 
@@ -114,8 +128,8 @@ def facts(manifest: Manifest) -> dict[str, str]:
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
     found = {
-        "records": f"{charts.count(manifest.records)} of {charts.count(manifest.count)} wanted, "
-        f"in {charts.count(shards)} shard{'s' * (shards != 1)}",
+        "records": f"{count(manifest.records)} of {count(manifest.count)} wanted, "
+        f"in {count(shards)} shard{'s' * (shards != 1)}",
         "sampler": f"{drawing.sampler}, policy {drawing.policy}, seed {drawing.seed}",
         **{
             f"origin: {key}": value if isinstance(value, str) else json.dumps(value)
@@ -123,8 +137,8 @@ def facts(manifest: Manifest) -> dict[str, str]:
         },
         "score": ""
         if scoring is None
-        else f"at most {charts.count(scoring.budget)} sub-inputs of each input, "
-        f"{scoring.noise_runs} noise runs; {charts.count(manifest.executions)} executions in all",
+        else f"at most {count(scoring.budget)} sub-inputs of each input, "
+        f"{scoring.noise_runs} noise runs; {count(manifest.executions)} executions in all",
         "inputs": f"at most {drawing.horizon} arguments a command and {drawing.max_segments} "
         f"commands, {drawing.composite_share:.0%} of draws composed of several",
         "grammars": f"{len(drawing.commands)}: {', '.join(drawing.commands)}"
@@ -141,10 +155,16 @@ def facts(manifest: Manifest) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def limits(manifest: Manifest) -> dict[str, str]:
-    """The bounds of every execution; none where the inputs were executed elsewhere."""
+def tables(manifest: Manifest) -> list[Table]:
+    """The bounds of every execution, and the packages of the system, where they are known."""
     bounds = manifest.plan.to_json()["limits"] or {}
-    return {name.replace("_", " "): str(value) for name, value in bounds.items()}
+    limits = [(name.replace("_", " "), str(value)) for name, value in bounds.items()]
+    packages = sorted(manifest.plan.packages.items())
+    made = (
+        Table("Limits of every execution", "", ("limit", "value"), limits),
+        Table("Packages of the system", "", ("package", "version"), packages),
+    )
+    return [table for table in made if table.rows]
 
 
 def _origin(manifest: Manifest) -> dict[str, Any]:
@@ -156,7 +176,7 @@ def dark_charts() -> str:
     """Style that gives charts the colours of a dark page."""
     rules: list[Any] = [
         f'svg [{part}="{light}"] {{ {part}: {dark}; }}'
-        for light, dark in charts.DARK.items()
+        for light, dark in DARK.items()
         for part in ("fill", "stroke")
     ]
     return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"

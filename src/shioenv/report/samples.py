@@ -18,6 +18,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
 from shioenv.errors import InputError
+from shioenv.report.text import visible
 
 RECORDS = 2000
 """In the page at most."""
@@ -96,21 +97,6 @@ def script_json(document: Any) -> str:
     """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
     text = json.dumps(document, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def visible(text: str) -> str:
-    r"""The text with what cannot be seen escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
-    lines = text.split("\n")
-    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
-
-
-def _escaped(line: str) -> str:
-    return "".join(
-        character
-        if character.isprintable() or character == "\t"
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in line
-    )
 
 
 def command_of(record: Record) -> str:

@@ -1,21 +1,70 @@
-"""What is in a dataset, counted in one pass."""
+"""What is in a dataset, counted in one pass; memory does not grow with the records."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.manifest import Plan, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
+from shioenv.report.samples import FLAGS, command_of
 
 BINS = 20
 """Of the distribution of irreducibility, equally wide; 1 itself is counted in the last."""
+
+STEPS = 200
+"""Scores are rounded to 1/200 for quartiles, so that these need no more memory than counts."""
+
+EXPENSIVE = 10
+"""Inputs listed for the executions they took."""
+
+EFFECTS = (
+    "files added",
+    "files changed",
+    "files removed",
+    "files moved",
+    "working directory",
+    "environment",
+    "shell options and settings",
+    "functions and aliases",
+    "limits and umask",
+    "network",
+    "other",
+    "nothing",
+)
+"""What an input may change; one input may do several of them."""
+
+_AREAS = {
+    "cwd": "working directory",
+    "env": "environment",
+    "shell_options": "shell options and settings",
+    "settings": "shell options and settings",
+    "functions": "functions and aliases",
+    "aliases": "functions and aliases",
+    "limits": "limits and umask",
+    "umask": "limits and umask",
+    "network": "network",
+    "firewall": "network",
+}
+
+_KINDS = {
+    "|": "pipe",
+    "|&": "pipe",
+    "&&": "and-or",
+    "||": "and-or",
+    ";": "sequence",
+    "&": "sequence",
+}
+_ORDER = ("pipe", "and-or", "sequence", "redirection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +74,15 @@ class Group:
     records: int
     failed: int
     """Exit code other than 0."""
+    scored: int
+    """Records with a score; the others have no argument to remove."""
     mean_irreducibility: float | None
     """Over the records that have a score."""
     sd_irreducibility: float | None
     """Sample standard deviation; None below two scores."""
+    quartiles: tuple[float, ...]
+    """Lower, middle, upper: the smallest score, in steps of 1/200, that as large a share of the
+    scored records reaches or stays below; none where none is scored."""
     mean_arguments: float | None
 
 
@@ -52,8 +106,20 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Expensive:
+    """An input whose score took many executions."""
+
+    session_id: int
+    input: str
+    executions: int
+    irreducibility: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
-    """A dataset in numbers. Every mapping is sorted, the most frequent first where it counts."""
+    """A dataset in numbers. Mappings by a number are in its order, others the most frequent first
+    but for effects.
+    """
 
     records: int
     sampler: str
@@ -71,17 +137,25 @@ class Statistics:
     mean_arguments: float | None
     mean_output_bytes: float | None
     irreducibility: Scores
-    by_command: dict[str, Group] = field(default_factory=dict)
+    by_command: Mapping[str, Group]
     """By the first command."""
-    by_arguments: dict[int, Group] = field(default_factory=dict)
+    by_arguments: Mapping[int, Group]
     """By number of removable arguments of the whole input."""
-    by_segments: dict[int, Group] = field(default_factory=dict)
+    by_segments: Mapping[int, Group]
     """By number of commands."""
-    by_composition: dict[str, Group] = field(default_factory=dict)
-    """By the operators in an input: `none`, or such as `| >`."""
-    by_exit_code: dict[int, int] = field(default_factory=dict)
-    limits_hit: dict[str, int] = field(default_factory=dict)
+    by_composition: Mapping[str, Group]
+    """By the kinds of operators in an input: `one command` for none, or `pipe + redirection`."""
+    by_exit_code: Mapping[int, int]
+    """The most frequent first."""
+    limits_hit: Mapping[str, int]
     """Records that reached a limit, by its name."""
+    effects: Mapping[str, int]
+    """Records that changed something of this kind, in the order of `EFFECTS`."""
+    output_sizes: Mapping[int, int]
+    """Records by size of their output in bytes: the lower bound of a class (0, then powers of 4;
+    each class ends where the next begins)."""
+    expensive: tuple[Expensive, ...]
+    """The inputs that took most executions, the most first."""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers for programs."""
@@ -90,97 +164,124 @@ class Statistics:
 
 def statistics(directory: str | Path) -> Statistics:
     """The finished shards of a dataset in numbers. Errors: those of `read_records` that checks."""
-    plan = read_manifest(directory).plan
-    return statistics_of(
-        read_records(directory, check=True),
-        sampler=plan.drawing.sampler,
-        seed=plan.drawing.seed,
-        budget=plan.scoring.budget if plan.scoring else 0,
-        system=plan.system,
-    )
+    return statistics_of(read_records(directory, check=True), read_manifest(directory).plan)
 
 
-def statistics_of(
-    records: Iterable[Record], *, sampler: str, seed: int, budget: int, system: str
-) -> Statistics:
-    """Any records in numbers, read once."""
+def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
+    """Any records in numbers, read once; the plan says what they are of."""
     whole = _Tally()
-    commands: dict[str, _Tally] = {}
-    arguments: dict[int, _Tally] = {}
-    segments: dict[int, _Tally] = {}
-    compositions: dict[str, _Tally] = {}
-    exits: Counter[int] = Counter()
-    flags: Counter[str] = Counter()
-    limits: Counter[str] = Counter()
-    executions = output_bytes = 0
+    commands: dict[str, _Tally] = defaultdict(_Tally)
+    arguments: dict[int, _Tally] = defaultdict(_Tally)
+    segments: dict[int, _Tally] = defaultdict(_Tally)
+    compositions: dict[str, _Tally] = defaultdict(_Tally)
+    exits, sizes = Counter[int](), Counter[int]()
+    totals, limits, effects = Counter[str](), Counter[str](), Counter(dict.fromkeys(EFFECTS, 0))
     strict, errors = _Moments(), _Moments()
     bins = [0] * BINS
+    expensive: list[tuple[int, int, Expensive]] = []
     for record in records:
         shell_input = Input.from_marked(record.input_args)
-        command = record.input_args[0] if record.input_args else ""
-        composition = " ".join(shell_input.operators) or "none"
-        n_segments = 1 + sum(one in SEPARATORS for one in shell_input.operators)
         for tally in (
             whole,
-            commands.setdefault(command, _Tally()),
-            arguments.setdefault(record.n_arguments, _Tally()),
-            segments.setdefault(n_segments, _Tally()),
-            compositions.setdefault(composition, _Tally()),
+            commands[command_of(record)],
+            arguments[record.n_arguments],
+            segments[1 + sum(operator in SEPARATORS for operator in shell_input.operators)],
+            compositions[composition(shell_input)],
         ):
             tally.add(record)
         exits[record.exit_code] += 1
+        sizes[size_class(len(record.output_bytes))] += 1
         limits.update(record.limits_hit)
-        for name in ("volatile", "timed_out", "output_truncated", "patch_truncated", "exact"):
-            flags[name] += getattr(record, name) and (name != "exact" or record.n_arguments > 0)
-        flags["changed"] += record.context_patch != "[]"
-        executions += record.n_executions
-        output_bytes += len(record.output_bytes)
+        effects.update(effects_of(record))
+        totals.update(name for name in FLAGS if getattr(record, name))
+        totals["exact"] += record.exact and record.n_arguments > 0
+        totals["changed"] += record.context_patch != "[]"
+        totals["executions"] += record.n_executions
+        totals["output bytes"] += len(record.output_bytes)
         score = record.irreducibility
         if score is not None:
-            bins[min(int(score * BINS), BINS - 1)] += 1
-            flags["zero"] += score == 0
-            flags["one"] += score == 1
+            bins[bin_of(score)] += 1
+            totals["zero"] += score == 0
+            totals["one"] += score == 1
         if record.irreducibility_strict is not None:
             strict.add(record.irreducibility_strict)
         if record.standard_error is not None and not record.exact:
             errors.add(record.standard_error)
-    count = whole.records
+        costly = Expensive(record.session_id, record.input, record.n_executions, score)
+        heapq.heappush(expensive, (record.n_executions, -whole.records, costly))
+        if len(expensive) > EXPENSIVE:
+            heapq.heappop(expensive)
+    total = whole.group()
     return Statistics(
-        records=count,
-        sampler=sampler,
-        seed=seed,
-        budget=budget,
-        system=system,
-        failed=whole.failed,
-        volatile=flags["volatile"],
-        timed_out=flags["timed_out"],
-        output_truncated=flags["output_truncated"],
-        patch_truncated=flags["patch_truncated"],
-        changed=flags["changed"],
-        mean_executions=executions / count if count else None,
-        mean_arguments=whole.arguments.mean,
-        mean_output_bytes=output_bytes / count if count else None,
+        records=total.records,
+        sampler=plan.drawing.sampler,
+        seed=plan.drawing.seed,
+        budget=plan.scoring.budget if plan.scoring else 0,
+        system=plan.system,
+        failed=total.failed,
+        volatile=totals["volatile"],
+        timed_out=totals["timed_out"],
+        output_truncated=totals["output_truncated"],
+        patch_truncated=totals["patch_truncated"],
+        changed=totals["changed"],
+        mean_executions=_mean(totals["executions"], total.records),
+        mean_arguments=total.mean_arguments,
+        mean_output_bytes=_mean(totals["output bytes"], total.records),
         irreducibility=Scores(
-            scored=whole.scores.count,
-            mean=whole.scores.mean,
-            sd=whole.scores.sd,
+            scored=total.scored,
+            mean=total.mean_irreducibility,
+            sd=total.sd_irreducibility,
             mean_strict=strict.mean,
-            exact=flags["exact"],
+            exact=totals["exact"],
             mean_standard_error=errors.mean,
-            zero=flags["zero"],
-            one=flags["one"],
+            zero=totals["zero"],
+            one=totals["one"],
             bins=tuple(bins),
         ),
-        by_command={name: commands[name].group() for name in sorted(commands)},
+        by_command=_frequent_first(commands),
         by_arguments={n: arguments[n].group() for n in sorted(arguments)},
         by_segments={n: segments[n].group() for n in sorted(segments)},
-        by_composition={
-            name: compositions[name].group()
-            for name in sorted(compositions, key=lambda one: (-compositions[one].records, one))
-        },
+        by_composition=_frequent_first(compositions),
         by_exit_code=dict(sorted(exits.items(), key=lambda item: (-item[1], item[0]))),
         limits_hit=dict(sorted(limits.items(), key=lambda item: (-item[1], item[0]))),
+        effects=dict(effects),
+        output_sizes=dict(sorted(sizes.items())),
+        expensive=tuple(costly for *_, costly in sorted(expensive, reverse=True)),
     )
+
+
+def composition(shell_input: Input) -> str:
+    """The kinds of operators in an input: `one command`, `pipe`, `pipe + redirection`."""
+    kinds = {_KINDS.get(operator, "redirection") for operator in shell_input.operators}
+    return " + ".join(kind for kind in _ORDER if kind in kinds) or "one command"
+
+
+def effects_of(record: Record) -> frozenset[str]:
+    """The kinds of `EFFECTS` that a record shows; never none of them."""
+    found = set()
+    on_files = False
+    for operation in ContextPatch.from_json(record.context_patch).operations:
+        code = operation[0]
+        area, *rest = keys(operation[1]) or [""]
+        if area == "fs":
+            on_files = True
+            whole = {"a": "added", "r": "removed", "m": "moved"}.get(code, "changed")
+            found.add(f"files {whole if len(rest) == 1 else 'changed'}")
+        else:
+            found.add(_AREAS.get(area, "other"))
+    if record.content_digests and not on_files:
+        found.add("files changed")
+    return frozenset(found or {"nothing"})
+
+
+def bin_of(score: float) -> int:
+    """Which of the `BINS` a score is in."""
+    return min(int(score * BINS), BINS - 1)
+
+
+def size_class(size: int) -> int:
+    """The lower bound of the class an output of this many bytes is in: 0, 1, 4, 16, 64, ..."""
+    return 4 ** ((size.bit_length() - 1) // 2) if size else 0
 
 
 class _Moments:
@@ -206,18 +307,45 @@ class _Moments:
 
 
 class _Tally:
+    """Records of a group, counted."""
+
     def __init__(self) -> None:
-        self.records = self.failed = 0
-        self.scores, self.arguments = _Moments(), _Moments()
+        self.records = self._failed = self._arguments = 0
+        self._scores = _Moments()
+        self._steps = Counter[int]()
 
     def add(self, record: Record) -> None:
         self.records += 1
-        self.failed += record.exit_code != 0
-        self.arguments.add(record.n_arguments)
+        self._failed += record.exit_code != 0
+        self._arguments += record.n_arguments
         if record.irreducibility is not None:
-            self.scores.add(record.irreducibility)
+            self._scores.add(record.irreducibility)
+            self._steps[round(record.irreducibility * STEPS)] += 1
 
     def group(self) -> Group:
         return Group(
-            self.records, self.failed, self.scores.mean, self.scores.sd, self.arguments.mean
+            records=self.records,
+            failed=self._failed,
+            scored=self._scores.count,
+            mean_irreducibility=self._scores.mean,
+            sd_irreducibility=self._scores.sd,
+            quartiles=tuple(map(self._reached, (0.25, 0.5, 0.75))) if self._steps else (),
+            mean_arguments=_mean(self._arguments, self.records),
         )
+
+    def _reached(self, share: float) -> float:
+        waiting = share * self._scores.count
+        for step in sorted(self._steps):
+            waiting -= self._steps[step]
+            if waiting <= 0:
+                break
+        return step / STEPS
+
+
+def _frequent_first(tallies: Mapping[str, _Tally]) -> dict[str, Group]:
+    names = sorted(tallies, key=lambda name: (-tallies[name].records, name))
+    return {name: tallies[name].group() for name in names}
+
+
+def _mean(total: int, count: int) -> float | None:
+    return total / count if count else None

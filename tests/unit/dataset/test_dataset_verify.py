@@ -322,7 +322,7 @@ def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -
     }  # fmt: skip
     assert found.by_segments.keys() == {1, 2}
     assert {name: group.records for name, group in found.by_composition.items()} == {
-        "none": 4, "&&": 1, "| >": 1,
+        "one command": 4, "and-or": 1, "pipe + redirection": 1,
     }  # fmt: skip
     assert sum(found.by_exit_code.values()) == 6
     assert found.failed == 6 - found.by_exit_code.get(0, 0)
@@ -366,7 +366,7 @@ def test_statistics_count_the_limits_reached(records: list[Record]) -> None:
         replace(one, limits_hit=["cpu_seconds", "processes"][number % 2 :])
         for number, one in enumerate(records)
     ]
-    found = statistics_of(reached, sampler="gcs", seed=0, budget=1, system="x")
+    found = statistics_of(reached, plan())
     assert list(found.limits_hit.items()) == [("processes", 6), ("cpu_seconds", 3)]
 
 
@@ -374,7 +374,7 @@ def test_statistics_of_nothing_are_empty() -> None:
     def none() -> Iterator[Record]:
         yield from ()
 
-    found = statistics_of(none(), sampler="gcs", seed=0, budget=1, system="x")
+    found = statistics_of(none(), plan())
     assert found.records == 0
     assert found.mean_executions is None
     assert found.irreducibility.mean is None

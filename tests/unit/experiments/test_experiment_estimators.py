@@ -9,12 +9,12 @@ from experiment_fakes import SYSTEM, FakeExecutors, stream
 
 from shioenv.experiments import estimators, exact, sampling_efficiency
 from shioenv.experiments.estimators import Cells, spent
-from shioenv.experiments.means import Mean
 from shioenv.experiments.replay import Outcome
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.sampling_efficiency import Cell, cells
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.report.means import Mean
 
 
 def curve(*points: tuple[float, float]) -> Cells:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
-from shioenv.experiments import results
-from shioenv.experiments.charts import STYLES, Spec, styled
+from shioenv.experiments import (
+    by_length,
+    determinism,
+    estimators,
+    results,
+    sampling_efficiency,
+    training_sets,
+)
 from shioenv.experiments.results import (
     Findings,
-    Table,
     agree,
     check_libraries,
     locked,
@@ -23,15 +30,11 @@ from shioenv.experiments.results import (
     write_columns,
 )
 from shioenv.experiments.setting import Setting
+from shioenv.report import drawing
+from shioenv.report.panels import chart
+from shioenv.report.tables import Table
 
-CHART: Spec = {
-    "data": {"values": [{"x": 1, "y": 2, "s": "a"}]},
-    "mark": "point",
-    "encoding": {
-        "x": {"field": "x", "type": "quantitative"},
-        "y": {"field": "y", "type": "quantitative"},
-    },
-}
+CHART = chart([{"x": 1, "y": 2}]).mark_point().encode(x="x:Q", y="y:Q")
 
 
 @pytest.fixture
@@ -70,15 +73,28 @@ def test_results_say_what_they_were_made_with(setting: Setting) -> None:
     )
 
 
-def test_a_table_without_rows_is_its_note() -> None:
-    assert Table("Some", "None.", ("name",), []).markdown == "## Some\n\nNone.\n"
-
-
-def test_what_is_missing_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "find_spec", lambda name: None if name == "vl_convert" else 1)
-    with pytest.raises(MissingExtraError, match="vl_convert") as error:
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyarrow", "export"), ("scipy", "report"), ("vl_convert", "report")]
+)
+def test_what_is_missing_is_said_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None if name == module else 1)
+    with pytest.raises(MissingExtraError, match=module.replace("_", "-")) as error:
         check_libraries()
-    assert error.value.hint == "pip install 'shioenv[report]'"
+    assert error.value.hint == f"pip install 'shioenv[{extra}]'"
+
+
+@pytest.mark.parametrize(
+    "experiment", [by_length, determinism, estimators, sampling_efficiency, training_sets]
+)
+def test_no_experiment_begins_without_what_draws_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, experiment: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match="altair"):
+        experiment.run(setting)
+    assert list(setting.out.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -112,10 +128,3 @@ def test_a_directory_is_written_by_one_process_at_a_time(tmp_path: Path) -> None
         pass
     with locked(tmp_path):
         pass
-
-
-def test_no_two_series_look_the_same_without_colours() -> None:
-    assert len({style.shape for style in STYLES}) == len(STYLES)
-    encodings = styled("s", ("a", "b"), "series")
-    assert encodings["shape"]["scale"] == {"domain": ["a", "b"], "range": ["circle", "square"]}
-    assert {one["title"] for one in encodings.values()} == {"series"}

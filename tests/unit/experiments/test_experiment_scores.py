@@ -12,12 +12,12 @@ from experiment_fakes import SYSTEM
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import by_length, length_groups, scores, training_sets
 from shioenv.experiments.length_groups import gains_by_command, gains_of
-from shioenv.experiments.means import Difference
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import Made, Score, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.report.means import Difference
 from shioenv.synthesis.drawing import Drawing
 
 

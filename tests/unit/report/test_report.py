@@ -24,12 +24,13 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
-from shioenv.report import page as page_module
+from shioenv.report import drawing
 from shioenv.report import samples as samples_module
-from shioenv.report.aggregate import EXPENSIVE, STEPS, Aggregates, collect, size_class
 from shioenv.report.charts import RANKED, figures
-from shioenv.report.page import FILE, write_report
-from shioenv.report.samples import argument_levels, changes, visible
+from shioenv.report.page import FILE, collect, write_report
+from shioenv.report.samples import argument_levels, changes
+from shioenv.report.stats import EXPENSIVE, STEPS, effects_of, size_class
+from shioenv.report.text import visible
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",
@@ -188,13 +189,13 @@ def naive_quartile(scores: list[float], share: float) -> float:
 def test_the_numbers_are_those_of_a_naive_recount(tmp_path: Path) -> None:
     records = some_records()
     _, found, _ = collect(dataset(tmp_path, records))
-    assert found.statistics.records == len(records)
+    assert found.records == len(records)
     for n, spread in found.by_arguments.items():
         group = [one for one in records if one.n_arguments == n]
         scores = [one.irreducibility for one in group if one.irreducibility is not None]
         assert (spread.records, spread.scored) == (len(group), len(scores))
         if scores:
-            assert spread.mean == pytest.approx(statistics.fmean(scores))
+            assert spread.mean_irreducibility == pytest.approx(statistics.fmean(scores))
             assert spread.quartiles == tuple(naive_quartile(scores, q) for q in (0.25, 0.5, 0.75))
     assert {name: one.records for name, one in found.by_command.items()} == Counter(
         one.input_args[0] for one in records
@@ -238,8 +239,6 @@ def test_what_inputs_change_is_told_by_their_patches(tmp_path: Path) -> None:
 
 def test_changed_contents_are_changed_files() -> None:
     one = record(0, ["ls"], content_digests={"notes.txt": "0" * 64})
-    from shioenv.report.aggregate import effects_of
-
     assert effects_of(one) == {"files changed"}
 
 
@@ -286,34 +285,28 @@ def test_a_dataset_without_records_is_a_page_too(tmp_path: Path) -> None:
 
 
 def test_every_axis_says_what_it_counts(tmp_path: Path) -> None:
-    _, found, _ = collect(dataset(tmp_path, some_records()))
+    found = collect(dataset(tmp_path, some_records()))[1]
     for name, figure in figures(found).items():
-        for axis in axes(figure.spec):
-            assert axis == "labels" or axis, name
-        assert any(axis != "labels" for axis in axes(figure.spec))
+        axes = re.findall(r"[XY]-axis( titled '[^']+')? for a (\w+) scale", figure.svg)
+        assert len(axes) >= 2, name
+        for title, scale in axes:
+            assert title or scale == "discrete", name
 
 
-def axes(spec: Any) -> list[str]:
-    """The titles of all quantitative axes; `labels` for an axis of names."""
-    found = []
-    if isinstance(spec, dict):
-        if "field" in spec and "type" in spec:
-            title = (spec.get("axis") or {}).get("title")
-            found.append("labels" if spec["type"] == "nominal" else title or "")
-        for one in spec.values():
-            found += axes(one)
-    elif isinstance(spec, list):
-        for one in spec:
-            found += axes(one)
-    return found
+def test_every_colour_of_a_chart_has_one_for_dark_pages(tmp_path: Path) -> None:
+    found = collect(dataset(tmp_path, some_records()))[1]
+    for name, figure in figures(found).items():
+        colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', figure.svg)) - {"none"}
+        assert colours, name
+        assert colours <= set(drawing.DARK), name
 
 
 def test_long_rankings_are_cut_in_the_chart_and_whole_in_the_table(tmp_path: Path) -> None:
     records = [record(n, [f"command{n}"]) for n in range(RANKED + 10)]
     _, found, _ = collect(dataset(tmp_path, records))
     figure = figures(found)["commands"]
-    assert len(figure.spec["data"]["values"]) == RANKED
-    assert len(figure.rows) == RANKED + 10
+    assert len(re.findall(r">command\d+</text>", figure.svg)) == RANKED
+    assert len(figure.table.rows) == RANKED + 10
 
 
 # the browser's samples
@@ -552,8 +545,8 @@ def test_the_page_names_nothing_outside_itself_and_admits_its_own_script_only(
 def test_what_is_missing_is_named_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_module, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="jinja2 and vl-convert") as caught:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="altair and jinja2 and vl-convert") as caught:
         write_report(dataset(tmp_path, some_records(3)))
     assert caught.value.hint == "pip install 'shioenv[report]'"
     assert not (tmp_path / FILE).exists()
@@ -592,7 +585,7 @@ def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) ->
     directory = dataset(tmp_path / "d", some_records(20))
     done = CliRunner().invoke(app, ["dataset", "report", str(directory), "--json"])
     assert done.exit_code == 0, done.output
-    found: Aggregates = collect(directory)[1]
+    found = collect(directory)[1]
     assert json.loads(done.stdout) == json.loads(json.dumps(found.to_json()))
     assert not (directory / FILE).exists()
     out = tmp_path / "page.html"

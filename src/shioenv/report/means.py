@@ -1,4 +1,4 @@
-"""Means with their intervals, and numbers as people read them."""
+"""Means with their intervals, spreads, differences and distribution functions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from statistics import NormalDist
 
 import numpy as np
 
+from shioenv.report.text import fixed
+
 RESAMPLES = 2000
 """Of a bootstrap."""
 
-Z = 1.959963984540054
+Z = NormalDist().inv_cdf(0.975)
 """Half the width of a 95% interval, in standard errors."""
-
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,17 @@ def bootstrapped(values: Sequence[float]) -> Mean:
     """The mean with the BCa interval of 2,000 resamples (Efron 1987): errors are skewed.
 
     Of 60 of our errors it holds the mean of all in 94 to 95% of cases, plain percentiles in 92 to
-    93% (simulated). Deterministic. `values` are not empty; of one value the interval is that value.
+    93% (simulated). Deterministic. `values` are not empty; of equal ones
+    (up to rounding) the interval is the value.
     """
+    from scipy.stats import bootstrap
+
     array = np.asarray(values, dtype=float)
-    mean = array.mean()
-    picks = np.random.default_rng(0).integers(len(array), size=(RESAMPLES, len(array)))
-    means = array[picks].mean(axis=1)
-    below = (np.mean(means < mean) + np.mean(means <= mean)) / 2
-    bias = _NORMAL.inv_cdf(min(max(float(below), 1e-3), 1 - 1e-3))
-    away = array - mean
-    square = float((away**2).sum())
-    acceleration = float((away**3).sum()) / (6 * square**1.5) if square else 0.0
-    ends = (bias - Z, bias + Z)
-    places = [100 * _NORMAL.cdf(bias + z / (1 - acceleration * z)) for z in ends]
-    low, high = np.percentile(means, places)
-    return Mean(float(mean), float(low), float(high), len(array))
+    mean, low, high = (float(array.mean()),) * 3
+    if np.ptp(array) > 1e-12:
+        found = bootstrap((array,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=0)
+        low, high = map(float, found.confidence_interval)
+    return Mean(mean, low, high, len(array))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +112,3 @@ def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, f
         return []
     reached = np.searchsorted(array, np.asarray(places) + 1e-12, side="right") / len(array)
     return list(zip(places, reached.tolist(), strict=True))
-
-
-def fixed(value: float | None, digits: int = 3) -> str:
-    """`0.034`, or a dash for nothing."""
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def rounded(value: float | None) -> float | None:
-    """Four digits, for programs that show it."""
-    return None if value is None else round(value, 4)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from shioenv.experiments.means import Spread, bootstrapped, cumulative, fixed
+from shioenv.report.means import Spread, bootstrapped, cumulative
 
 
 def test_the_interval_of_a_mean_holds_it_and_narrows() -> None:
@@ -30,6 +32,8 @@ def test_the_interval_of_skewed_values_reaches_further_up() -> None:
 def test_equal_values_leave_no_interval() -> None:
     mean = bootstrapped([0.5] * 30)
     assert (mean.low, mean.high) == (0.5, 0.5)
+    nearly = bootstrapped([0.25] * 5 + [math.nextafter(0.25, 1)])
+    assert nearly.low == nearly.value == nearly.high
 
 
 def test_a_spread_is_that_of_a_sample() -> None:
@@ -49,7 +53,3 @@ def test_a_distribution_function_rises_to_one_and_shows_the_step_there() -> None
     assert points[-2][1] == 0.5
     assert [share for _, share in points] == sorted(share for _, share in points)
     assert cumulative([]) == []
-
-
-def test_numbers_have_as_many_digits_as_asked_for() -> None:
-    assert (fixed(0.12345), fixed(0.5, 1), fixed(None)) == ("0.123", "0.5", "-")

@@ -1,0 +1,142 @@
+"""How pictures look, and how they are drawn: Altair charts as SVG and PNG.
+
+Altair's specifications are drawn by `vl-convert`, because one of them gives SVG, PNG and PDF, text
+stays text (so it can be read aloud, searched and restyled), marks and axes carry labels for screen
+readers, and it takes no browser, no display and no network.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from shioenv.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+INK, MUTED, GRID = "#1b2430", "#566270", "#dfe4ea"
+MAIN, SOFT, ACCENT = "#1f6fb2", "#a9cce8", "#b4500b"
+DARK = {
+    INK: "#e8edf2",
+    MUTED: "#a3afbc",
+    GRID: "#2f3944",
+    MAIN: "#5aa9e6",
+    SOFT: "#2c5777",
+    ACCENT: "#f2995a",
+}
+"""The colour that stands for each of the charts' on a dark page. Blue and orange are told apart
+with every common colour blindness; where both meet, form tells them apart in grey as well."""
+
+RAMP = (SOFT, "#7fb0d9", "#4f90c6", MAIN, "#174f80", INK)
+"""An ordered series, from light to dark."""
+
+SCALE = 2
+"""Pixels of a PNG for one of the SVG."""
+
+PADDING = 5
+"""Around a chart of a page."""
+
+_THEME: dict[str, Any] = {
+    "font": "Helvetica, Arial, Liberation Sans, sans-serif",
+    "view": {"stroke": None},
+    "title": {
+        "anchor": "start",
+        "color": INK,
+        "fontSize": 15,
+        "subtitleColor": MUTED,
+        "subtitleFontSize": 12,
+        "subtitlePadding": 5,
+        "subtitleLineHeight": 16,
+        "offset": 14,
+    },
+    "axis": {
+        "labelColor": MUTED,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": 600,
+        "titlePadding": 8,
+        "labelPadding": 5,
+        "gridColor": GRID,
+        "domainColor": MUTED,
+        "ticks": False,
+        "domain": False,
+    },
+    "axisX": {"domain": True, "labelFlush": False, "labelAngle": 0, "grid": False},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "symbolSize": 70,
+        "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
+        "labelLimit": 300,
+    },
+    "text": {"color": MUTED, "fontSize": 12},
+    "bar": {"color": MAIN},
+}
+
+PAGE = {
+    **_THEME,
+    "autosize": {"type": "fit", "contains": "padding"},
+    "padding": PADDING,
+    "background": None,
+}
+"""Charts of a page lie on its own ground."""
+
+PICTURE = {**_THEME, "padding": 14, "background": "#ffffff"}
+"""Pictures are shown anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one series is drawn."""
+
+    colour: str
+    dash: tuple[int, ...]
+    shape: str
+
+
+STYLES = (
+    Style(INK, (1, 0), "circle"),
+    Style("#7b8794", (6, 3), "square"),
+    Style("#e39a5f", (2, 2), "triangle-up"),
+    Style(MAIN, (1, 0), "triangle-down"),
+)
+"""Four series at most: dark, grey dashes, light orange dots, blue. Lightness, dashes and form tell
+them apart as well as hue, so a picture survives a printer without colours."""
+
+
+def require_libraries(feature: str, extra: str, *modules: str) -> None:
+    """MissingExtraError where one of the modules, which the extra installs, is not there."""
+    missing = [name.replace("_", "-") for name in modules if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(feature, " and ".join(missing), extra)
+
+
+def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
+    """The chart as SVG and as PNG."""
+    import vl_convert
+
+    spec = {**chart.to_dict(), "config": PICTURE}
+    return vl_convert.vegalite_to_svg(spec).encode(), vl_convert.vegalite_to_png(spec, scale=SCALE)
+
+
+def element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
+    """The chart as an `<svg>` of a page, with a spoken label; it takes the width it is given, and
+    is as wide as one of `width` pixels at least, so that text has the same size in all.
+    """
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg({**chart.to_dict(), "config": PAGE})
+    match = re.match(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"[^>]*>', svg)
+    if match is None:
+        raise ValueError(f"an SVG begins with {svg[:80]!r}")
+    wide, high = map(float, match.groups())
+    box = f"0 0 {max(wide, width):g} {high:g}"
+    return f'<svg viewBox="{box}" role="img" aria-label="{escape(label)}">{svg[match.end() :]}'

@@ -1,0 +1,52 @@
+"""A table, as Markdown and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from shioenv.report.text import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a heading, and what has to be known to read them."""
+
+    title: str
+    note: str
+    headers: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def markdown(self) -> str:
+        """The table under its title and note; columns of numbers to the right."""
+        lines = [f"## {self.title}", "", self.note, ""]
+        if self.rows:
+            columns = zip(*self.rows, strict=True)
+            rules = ("---:" if all(map(_is_number, column)) else "---" for column in columns)
+            lines += [_row(self.headers), f"|{'|'.join(rules)}|", *map(_row, self.rows), ""]
+        return "\n".join(lines)
+
+    @property
+    def html(self) -> str:
+        """The table with its title as caption, to be scrolled by itself; every cell is text."""
+        title = escape(self.title)
+        heads = "".join(f'<th scope="col">{escape(header)}</th>' for header in self.headers)
+        rows = []
+        for head, *cells in ([escape(visible(cell)) for cell in row] for row in self.rows):
+            others = "".join(f"<td>{cell}</td>" for cell in cells)
+            rows.append(f'<tr><th scope="row">{head}</th>{others}</tr>\n')
+        return (
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">\n<table>\n'
+            f"<caption>{title}</caption>\n<thead><tr>{heads}</tr></thead>\n"
+            f"<tbody>\n{''.join(rows)}</tbody>\n</table>\n</div>\n"
+        )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0] in "-+0123456789"
