@@ -39,7 +39,7 @@ from shioenv.system.store import System
 
 
 class ShellMode(StrEnum):
-    """Where the fork server inside bash stops and waits for inputs; see `native/preload.c`."""
+    """Where the fork server in bash stops and waits for inputs; see `native/inside/preload.c`."""
 
     LATE = "late"
     """After bash's own initialisation: fastest."""

@@ -1,8 +1,8 @@
 """Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
 
-The fork server depends on how a bash starts (`native/preload.c`), so every system's own bash is
-probed when it is built: the fastest way of serving inputs that gives the same output and exit code
-as a newly executed bash for every probe is used, and a plain fresh bash where none does.
+The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
+is probed when it is built: the fastest way of serving inputs that gives the same output and exit
+code as a newly executed bash for every probe is used, and a plain fresh bash where none does.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "server.h"
+#include "../inside/server.h"
+#include "protocol.h"
 
 /* ---- common.c: the peer, failures, small helpers ------------------------------------------------- */
 
