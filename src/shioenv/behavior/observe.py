@@ -9,9 +9,8 @@ from typing import Self
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Limits
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import System, find_system
 
 
@@ -28,7 +27,7 @@ class Observer:
         """How long the inputs run so far took by themselves, their last processes included."""
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
-        self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
+        self._sandbox = default_sandbox(system, limits)
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
@@ -57,9 +56,10 @@ class Observer:
         """
         start = cwd or self.system.declaration.start_directory
         recorder = self._recorders.get(start) or self._recorder(start)
-        execution = self._sandbox.run(
+        request = Request(
             shell_input, cwd=start, separate=separate, tty=tty, wall_seconds=wall_seconds
         )
+        execution = self._sandbox.run(request)
         self.seconds += execution.ended - execution.started
         self.waited = execution.waited
         return recorder.behavior(execution)
@@ -92,7 +92,7 @@ class Observer:
     def _recorder(self, start: str) -> Recorder:
         recorder = self._recorders[start] = Recorder(
             start=start,
-            baseline=self._sandbox.run("", cwd=start).shell,
+            baseline=self._sandbox.run(Request("", cwd=start)).shell,
             users=self._users,
             groups=self._groups,
             instant=self.system.declaration.instant.timestamp(),

@@ -32,8 +32,7 @@ from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
 from shioenv.irreducibility.score import BUDGET, ESTIMATOR, RUNS
 from shioenv.recording.samples import session_text
-from shioenv.sandbox.base import Limits
-from shioenv.sandbox.namespaces.backend import LONGEST_INPUT
+from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 from shioenv.system.catalogue import catalogue

@@ -17,6 +17,9 @@ enum {
     CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE,
 };
 
+/* What CONFIG_RLIMITS is a row of, for setrlimit(2). */
+struct resource_limit { uint64_t resource, soft, hard; };
+
 struct request {
     uint32_t flags;           /* REQUEST_* */
     uint32_t wall_ms;         /* the shell and everything it started end after this long */

@@ -96,7 +96,8 @@ static void start_server(int library_layer, int layer, const int pair[2])
         close(listener);
         for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
             struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
-            CHECK(setrlimit(config.rlimits[i].resource, &limit), "limit resource %u", config.rlimits[i].resource);
+            unsigned resource = (unsigned)config.rlimits[i].resource;
+            CHECK(setrlimit(resource, &limit), "limit resource %u", resource);
         }
         if (!strcmp(config.shell_mode, "fresh")) {
             serve();

@@ -55,7 +55,7 @@ extern struct configuration {
     uint32_t processors;
     uint64_t cpu_ms, processes;  /* that a run may use */
     uint32_t n_rlimits;
-    struct { uint32_t resource; uint64_t soft, hard; } rlimits[16];
+    struct resource_limit rlimits[16];
 } config;
 
 void read_configuration(void);

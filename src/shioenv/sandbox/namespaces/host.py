@@ -15,6 +15,7 @@ from typing import Any
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
+from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.sandbox.namespaces.seccomp import filter_program
@@ -321,7 +322,7 @@ def _system(system: System | None) -> Check:
 
     def attempt() -> str:
         with NamespaceSandbox(system, mode=shell_mode(system)) as sandbox:
-            said = sandbox.run("echo ready").output.decode("utf-8", "replace").strip()
+            said = sandbox.run(Request("echo ready")).output.decode("utf-8", "replace").strip()
         return f"{system.name} answers: {said}"
 
     return _try(name, attempt, why)
