@@ -51,6 +51,27 @@ def test_contract_without_a_fork_server(check: Check, system: System) -> None:
         check(opened)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat; echo $?",
+        'read -r a b; echo "[$a] [$b]"; mapfile lines; declare -p lines',
+        'while read -r line; do echo "$line" | tr a-z A-Z; done',
+        "bash; echo $?",
+        "cat -; cat - ; stat -L -c '%F %a %U' /dev/stdin; test -t 0 || echo none",
+        "read -n 3 x; echo $x; (head -n 1); cat | wc -c",
+        "ls -l /proc/self/fd | grep -c pipe; od -c <&0 | tail -n 2",
+        "sleep 60 & exec cat",
+        "exec 3<&0 0<&-; read -u 3 x; echo $x; cat",
+    ],
+)
+def test_standard_input_is_read_as_by_a_fresh_bash(sandbox: NamespaceSandbox, text: str) -> None:
+    request = Request(text, stdin=b"echo one\n two  three\\\nfour\0five\nlast")
+    served, fresh = sandbox.run(request), sandbox.run_fresh(request)
+    assert (served.output, served.exit_code) == (fresh.output, fresh.exit_code)
+    assert not served.timed_out
+
+
 def test_a_system_whose_bash_cannot_be_served_still_records(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +163,8 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
         opened.run(Request("touch /x"))
         before = held()
         for _ in range(300):
-            opened.run(Request("touch x; mkdir d; rm README.md; sleep 9 &"))
+            dirty = Request("touch x; mkdir d; rm README.md; sleep 9 &", stdin=b"unread" * 20_000)
+            opened.run(dirty)
         assert held() == before
 
 

@@ -23,6 +23,9 @@ LARGEST = {
 LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
 
+LONGEST_STDIN: Final = MEBIBYTE
+"""Bytes of the longest standard input. Ours: what any filter needs and no memory misses."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -79,10 +82,20 @@ class Request:
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
     """Stands for the limit of that name in this run; None for the limit."""
+    stdin: bytes = b""
+    """What standard input holds. It is a pipe, as in `printf ... | bash -c ...`, that ends after
+    these bytes, at most `LONGEST_STDIN` of them; up to 64 KiB lie in it before the shell starts.
+    Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty."""
 
     def __post_init__(self) -> None:
         if self.tty and self.separate:
             raise InputError("a terminal has one output channel", hint="separate or tty, not both")
+        if self.tty and self.stdin:
+            raise InputError("nobody is at the terminal's keyboard", hint="stdin or tty, not both")
+        if len(self.stdin) > LONGEST_STDIN:
+            raise InputError(
+                f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
+            )
 
     def argument(self) -> bytes:
         """The text as bash gets it. InputError for what cannot be an argument of a program."""
@@ -192,7 +205,7 @@ class Sandbox(Protocol):
         ...
 
     def run(self, request: Request) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` did with this input. Standard input is empty.
+        """What a fresh `bash --norc --noprofile -c` did with this input.
 
         InputError where no shell could be given the input, StartDirectoryError where its directory
         cannot be entered. A sandbox that fails raises SandboxError, and the run may be repeated;

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.errors import InputError, StartDirectoryError
-from shioenv.sandbox.base import Execution, FileChange, Limits, Request, Sandbox
+from shioenv.sandbox.base import LONGEST_STDIN, Execution, FileChange, Limits, Request, Sandbox
 
 LIMITS = Limits(
     wall_seconds=1.0,
@@ -112,6 +112,52 @@ def separate_channels(sandbox: Sandbox) -> None:
 def standard_input_is_empty(sandbox: Sandbox) -> None:
     """Reading gets end of file at once, and there is no terminal."""
     _expect(sandbox, "cat; read x; echo $?; tty", "1\nnot a tty\n", 1)
+
+
+def standard_input_is_given(sandbox: Sandbox) -> None:
+    """A run reads what it was given, through a pipe that ends, and the next run reads nothing."""
+    assert _run(sandbox, "cat", stdin=b"a\0\xff\n").output == b"a\0\xff\n"
+    found = _run(
+        sandbox, 'read x; read y; echo "$x|$y|$?"; cat; test -p /dev/stdin', stdin=b"1\n2\n3"
+    )
+    assert (found.output, found.exit_code) == (b"1|2|0\n3", 0), found
+    split = _run(sandbox, "sort; echo end >&2", stdin=b"b\na\n", separate=True, cwd="/etc")
+    assert (split.stdout, split.stderr) == (b"a\nb\n", b"end\n"), split
+    standard_input_is_empty(sandbox)
+
+
+def long_standard_input_is_given(sandbox: Sandbox) -> None:
+    """All of it arrives, however slowly it is read."""
+    longest = bytes(range(256)) * (LONGEST_STDIN // 256)
+    assert _run(sandbox, "wc -c", stdin=longest).output == b"%d\n" % LONGEST_STDIN
+    text = "head -c 70000 > /dev/null; sleep 0.1; tail -c 3 | od -An -tu1"
+    assert _run(sandbox, text, stdin=longest[:-1]).output == b" 252 253 254\n"
+    for wrong in ({"stdin": longest + b"x"}, {"stdin": b"x", "tty": True}):
+        try:
+            _run(sandbox, "true", **wrong)
+        except InputError:
+            continue
+        raise AssertionError("a standard input that cannot be given raised nothing")
+
+
+def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
+    """Who reads none of it, or stops, or keeps it open, is neither waited for nor harmed."""
+    longest = b"line\n" * (LONGEST_STDIN // 5)
+    for text, output in (
+        ("echo done", "done\n"),
+        ("head -n 1; echo done", "line\ndone\n"),
+        ("exec 0<&-; sleep 0.1; echo done", "done\n"),
+        ("exec 0</dev/null; cat; echo done", "done\n"),
+        ("(trap '' PIPE; head -c 9 > /dev/null; sleep 60) & echo done", "done\n"),
+        ("exec 3<> /proc/self/fd/0; head -c 200000 > /dev/null; echo done", "done\n"),
+    ):
+        execution = _run(sandbox, text, stdin=longest)
+        found = execution.output.decode()
+        assert (found, execution.exit_code) == (output, 0), f"{text!r} printed {found!r}"
+    waiting = _run(sandbox, "exec 3> /proc/self/fd/0; cat", stdin=b"x")
+    assert (waiting.output, waiting.timed_out) == (b"x", True), waiting
+    standard_input_is_empty(sandbox)
+    _pristine(sandbox)
 
 
 def process_ids_are_fixed(sandbox: Sandbox) -> None:
@@ -351,6 +397,9 @@ CHECKS: tuple[Check, ...] = (
     both_channels_in_order,
     separate_channels,
     standard_input_is_empty,
+    standard_input_is_given,
+    long_standard_input_is_given,
+    standard_input_may_stay_unread,
     process_ids_are_fixed,
     working_directory,
     impossible_inputs_are_refused,

@@ -12,7 +12,7 @@ from struct import Struct
 import pytest
 
 from shioenv import native
-from shioenv.sandbox.base import LONGEST_INPUT
+from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
 from shioenv.sandbox.namespaces import wire
 
 NATIVE = Path(native.__file__).parent
@@ -81,7 +81,11 @@ def test_every_other_constant_of_the_protocol_is_known() -> None:
         for name, number in constants(PROTOCOL).items()
         if not name.startswith(("CONFIG_", "REQUEST_", "REPLY_"))
     }
-    assert others == {"FD_GATEWAY": wire.FD_GATEWAY, "NEEDS_NEW_SANDBOX": wire.NEEDS_NEW_SANDBOX}
+    assert others == {
+        "FD_GATEWAY": wire.FD_GATEWAY,
+        "STDIN_MAX": LONGEST_STDIN,
+        "NEEDS_NEW_SANDBOX": wire.NEEDS_NEW_SANDBOX,
+    }
     bounds = constants(SERVER)
     assert bounds["INPUT_MAX"] == LONGEST_INPUT + 1
     assert bounds["CWD_MAX"] == wire.LONGEST_PATH

@@ -135,7 +135,7 @@ static void configure_network(int inside, int gateway)
 static void __attribute__((noreturn)) run_init(int socket)
 {
     char byte = 0;
-    int fds[3];
+    int fds[DESCRIPTORS];
     dup2(socket, 0);
     syscall(SYS_close_range, 1u, ~0u, 0u);
     prctl(PR_SET_NAME, "init");

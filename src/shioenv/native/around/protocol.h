@@ -8,7 +8,10 @@
  * IFLA_NET_NS_FD of the prepared messages says. */
 enum { FD_GATEWAY = 100 };
 
-/* Python -> supervisor: configuration records, then requests. */
+#define STDIN_MAX (1u << 20) /* bytes that an input can be given to read */
+
+/* Python -> supervisor: configuration records, then requests, each with its start directory, input and standard
+ * input after it. */
 struct record { uint32_t kind; uint32_t length; };
 enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
@@ -27,7 +30,7 @@ struct request {
     uint32_t output_max;      /* bytes kept of each channel */
     uint64_t drain_max;       /* bytes read in all before everything is killed */
     uint64_t memory_max;      /* bytes resident in all */
-    uint32_t cwd_length, input_length;
+    uint32_t cwd_length, input_length, stdin_length;
 };
 enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8 };
 

@@ -39,10 +39,11 @@ enum {
     STAGE_COPIED,      /* it made a copy of the mounts, and waits: `status` is its process on the host */
 };
 
-/* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes and, where the
- * mounts were copied before, that copy. To join a namespace: that, and `flags` is its CLONE_NEW*. */
+/* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes; where the
+ * mounts were copied before, that copy; where the input is to read something, a pipe with that. To join a namespace: that, and `flags` is its CLONE_NEW*. */
 enum { SERVER_RUN = 1, SERVER_JOIN };
-enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4 };
+enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8 };
+enum { DESCRIPTORS = 4 };  /* of one message at most */
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
 /* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */
@@ -50,8 +51,8 @@ struct server_reply { int32_t error; uint32_t stage; int32_t status; };
 
 /* A message with descriptors at its side; false where it could not be sent. */
 bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n);
-/* The length of the message, or what recvmsg(2) says; `fds` has room for 3, unused ones become -1. */
-ssize_t receive_with(int socket, void *body, size_t length, int fds[3]);
+/* The length of the message, or what recvmsg(2) says; the `fds` that did not come become -1. */
+ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]);
 
 /* Serves requests. Returns only in a child that is inside the sandbox and shall run
  * shared->input; descriptors 0 to 2 are the input's, all others are closed. */

@@ -108,7 +108,7 @@ LONGEST_STATE: Final = 4 << 20
 """Bytes of the shell's state: `STATE_MAX`."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q2I")
+REQUEST = struct.Struct("=4I2Q3I4x")
 REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
@@ -153,8 +153,9 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         limits.memory_bytes,
         len(directory),
         len(text),
+        len(request.stdin),
     )
-    return head + directory + text
+    return head + directory + text + request.stdin
 
 
 class Reply(NamedTuple):
