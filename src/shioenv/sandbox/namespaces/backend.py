@@ -12,6 +12,7 @@ import errno
 import os
 import subprocess
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -177,7 +178,9 @@ class NamespaceSandbox:
             self._open()
         limits = self.limits
         seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
-        self._socket.settimeout(seconds + limits.background_seconds + _GRACE_SECONDS)
+        patience = seconds + limits.background_seconds + _GRACE_SECONDS
+        if self._socket.gettimeout() != patience:  # setting it is a call of the kernel
+            self._socket.settimeout(patience)
         try:
             self._socket.sendall(message)
             answer = self._receive(REPLY.size)
@@ -225,7 +228,9 @@ class NamespaceSandbox:
         return data
 
 
+@lru_cache(maxsize=64)
 def _directory(path: str) -> bytes:
+    """A start directory as the supervisor gets it; there are few of them."""
     where = os.fsencode(path)
     if not where.startswith(b"/") or b"\0" in where:
         raise _no_start(path, "not an absolute path")
