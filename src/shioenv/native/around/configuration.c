@@ -3,7 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "configuration.h"
+#include "protocol.h"
 
 struct configuration config;
 

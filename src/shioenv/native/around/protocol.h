@@ -1,6 +1,5 @@
 /* What Python and the supervisor agree on; sandbox/namespaces/wire.py is its other half. */
-#ifndef SHIOENV_PROTOCOL_H
-#define SHIOENV_PROTOCOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -63,5 +62,3 @@ struct __attribute__((packed)) change {
 
 /* Where one of these is left, the peer opens another sandbox. REPLY_TRAFFIC alone is the supervisor's to undo. */
 enum { NEEDS_NEW_SANDBOX = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS };
-
-#endif

@@ -1,6 +1,5 @@
 /* What a run changed, read from the overlay's upper layer. */
-#ifndef SHIOENV_SCAN_H
-#define SHIOENV_SCAN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,4 +12,3 @@ void buffer_add(struct buffer *buffer, const void *bytes, size_t length);
  * Descriptors are of the roots of the lower layer, the upper layer and the merged tree. Returns true
  * where the tree was too deep to be followed to its end. */
 bool scan_changes(int lower, int upper, int merged, struct buffer *out);
-#endif

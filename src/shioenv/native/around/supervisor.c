@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../inside/server.h"
+#include "common.h"
+#include "configuration.h"
+#include "mounts.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "protocol.h"
 #include "scan.h"
-#include "supervisor.h"
+#include "terminal.h"
+#include "traces.h"
+#include "usage.h"
 
 #define SHELL_PID 1000
 #define LOOK_NS 50000000ll /* between two looks at what a run uses */

@@ -1,7 +1,6 @@
 /* The fork server: what it and whoever starts it agree on, and its loop, shared by the library inside bash and by
  * the supervisor's own fallback. */
-#ifndef SHIOENV_SERVER_H
-#define SHIOENV_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ void serve(void);
 
 /* Replaces the calling process by a fresh `bash --norc --noprofile -c INPUT`. */
 void exec_fresh(char *const environment[]) __attribute__((noreturn));
-
-#endif
