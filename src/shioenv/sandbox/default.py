@@ -20,9 +20,10 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
-    """Finds out how the system's bash can be served, `anew` also where that is known already.
+    """Finds out how the system's bash can be served, and keeps that beside the system.
 
-    Errors: HostError as above. What is found is told to `report` and kept beside the system.
+    `anew`: also where it is known already, and `report` is told what came out. Errors: HostError
+    as above.
     """
     if anew:
         choose_shell_mode(system, report)
