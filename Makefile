@@ -2,7 +2,7 @@
 .PHONY: setup demo test check docs grammars-report bench bench-generate soak clean help
 
 BIN := .venv/bin
-NATIVE := $(wildcard src/shioenv/native/*.c src/shioenv/native/*.h)
+NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
 
 # The demo's budget: half of the default, so that it ends within five minutes on two cores, downloads
 # included. The default of `shioenv generate` is 64.

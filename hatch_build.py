@@ -14,26 +14,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 PROGRAMS = {
-    "shioenv-sandbox": (
-        [
-            "supervisor.c",
-            "common.c",
-            "configuration.c",
-            "namespaces.c",
-            "mounts.c",
-            "notices.c",
-            "terminal.c",
-            "traces.c",
-            "usage.c",
-            "server.c",
-            "scan.c",
-            "gateway.c",
-            "sha256.c",
-        ],
-        ["-pie", "-fPIE"],
-    ),
-    "preload.so": (["preload.c", "server.c"], ["-shared", "-fPIC", "-ldl"]),
+    "shioenv-sandbox": (("around/*.c", "inside/server.c"), ["-pie", "-fPIE"]),
+    "preload.so": (("inside/*.c",), ["-shared", "-fPIC", "-ldl"]),
 }
+"""By name: where its sources are below `native`, and how they are linked."""
 
 
 def compile_native(root: Path) -> list[Path]:
@@ -44,12 +28,13 @@ def compile_native(root: Path) -> list[Path]:
     target = root / NATIVE / "bin"
     target.mkdir(exist_ok=True)
     built = []
-    for name, (sources, flags) in PROGRAMS.items():
+    for name, (patterns, flags) in PROGRAMS.items():
         output = target / name
         # Written aside and renamed: a sandbox may be running the old one.
         partial = output.with_suffix(".partial")
         command = [*compiler.split(), *FLAGS, "-o", str(partial)]
-        command += [str(root / NATIVE / source) for source in sources]
+        for pattern in patterns:
+            command += map(str, sorted((root / NATIVE).glob(pattern)))
         subprocess.run([*command, *flags], check=True)
         partial.replace(output)
         built.append(output)

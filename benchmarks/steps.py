@@ -31,7 +31,9 @@ from spawner import Overlay, Spawner
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
+from shioenv.sandbox.base import Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System, find_system
 
 Figures = dict[str, list[float]]
@@ -74,14 +76,14 @@ def variants(system: System, root: Path, where: Path, times: int) -> Figures:
         observer = stack.enter_context(open_sandbox(system))
         raw = {mode: stack.enter_context(NamespaceSandbox(system, mode=mode)) for mode in ShellMode}
         late = raw[ShellMode.LATE]
-        execution = late.run("touch x; A=1")
+        execution = late.run(Request("touch x; A=1"))
         start = system.declaration.start_directory
         observer.run(":")
         recorder = observer._recorders[start]
 
         def refused() -> None:
             try:
-                late.run(":", cwd="/nowhere")
+                late.run(Request(":", cwd="/nowhere"))
             except StartDirectoryError:
                 return
             raise AssertionError("there is no such directory")
@@ -97,15 +99,15 @@ def variants(system: System, root: Path, where: Path, times: int) -> Figures:
                 "bare bash -c 'ls -la'": lambda: bare.milliseconds("ls -la"),
                 "the same on an overlay": lambda: layered.milliseconds("ls -la"),
                 "`:` refused: no such directory": lambda: timed(refused),
-                "`:` late": lambda: timed(lambda: late.run(":")),
-                "`:` main": lambda: timed(lambda: raw[ShellMode.MAIN].run(":")),
-                "`:` fresh": lambda: timed(lambda: raw[ShellMode.FRESH].run(":")),
-                "`:` late, two pipes": lambda: timed(lambda: late.run(":", separate=True)),
+                "`:` late": lambda: timed(lambda: late.run(Request(":"))),
+                "`:` main": lambda: timed(lambda: raw[ShellMode.MAIN].run(Request(":"))),
+                "`:` fresh": lambda: timed(lambda: raw[ShellMode.FRESH].run(Request(":"))),
+                "`:` late, two pipes": lambda: timed(lambda: late.run(Request(":", separate=True))),
                 "`:` late, behavior": lambda: timed(lambda: observer.run(":")),
-                "`/bin/true` late": lambda: timed(lambda: late.run("/bin/true")),
-                "`ls -la` late": lambda: timed(lambda: late.run("ls -la")),
-                "`: > x` late": lambda: timed(lambda: late.run(": > x")),
-                "`: > x` late, after another": lambda: twice(lambda: late.run(": > x")),
+                "`/bin/true` late": lambda: timed(lambda: late.run(Request("/bin/true"))),
+                "`ls -la` late": lambda: timed(lambda: late.run(Request("ls -la"))),
+                "`: > x` late": lambda: timed(lambda: late.run(Request(": > x"))),
+                "`: > x` late, after another": lambda: twice(lambda: late.run(Request(": > x"))),
                 "`: > x` late, behavior, after another": lambda: twice(
                     lambda: observer.run(": > x")
                 ),
@@ -154,7 +156,9 @@ def processor_time(system: System, root: Path, times: int) -> dict[str, dict[str
 
 def _spent(observer: SandboxRunner) -> dict[str, float]:
     """Seconds so far. The fork server waits for every input, so their time is added to its own."""
-    process = observer._sandbox._process
+    sandbox = observer._sandbox
+    assert isinstance(sandbox, NamespaceSandbox)
+    process = sandbox._process
     assert process is not None
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     server = next(

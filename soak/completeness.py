@@ -58,12 +58,12 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import Operation
 from shioenv.domain.runner import State
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Execution, Limits
+from shioenv.sandbox.base import Execution, Limits, Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.wire import Ask
 from shioenv.system.store import System, find_system
 
 LIMITS = Limits(wall_seconds=3.0, output_bytes=64 << 20, drain_bytes=64 << 20)
-KEEP, SEPARATE = 4, 2
-"""Of a request: the next run finds the files as this one leaves them; two pipes."""
 SLACK = 0.05
 WRITING = Path(__file__).parent / "writing.txt"
 BATCH = 10
@@ -231,16 +231,17 @@ class Search:
     ]:
         """The input's behavior, and what is there after it."""
         sandbox, recorder = self._observer._sandbox, self._observer._recorder(cwd)
+        assert isinstance(sandbox, NamespaceSandbox)
         started = time.time()
-        execution: Execution = sandbox._run(text, cwd, KEEP)
+        execution = sandbox._run(Request(text, cwd=cwd), Ask.KEEP)
         ended = time.time()
         since = started - SLACK
         search = SEARCH.format(since=since, home=cwd, mounts=self._mounts)
-        searched = sandbox._run(search, "/", KEEP | SEPARATE)
+        searched = sandbox._run(Request(search, cwd="/", separate=True), Ask.KEEP)
         if TOUCHES_MORE.search(text):
             sandbox._end()
         else:
-            sandbox.run("")  # which ends with pristine files
+            sandbox.run(Request(""))  # which ends with pristine files
         behavior = recorder.behavior(execution)
         if searched.exit_code or b"command not found" in (searched.stderr or b""):
             return behavior, None, {}, None, (0, 0)

@@ -36,7 +36,7 @@ from typing import Any
 from common import Progress, drawn, parser, report
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Execution
+from shioenv.sandbox.base import Execution, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.system.idmap import find_idmap
@@ -444,7 +444,7 @@ class Plain:
         assert self._sandbox
         self._restore()
         started = time.time_ns() - 50_000_000  # file systems count time in ticks
-        execution = self._sandbox.run_fresh(text, cwd=cwd)
+        execution = self._sandbox.run_fresh(Request(text, cwd=cwd))
         self._now = self._look(started)
         changed: dict[bytes, Outcome] = {}
         touched: dict[bytes, tuple[int, int, int]] = {}
@@ -799,7 +799,9 @@ class Comparison:
             moved = dataclasses.replace(system, path=lower)
             sandbox = stack.enter_context(NamespaceSandbox(moved, mode=shell_mode(system)))
             self.other = walk(moved.rootfs)
-            self._oracle = lambda text, cwd: overlay_answer(sandbox.run_fresh(text, cwd=cwd))
+            self._oracle = lambda text, cwd: overlay_answer(
+                sandbox.run_fresh(Request(text, cwd=cwd))
+            )
         else:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
             directory.chmod(0o755)
@@ -810,10 +812,10 @@ class Comparison:
             self._oracle = plain.run
 
     def _served(self, text: str, cwd: str) -> Answer:
-        return overlay_answer(self._sandbox.run(text, cwd=cwd))
+        return overlay_answer(self._sandbox.run(Request(text, cwd=cwd)))
 
     def _fresh(self, text: str, cwd: str) -> Answer:
-        return overlay_answer(self._sandbox.run_fresh(text, cwd=cwd))
+        return overlay_answer(self._sandbox.run_fresh(Request(text, cwd=cwd)))
 
     def run(self, text: str, cwd: str) -> Trial:
         """Runs one input each way, again where the ways differ."""

@@ -39,10 +39,10 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.errors import InputError, SandboxError
-from shioenv.sandbox.base import MEBIBYTE, Execution, Limits
-from shioenv.sandbox.namespaces import backend
-from shioenv.sandbox.namespaces.backend import LONGEST_INPUT, NamespaceSandbox
+from shioenv.sandbox.base import LONGEST_INPUT, MEBIBYTE, Execution, Limits, Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, Said
 from shioenv.system.store import System, find_system
 
 SLACK_SECONDS = 2.0
@@ -392,8 +392,7 @@ class WatchedSandbox(NamespaceSandbox):
         """Names of what the newest run set off, the first one where more were needed."""
         if self.head is None:
             return []
-        found = backend._Flag(backend._REPLY.unpack(self.head)[3])
-        return [flag.name or "?" for flag in found]
+        return [flag.name or "?" for flag in Said(Reply._make(REPLY.unpack(self.head)).flags)]
 
 
 class WatchedObserver(SandboxRunner):
@@ -602,7 +601,7 @@ class Fuzzer:
         return found is not None and found["what"] == what
 
 
-_REOPENING = {flag.name for flag in backend._NEEDS_NEW_NAMESPACES}
+_REOPENING = {flag.name for flag in NEEDS_NEW_SANDBOX}
 _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=socket:\[)\d+|(?<=m)\d\.\d+(?=s)")
 
 
@@ -613,13 +612,13 @@ def compare(sandbox: NamespaceSandbox, one: Hostile, wall_seconds: float) -> tup
         "+",
     ):  # a new bash takes it for options, the served one for the command
         return "set aside", ""
-    flags = backend._FRESH
+    request = Request(one.text, cwd=one.cwd, wall_seconds=wall_seconds)
 
     def fresh() -> object:
-        return _answer(sandbox._run(one.text, one.cwd, flags, wall_seconds))
+        return _answer(sandbox.run_fresh(request))
 
     def served() -> object:
-        return _answer(sandbox.run(one.text, cwd=one.cwd, wall_seconds=wall_seconds))
+        return _answer(sandbox.run(request))
 
     expected = fresh()
     if (answer := served()) == expected:
@@ -630,7 +629,7 @@ def compare(sandbox: NamespaceSandbox, one: Hostile, wall_seconds: float) -> tup
     again = [served() for _ in range(2)]
     if any(each in known for each in again):
         return "set aside", ""
-    if b"/bin/bash: Text file busy" in sandbox._run(one.text, one.cwd, flags, wall_seconds).output:
+    if b"/bin/bash: Text file busy" in sandbox.run_fresh(request).output:
         return "known", ""  # it writes to the bash that runs it: `docs/design/sandbox.md`
     return "differs", f"fresh {expected!r:.600} served {answer!r:.600}"
 

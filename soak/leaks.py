@@ -36,6 +36,7 @@ from common import Progress, drawn, parser, report
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.build import cache_directory
 from shioenv.system.declare import read_text
 from shioenv.system.store import System, build_system, find_system, remove_system
@@ -122,7 +123,10 @@ def family(pid: int) -> list[int]:
 def look(inputs: int, reopened: SandboxRunner | None = None) -> Sample:
     """Counts, once this sandbox is open too."""
     for _ in range(50):
-        if reopened is None or reopened._sandbox._process is not None:
+        if reopened is None:
+            break
+        assert isinstance(reopened._sandbox, NamespaceSandbox)
+        if reopened._sandbox._process is not None:
             break
         reopened.run("true")
     gc.collect()

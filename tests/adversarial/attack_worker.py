@@ -19,6 +19,7 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System, build_system
 
 
@@ -81,6 +82,7 @@ class _Worker:
         self.shared: SandboxRunner | None = None
         neighbour = open_sandbox(system)
         threading.Thread(target=self._neighbour, args=(neighbour, setup["neighbour"])).start()
+        assert isinstance(neighbour._sandbox, NamespaceSandbox)
         self.close_neighbour = neighbour._sandbox._process
 
     @staticmethod

@@ -28,6 +28,8 @@ from host_state import Canaries, descendants, host_state
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
+from shioenv.sandbox.base import Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
@@ -76,9 +78,10 @@ def _differences(answer: dict[str, Any]) -> str:
 def test_what_cannot_run_is_refused(cwd: str, text: str, system: System) -> None:
     with open_sandbox(system) as opened:
         inner = opened._sandbox
+        assert isinstance(inner, NamespaceSandbox)
         supervisor = inner._process
         with pytest.raises(ShioenvError):
-            inner.run(text, cwd=cwd)
+            inner.run(Request(text, cwd=cwd))
         assert inner._process is supervisor, "it was no reason to open the sandbox again"
 
 

@@ -31,7 +31,7 @@ from shioenv.system.store import System
 ROOT = Path(__file__).parents[2]
 WRITING = ROOT / "soak" / "writing.txt"
 CASES = ROOT / "tests" / "adversarial" / "cases"
-LIMITS = Limits(wall_seconds=1.0, processes=64, disk_bytes=16 << 20, disk_inodes=4096)
+LIMITS = Limits(wall_seconds=0.5, processes=64, disk_bytes=16 << 20, disk_inodes=4096)
 OF_A_DIRECTORY = ("perms", "owner", "group")
 """Size, links and times of a directory that changed are settled by rules of their own."""
 
@@ -54,7 +54,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def runner(system: System) -> Iterator[SandboxRunner]:
     with SandboxRunner(system, LIMITS) as opened:
-        opened._sandbox = Watched(opened._sandbox)  # type: ignore[assignment]
+        opened._sandbox = Watched(opened._sandbox)
         opened.context()
         yield opened
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.sandbox.base import MEBIBYTE, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
@@ -34,15 +34,15 @@ CASES = (
 @pytest.mark.parametrize(("limits", "text", "name"), CASES)
 def test_a_limit_reached_is_said(system: System, limits: Limits, text: str, name: str) -> None:
     with NamespaceSandbox(system, limits) as sandbox:
-        assert name in sandbox.run(text).limits_hit
-        after = sandbox.run("echo $((6 * 7)); ls; ps -e -o comm=")
+        assert name in sandbox.run(Request(text)).limits_hit
+        after = sandbox.run(Request("echo $((6 * 7)); ls; ps -e -o comm="))
         assert after.limits_hit == () or limits.output_bytes == 100
         assert after.output.startswith(b"42\n")
 
 
 def test_a_run_within_its_limits_reaches_none(system: System) -> None:
     with NamespaceSandbox(system) as sandbox:
-        assert sandbox.run("ls -la; touch x; seq 99 | sort | head -3").limits_hit == ()
+        assert sandbox.run(Request("ls -la; touch x; seq 99 | sort | head -3")).limits_hit == ()
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_what_ran_out_of_time_in_its_sleep_is_told_from_what_worked(
     system: System, text: str, waited: bool
 ) -> None:
     with NamespaceSandbox(system, Limits(wall_seconds=0.6)) as sandbox:
-        assert sandbox.run(text).waited is waited
+        assert sandbox.run(Request(text)).waited is waited

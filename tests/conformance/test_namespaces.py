@@ -16,9 +16,10 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
@@ -45,15 +46,36 @@ def test_contract_without_a_fork_server(check: Check, system: System) -> None:
     """What is left where no bash can be served: everything but the shell's own state."""
     with NamespaceSandbox(system, LIMITS, mode=ShellMode.FRESH) as opened:
         if check.__name__ == "working_directory":
-            assert opened.run("pwd", cwd="/etc").output == b"/etc\n"
+            assert opened.run(Request("pwd", cwd="/etc")).output == b"/etc\n"
             return
         check(opened)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat; echo $?",
+        'read -r a b; echo "[$a] [$b]"; mapfile lines; declare -p lines',
+        'while read -r line; do echo "$line" | tr a-z A-Z; done',
+        "bash; echo $?",
+        "cat -; cat - ; stat -L -c '%F %a %U' /dev/stdin; test -t 0 || echo none",
+        "read -n 3 x; echo $x; (head -n 1); cat | wc -c",
+        "ls -l /proc/self/fd | grep -c pipe; od -c <&0 | tail -n 2",
+        "sleep 60 & exec cat",
+        "exec 3<&0 0<&-; read -u 3 x; echo $x; cat",
+    ],
+)
+def test_standard_input_is_read_as_by_a_fresh_bash(sandbox: NamespaceSandbox, text: str) -> None:
+    request = Request(text, stdin=b"echo one\n two  three\\\nfour\0five\nlast")
+    served, fresh = sandbox.run(request), sandbox.run_fresh(request)
+    assert (served.output, served.exit_code) == (fresh.output, fresh.exit_code)
+    assert not served.timed_out
 
 
 def test_a_system_whose_bash_cannot_be_served_still_records(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shioenv.behavior.observe.shell_mode", lambda system: ShellMode.FRESH)
+    monkeypatch.setattr("shioenv.sandbox.default.shell_mode", lambda system: ShellMode.FRESH)
     with open_sandbox(system) as opened:
         behavior = opened.run("touch new; cd /; hostname other")
     assert not behavior.shell_state_known
@@ -67,7 +89,7 @@ def test_closing_leaves_no_process_and_no_descriptor(system: System) -> None:
     opened = NamespaceSandbox(system)
     supervisor = opened._process
     assert supervisor is not None
-    opened.run("sleep 100 & touch /x")
+    opened.run(Request("sleep 100 & touch /x"))
     children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
     assert len(children) == 3, "the fork server, the init and the gateway's web server"
     opened.close()
@@ -93,7 +115,7 @@ def test_a_run_in_a_closed_sandbox_is_an_error(system: System) -> None:
     opened = NamespaceSandbox(system)
     opened.close()
     with pytest.raises(SandboxError, match="closed"):
-        opened.run("true")
+        opened.run(Request("true"))
 
 
 def test_a_killed_supervisor_is_an_error_and_the_next_run_works(system: System) -> None:
@@ -101,19 +123,20 @@ def test_a_killed_supervisor_is_an_error_and_the_next_run_works(system: System) 
         assert opened._process is not None
         opened._process.kill()
         with pytest.raises(SandboxError):
-            opened.run("true")
-        assert opened.run("echo again").output == b"again\n"
+            opened.run(Request("true"))
+        assert opened.run(Request("echo again")).output == b"again\n"
 
 
 def test_a_killed_owner_takes_everything_along(system: System) -> None:
     """SIGKILL to the process that opened a sandbox ends all of the sandbox's processes."""
     script = (
         "import sys, time\n"
+        "from shioenv.sandbox.base import Request\n"
         "from shioenv.sandbox.namespaces.backend import NamespaceSandbox\n"
         "from shioenv.system.store import find_system\n"
         "sandbox = NamespaceSandbox(find_system())\n"
         "print(sandbox._process.pid, flush=True)\n"
-        "sandbox.run('sleep 5')\n"
+        "sandbox.run(Request('sleep 5'))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -131,16 +154,17 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
         pid = opened._process.pid
 
         def held() -> tuple[int, int]:
-            opened.run("true")  # answered once the reset after the run before is done
+            opened.run(Request("true"))  # answered once the reset after the run before is done
             mounts = Path(f"/proc/{pid}/mountinfo").read_text().count("\n")
             if os.geteuid() != 0:  # may not see what the supervisor holds
                 return 0, mounts
             return len(list(Path(f"/proc/{pid}/fd").iterdir())), mounts
 
-        opened.run("touch /x")
+        opened.run(Request("touch /x"))
         before = held()
         for _ in range(300):
-            opened.run("touch x; mkdir d; rm README.md; sleep 9 &")
+            dirty = Request("touch x; mkdir d; rm README.md; sleep 9 &", stdin=b"unread" * 20_000)
+            opened.run(dirty)
         assert held() == before
 
 
@@ -207,10 +231,10 @@ def test_an_interrupted_run_leaves_no_answer_for_the_next(system: System) -> Non
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(Interrupt):
-                opened.run("sleep 0.3; echo first")
+                opened.run(Request("sleep 0.3; echo first"))
         finally:
             signal.signal(signal.SIGALRM, before)
-        assert opened.run("echo second").output == b"second\n"
+        assert opened.run(Request("echo second")).output == b"second\n"
 
 
 def test_the_first_input_sees_its_network_up_however_many_are_opened(system: System) -> None:
@@ -233,12 +257,14 @@ def test_the_first_input_sees_its_network_up_however_many_are_opened(system: Sys
 
 def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: System) -> None:
     with NamespaceSandbox(system, LIMITS) as opened:
-        before = opened.run("ip neigh; cat /proc/net/snmp").output
-        fetched = opened.run("curl -s http://10.20.30.1/ | head -c 9; ip neigh")
+        before = opened.run(Request("ip neigh; cat /proc/net/snmp")).output
+        fetched = opened.run(Request("curl -s http://10.20.30.1/ | head -c 9; ip neigh"))
         assert b"10.20.30.1 dev eth0" in fetched.output
         assert fetched.network is None
-        assert opened.run("ip neigh; cat /proc/net/snmp").output == before
-        added = opened.run("curl -s http://10.20.30.1/ > /dev/null; ip link set eth0 alias other")
+        assert opened.run(Request("ip neigh; cat /proc/net/snmp")).output == before
+        added = opened.run(
+            Request("curl -s http://10.20.30.1/ > /dev/null; ip link set eth0 alias other")
+        )
         assert added.network is not None
         assert b"other" in added.network
 
@@ -246,18 +272,18 @@ def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: Sy
 def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> None:
     look = "cat /proc/net/snmp /proc/1/net/snmp; ip -o address; ip neigh; ip route; ip -6 route"
     with NamespaceSandbox(system, LIMITS) as opened:
-        pristine, supervisor = opened.run(look).output, opened._process
+        pristine, supervisor = opened.run(Request(look)).output, opened._process
         for _ in range(12):
-            fetched = opened.run(f"{look}; curl -s http://10.20.30.1/ | head -c 15")
+            fetched = opened.run(Request(f"{look}; curl -s http://10.20.30.1/ | head -c 15"))
             assert fetched.output == pristine + b"<!DOCTYPE html>"
         assert opened._process is supervisor
-        assert opened.run("ip link set eth0 alias other").network is not None
-        assert opened.run(look).output == pristine
+        assert opened.run(Request("ip link set eth0 alias other")).network is not None
+        assert opened.run(Request(look)).output == pristine
 
 
 def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:
     with NamespaceSandbox(system, LIMITS) as opened:
         for _ in range(40):
-            opened.run("for i in {1..9}; do sleep 9 & done; true")
-            looked = opened.run("read -r status < /proc/1/stat; set -- $status; echo $3")
+            opened.run(Request("for i in {1..9}; do sleep 9 & done; true"))
+            looked = opened.run(Request("read -r status < /proc/1/stat; set -- $status; echo $3"))
             assert looked.output == b"S\n"

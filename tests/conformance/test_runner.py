@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
@@ -9,6 +11,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.conformance import CHECKS, run_checks
 from shioenv.domain.runner import Answer, State, answer_of
 from shioenv.domain.scripted import ScriptedRunner
+from shioenv.errors import Abstained, StartDirectoryError
 
 
 def test_the_sandbox_passes_every_check(observer: SandboxRunner) -> None:
@@ -65,6 +68,19 @@ def test_an_input_after_a_history_is_told_from_it(observer: SandboxRunner) -> No
     assert state.read("new") is None
 
 
+def test_an_input_reads_its_standard_input_and_the_next_one_finds_none(
+    observer: SandboxRunner,
+) -> None:
+    state = replace(observer.state(), stdin=b"one\ntwo\n")
+    behavior = observer.run("read x; cat", state)
+    assert behavior.output == b"two\n"
+    following = state.after("read x; cat", behavior)
+    assert following.before.document["settings"]["x"] == "one"
+    for refused in (following, replace(following, fed=False, stdin=b"three\n")):
+        with pytest.raises(Abstained, match="has a history and standard input"):
+            observer.run("cat", refused)
+
+
 def test_a_history_that_never_does_the_same_makes_its_input_volatile(
     observer: SandboxRunner,
 ) -> None:
@@ -95,7 +111,6 @@ def test_a_state_reads_the_machine_and_what_was_written(observer: SandboxRunner)
 
 @pytest.mark.parametrize("cwd", ["/no/such", "/etc/passwd"])
 def test_a_context_needs_a_directory(observer: SandboxRunner, cwd: str) -> None:
-    from shioenv.errors import StartDirectoryError
 
     with pytest.raises(StartDirectoryError, match="is no directory of the system debian-12"):
         observer.context(cwd)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.errors import InputError
+from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
@@ -35,32 +36,32 @@ def sandbox(system: System) -> Iterator[NamespaceSandbox]:
 def test_a_terminal_shows_what_a_fresh_bash_shows_on_one(
     sandbox: NamespaceSandbox, text: str
 ) -> None:
-    served, fresh = sandbox.run(text, tty=True), sandbox.run_fresh(text, tty=True)
+    served, fresh = sandbox.run(Request(text, tty=True)), sandbox.run_fresh(Request(text, tty=True))
     assert served.output == fresh.output
     assert served.exit_code == fresh.exit_code
     assert not served.timed_out
 
 
 def test_lines_end_as_on_a_terminal(sandbox: NamespaceSandbox) -> None:
-    assert sandbox.run("echo a; echo b >&2", tty=True).output == b"a\r\nb\r\n"
+    assert sandbox.run(Request("echo a; echo b >&2", tty=True)).output == b"a\r\nb\r\n"
 
 
 def test_reading_finds_the_end_of_file_at_once(sandbox: NamespaceSandbox) -> None:
-    found = sandbox.run("cat; sort; head -1; echo done", tty=True)
+    found = sandbox.run(Request("cat; sort; head -1; echo done", tty=True))
     assert (found.output, found.timed_out) == (b"done\r\n", False)
 
 
 def test_the_next_input_has_no_terminal(sandbox: NamespaceSandbox) -> None:
     question = "tty; stty size; ls /dev/pts; ps -o tty= -p $$"
-    before = sandbox.run(question).output
-    sandbox.run("stty raw -echo; stty rows 3; sleep 60 &", tty=True)
-    assert sandbox.run(question).output == before
-    assert sandbox.run("stty size", tty=True).output == b"24 80\r\n"
+    before = sandbox.run(Request(question)).output
+    sandbox.run(Request("stty raw -echo; stty rows 3; sleep 60 &", tty=True))
+    assert sandbox.run(Request(question)).output == before
+    assert sandbox.run(Request("stty size", tty=True)).output == b"24 80\r\n"
 
 
 def test_one_terminal_has_no_two_channels(sandbox: NamespaceSandbox) -> None:
     with pytest.raises(InputError, match="one output channel"):
-        sandbox.run("true", separate=True, tty=True)
+        sandbox.run(Request("true", separate=True, tty=True))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_one_terminal_has_no_two_channels(sandbox: NamespaceSandbox) -> None:
     ],
 )
 def test_a_terminal_stays_while_the_shell_does(sandbox: NamespaceSandbox, text: str) -> None:
-    assert sandbox.run(text, tty=True).exit_code == 6
+    assert sandbox.run(Request(text, tty=True)).exit_code == 6
 
 
 @pytest.mark.parametrize("tty", [False, True])
@@ -80,11 +81,13 @@ def test_what_was_done_to_the_terminals_directory_is_gone(
     sandbox: NamespaceSandbox, tty: bool
 ) -> None:
     question = "stat -c '%n %a %u %g %y %x' /dev/pts /dev/pts/ptmx"
-    before = sandbox.run(question).output
-    sandbox.run("chmod 777 /dev/pts; chmod 600 /dev/pts/ptmx; chown 5:6 /dev/pts/ptmx", tty=tty)
-    assert sandbox.run(question).output == before
-    sandbox.run("exec 3<> /dev/pts/ptmx; echo x >&3; ls /dev/pts", tty=tty)
-    assert sandbox.run(question).output == before
+    before = sandbox.run(Request(question)).output
+    sandbox.run(
+        Request("chmod 777 /dev/pts; chmod 600 /dev/pts/ptmx; chown 5:6 /dev/pts/ptmx", tty=tty)
+    )
+    assert sandbox.run(Request(question)).output == before
+    sandbox.run(Request("exec 3<> /dev/pts/ptmx; echo x >&3; ls /dev/pts", tty=tty))
+    assert sandbox.run(Request(question)).output == before
 
 
 def test_no_lock_is_kept_by_descriptors_in_flight(sandbox: NamespaceSandbox) -> None:
@@ -94,5 +97,5 @@ def test_no_lock_is_kept_by_descriptors_in_flight(sandbox: NamespaceSandbox) -> 
             $m = pack "Q L x4 P Q P Q l x4", 0, 0, $i, 1, $c, 24, 0; syscall 46, fileno A, $m, 0
         }'"""
     for _ in range(3):
-        assert sandbox.run(fly).exit_code == 0
-        assert sandbox.run("flock -n /etc/passwd echo free").output == b"free\n"
+        assert sandbox.run(Request(fly)).exit_code == 0
+        assert sandbox.run(Request("flock -n /etc/passwd echo free")).output == b"free\n"

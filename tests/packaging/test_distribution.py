@@ -131,7 +131,8 @@ def test_the_source_distribution_holds_source_only(distributions: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for name in ("pyproject.toml", "hatch_build.py", "LICENSE", "README.md"):
         assert name in names
-    assert "src/shioenv/native/supervisor.c" in names
+    for name in ("around/supervisor.c", "inside/server.h"):
+        assert f"src/shioenv/native/{name}" in names
     assert not [name for name in names if name.startswith("src/shioenv/native/bin")]
 
 

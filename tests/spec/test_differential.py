@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
+from shioenv.sandbox.base import Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import divergences, probes, shell_mode
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 
@@ -27,7 +29,10 @@ def test_a_probe_can_fail(system: System) -> None:
     with NamespaceSandbox(system) as sandbox:
         for probe in probes():
             quoted = probe.replace("'", "'\\''")
-            fresh, evaluated = sandbox.run_fresh(probe), sandbox.run_fresh(f"eval '{quoted}'")
+            fresh, evaluated = (
+                sandbox.run_fresh(Request(probe)),
+                sandbox.run_fresh(Request(f"eval '{quoted}'")),
+            )
             told += (fresh.exit_code, fresh.output) != (evaluated.exit_code, evaluated.output)
     assert told >= 20
 

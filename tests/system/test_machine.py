@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
+from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System, find_system
@@ -38,7 +39,7 @@ def run(system: System) -> Iterator[Run]:
     except HostError as error:
         pytest.skip(str(error))
     with sandbox:
-        yield lambda text: sandbox.run(text).output.decode("utf-8", "replace")
+        yield lambda text: sandbox.run(Request(text)).output.decode("utf-8", "replace")
 
 
 def test_every_command_of_the_paper_exists(run: Run) -> None:

@@ -274,7 +274,7 @@ def test_a_damaged_root_file_system_is_said_and_repaired(
     def breaks(*arguments: object, **options: object) -> None:
         raise SandboxError("start the fork server: Broken pipe")
 
-    monkeypatch.setattr("shioenv.behavior.observe.NamespaceSandbox", breaks)
+    monkeypatch.setattr("shioenv.behavior.observe.default_sandbox", breaks)
     with pytest.raises(SandboxError, match="fork server"):
         open_sandbox()
     bash = system.path / "rootfs/usr/bin/bash"

@@ -114,3 +114,11 @@ def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[st
                 names = [node.module or ""]
             if any(name.split(".")[0] == library for name in names):
                 assert layer(module_name(path)) in homes, f"{path} imports {library}"
+
+
+def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
+    """Another one can take its place without a change to what runs inputs."""
+    backends = "shioenv.sandbox.namespaces"
+    for importer, imported in package_imports():
+        if imported.startswith(backends) and not importer.startswith(backends):
+            assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer

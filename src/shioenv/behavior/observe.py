@@ -16,10 +16,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.runner import State
-from shioenv.errors import SandboxError, StartDirectoryError
-from shioenv.sandbox.base import FileStat, Limits
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.errors import Abstained, SandboxError, StartDirectoryError
+from shioenv.sandbox.base import FileStat, Limits, Request
+from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
@@ -39,12 +38,12 @@ class SandboxRunner:
         """How long the inputs run so far took by themselves, their last processes included."""
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
-        self._sandbox = NamespaceSandbox(system, limits, mode=shell_mode(system))
+        self._sandbox = default_sandbox(system, limits)
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
         self._contexts: dict[str, Context] = {}
-        self._replayed: OrderedDict[tuple[str, tuple[str, ...]], Behavior] = OrderedDict()
+        self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
 
     @property
     def limits(self) -> Limits:
@@ -60,7 +59,8 @@ class SandboxRunner:
 
         A state with a history is reached by running that first, in the same shell, a line each; how
         its end is told from the input's own output is said in `execute`. Errors: InputError,
-        StartDirectoryError, SandboxError (the run may be repeated).
+        StartDirectoryError, SandboxError (the run may be repeated); Abstained where something was
+        on standard input as well, since a history is run again without.
         """
         return self.execute(shell_input, state)
 
@@ -88,12 +88,24 @@ class SandboxRunner:
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()
-        text = started(cwd, "\n".join([*history, shell_input]))
-        how = {"separate": separate, "tty": tty}
-        whole = self._executed(text, cwd, wall_seconds=wall_seconds, **how)
+        if state and history and (state.fed or state.stdin):
+            raise Abstained(
+                f"{shell_input!r:.60} has a history and standard input",
+                hint="a history is run again with an empty one: nobody can tell who reads what",
+            )
+        request = Request(
+            started(cwd, "\n".join([*history, shell_input])),
+            cwd=cwd,
+            separate=separate,
+            tty=tty,
+            wall_seconds=wall_seconds,
+            stdin=state.stdin if state else b"",
+        )
+        whole = self._executed(request)
         if not history:
             return whole
-        return self._since(self._replay(cwd, history, **how), whole, cwd)
+        before = replace(request, text=started(cwd, "\n".join(history)), stdin=b"")
+        return self._since(self._replay(before), whole, cwd)
 
     def context(self, cwd: str | None = None) -> Context:
         """The whole context of the pristine system in a start directory: what patches of inputs
@@ -143,34 +155,21 @@ class SandboxRunner:
     ) -> None:
         self.close()
 
-    def _executed(
-        self,
-        text: str,
-        cwd: str,
-        *,
-        separate: bool,
-        tty: bool,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        recorder = self._recorder(cwd)
-        execution = self._sandbox.run(
-            text, cwd=cwd, separate=separate, tty=tty, wall_seconds=wall_seconds
-        )
+    def _executed(self, request: Request) -> Behavior:
+        recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
+        execution = self._sandbox.run(request)
         self.seconds += execution.ended - execution.started
         self.waited = execution.waited
         return recorder.behavior(execution)
 
-    def _replay(self, cwd: str, history: tuple[str, ...], **how: bool) -> Behavior:
-        key = (cwd, history) if not any(how.values()) else None
-        if key is not None and key in self._replayed:
-            self._replayed.move_to_end(key)
-            return self._replayed[key]
-        behavior = self._executed(started(cwd, "\n".join(history)), cwd, **how)
-        if key is not None:
-            self._replayed[key] = behavior
+    def _replay(self, request: Request) -> Behavior:
+        """What a history did, executed or remembered."""
+        if request not in self._replayed:
+            self._replayed[request] = self._executed(request)
             if len(self._replayed) > REPLAYED:
                 self._replayed.popitem(last=False)
-        return behavior
+        self._replayed.move_to_end(request)
+        return self._replayed[request]
 
     def _since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
         """What was done after `before`, of which `whole` is the continuation."""
@@ -212,7 +211,7 @@ class SandboxRunner:
         if start not in self._recorders:
             self._recorders[start] = Recorder(
                 start=start,
-                baseline=self._sandbox.run("", cwd=start).shell,
+                baseline=self._sandbox.run(Request("", cwd=start)).shell,
                 users=self._users,
                 groups=self._groups,
                 instant=self.system.declaration.instant.timestamp(),

@@ -9,7 +9,7 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
-    from shioenv.sandbox.namespaces.host import Check
+    from shioenv.system.host import HostCheck
 
 LACKING = 3
 
@@ -19,7 +19,7 @@ def doctor(json: shared.Json = False) -> None:
 
     Every line says what was tried; for what is missing also why it is needed and the exact fix.
     """
-    from shioenv.sandbox.namespaces.host import check_host
+    from shioenv.sandbox.host import check_host
 
     checks = check_host()
     missing = [check for check in checks if check.needed and not check.ok]
@@ -33,7 +33,7 @@ def doctor(json: shared.Json = False) -> None:
         raise typer.Exit(LACKING)
 
 
-def _print(checks: list[Check], missing: int) -> None:
+def _print(checks: list[HostCheck], missing: int) -> None:
     from rich.text import Text
 
     console = shared.console()

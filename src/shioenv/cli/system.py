@@ -44,7 +44,7 @@ def build(
 
     What is there already is reused. The packages come through this host's own package mirror.
     """
-    from shioenv.sandbox.namespaces.probe import choose_shell_mode, shell_mode
+    from shioenv.sandbox.default import prove
     from shioenv.system.store import build_system
 
     built_now: list[str] = []
@@ -54,10 +54,8 @@ def build(
         shared.note(line)
 
     system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
-    if any(line.startswith("already built") for line in built_now):
-        shell_mode(system)
-    else:
-        choose_shell_mode(system, shared.note)
+    was_there = any(line.startswith("already built") for line in built_now)
+    prove(system, shared.note, anew=not was_there)
     if json:
         shared.print_json(_facts(system))
 

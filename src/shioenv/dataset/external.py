@@ -31,8 +31,7 @@ from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.grammar.words import split_words
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.sandbox.base import Limits
-from shioenv.sandbox.namespaces.backend import LONGEST_INPUT
+from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample

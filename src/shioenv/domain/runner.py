@@ -47,6 +47,9 @@ class State:
     """The whole context; None: the pristine one."""
     stdin: bytes = b""
     """What the next input finds on its standard input, through a pipe."""
+    fed: bool = False
+    """One of the history's inputs had something on its standard input, which is not kept: running
+    the history again need not lead here."""
     written: Mapping[str, bytes | None] = field(default_factory=dict)
     """Contents of files that are not as they were, by their names in `fs`; None where one changed
     and nobody knows to what."""
@@ -89,7 +92,12 @@ class State:
         contents.update(dict.fromkeys(behavior.content_digests))
         contents.update(written or {})
         return replace(
-            self, history=(*self.history, text), context=context, stdin=b"", written=contents
+            self,
+            history=(*self.history, text),
+            context=context,
+            stdin=b"",
+            fed=self.fed or bool(self.stdin),
+            written=contents,
         )
 
     def resolve(self, path: str) -> str:

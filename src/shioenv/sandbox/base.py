@@ -1,12 +1,13 @@
-"""The contract between a sandbox and its callers: limits in, executions out."""
+"""The contract between a sandbox and its callers: limits and requests in, executions out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import KW_ONLY, dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
-from shioenv.errors import LimitsError
+from shioenv.errors import InputError, LimitsError
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -18,6 +19,12 @@ LARGEST = {
     "output_bytes": GIBIBYTE,
 }
 """The largest values of limits; of the others it is a pebibyte, or as many."""
+
+LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
+"""Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
+
+LONGEST_STDIN: Final = MEBIBYTE
+"""Bytes of the longest standard input. Ours: what any filter needs and no memory misses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,51 @@ class Limits:
                     f"the limit {name} is {value!r}",
                     hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run to be made: an input, and what it finds. InputError where that cannot be."""
+
+    text: str | bytes
+    """What `bash --norc --noprofile -c` is given."""
+    _: KW_ONLY
+    cwd: str | None = None
+    """The directory to start in, an absolute path; None for the system's first start directory."""
+    separate: bool = False
+    """Each output channel has a pipe of its own, which loses the order between the two."""
+    tty: bool = False
+    """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
+    wall_seconds: float | None = None
+    """Stands for the limit of that name in this run; None for the limit."""
+    stdin: bytes = b""
+    """What standard input holds. It is a pipe, as in `printf ... | bash -c ...`, that ends after
+    these bytes, at most `LONGEST_STDIN` of them; up to 64 KiB lie in it before the shell starts.
+    Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty."""
+
+    def __post_init__(self) -> None:
+        if self.tty and self.separate:
+            raise InputError("a terminal has one output channel", hint="separate or tty, not both")
+        if self.tty and self.stdin:
+            raise InputError("nobody is at the terminal's keyboard", hint="stdin or tty, not both")
+        if len(self.stdin) > LONGEST_STDIN:
+            raise InputError(
+                f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
+            )
+
+    def argument(self) -> bytes:
+        """The text as bash gets it. InputError for what cannot be an argument of a program."""
+        try:
+            text = os.fsencode(self.text)
+        except UnicodeEncodeError as error:
+            raise InputError(f"the input cannot be encoded: {error}") from error
+        if b"\0" in text:
+            raise InputError("the input holds a NUL byte, which no shell argument can")
+        if len(text) > LONGEST_INPUT:
+            raise InputError(
+                f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
+            )
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +199,23 @@ class Sandbox(Protocol):
     when the next one starts. Used by one caller at a time.
     """
 
-    def run(
-        self,
-        shell_input: str | bytes,
-        *,
-        cwd: str | None = None,
-        separate: bool = False,
-        tty: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` of this input did in `cwd`.
+    @property
+    def limits(self) -> Limits:
+        """What every run is bound by."""
+        ...
 
-        `cwd` is a start directory (None: the system's first), `separate` gives the two output
-        channels a pipe each, `tty` makes standard input and both channels a pseudo-terminal of 80
-        columns and 24 rows instead, `wall_seconds` stands for the limit of that name in this run.
-        Standard input is empty. A sandbox that fails
-        raises SandboxError; its text never becomes output.
+    def run(self, request: Request) -> Execution:
+        """What a fresh `bash --norc --noprofile -c` did with this input.
+
+        InputError where no shell could be given the input, StartDirectoryError where its directory
+        cannot be entered. A sandbox that fails raises SandboxError, and the run may be repeated;
+        its text never becomes output.
+        """
+        ...
+
+    def network(self) -> bytes:
+        """The pristine network, in the form of `Execution.network`: what a changed one is compared
+        with. SandboxError where it could not be read.
         """
         ...
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from shioenv.errors import InputError, StartDirectoryError
-from shioenv.sandbox.base import Execution, FileChange, Limits, Sandbox
+from shioenv.sandbox.base import LONGEST_STDIN, Execution, FileChange, Limits, Request, Sandbox
 
 LIMITS = Limits(
     wall_seconds=1.0,
@@ -23,33 +24,43 @@ LIMITS = Limits(
     output_bytes=64 << 10,
     drain_bytes=1 << 20,
 )
-"""What a sandbox must be opened with for the checks: small, so that reaching them is quick."""
+"""What a sandbox must be opened with for the checks: small, so that reaching them is quick.
+
+Each is what one of the checks goes past, and the others keep within: one second (a sleep of 60),
+192 MiB of memory (a text of 900 MiB), 64 processes (100 in the background), a disk of 16 MiB and
+2,048 files (100 MiB, 4,000 files), and output of which 64 KiB are kept and 1 MiB is read (300,000
+bytes, and `yes`).
+"""
 
 Check = Callable[[Sandbox], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckResult:
     """One check's result: `failure` is None where it passed."""
 
     name: str
     failure: str | None
 
 
-def run_checks(sandbox: Sandbox) -> Iterator[Outcome]:
+def run_checks(sandbox: Sandbox) -> Iterator[CheckResult]:
     """Every check in turn, with what failed. The sandbox must be open with `LIMITS`."""
     for check in CHECKS:
         name = check.__name__
         try:
             check(sandbox)
         except AssertionError as error:
-            yield Outcome(name, str(error) or "the assertion does not hold")
+            yield CheckResult(name, str(error) or "the assertion does not hold")
         else:
-            yield Outcome(name, None)
+            yield CheckResult(name, None)
+
+
+def _run(sandbox: Sandbox, text: str, **how: Any) -> Execution:
+    return sandbox.run(Request(text, **how))
 
 
 def _expect(sandbox: Sandbox, text: str, output: str, exit_code: int = 0) -> Execution:
-    execution = sandbox.run(text)
+    execution = _run(sandbox, text)
     found = execution.output.decode("utf-8", "replace")
     assert found == output, f"{text!r} printed {found!r}, not {output!r}"
     assert execution.exit_code == exit_code, f"{text!r}: exit code {execution.exit_code}"
@@ -72,15 +83,15 @@ def _changes(execution: Execution) -> dict[str, FileChange]:
 def output_and_exit_code(sandbox: Sandbox) -> None:
     """Bytes come back as they were written, the exit code as the shell gave it."""
     _expect(sandbox, "printf 'a\\n\\tb'; exit 7", "a\n\tb", 7)
-    assert sandbox.run("printf '\\377\\000x'").output == b"\xff\x00x"
+    assert _run(sandbox, "printf '\\377\\000x'").output == b"\xff\x00x"
     _expect(sandbox, "true", "")
-    assert sandbox.run("echo no newline | tr -d '\\n'").output == b"no newline"
+    assert _run(sandbox, "echo no newline | tr -d '\\n'").output == b"no newline"
 
 
 def messages_are_those_of_bash_c(sandbox: Sandbox) -> None:
     """Errors name the shell and the line as `bash -c` does."""
     _expect(sandbox, "no-such-command", "bash: line 1: no-such-command: command not found\n", 127)
-    execution = sandbox.run("ls 'unclosed")
+    execution = _run(sandbox, "ls 'unclosed")
     assert execution.exit_code == 2
     assert execution.output.startswith(b"bash: -c: line 1: unexpected EOF"), execution.output
 
@@ -92,7 +103,7 @@ def both_channels_in_order(sandbox: Sandbox) -> None:
 
 def separate_channels(sandbox: Sandbox) -> None:
     """With two pipes, each channel holds its own."""
-    execution = sandbox.run("echo out; echo err >&2; exit 3", separate=True)
+    execution = _run(sandbox, "echo out; echo err >&2; exit 3", separate=True)
     assert execution.stdout == b"out\n", execution.stdout
     assert execution.stderr == b"err\n", execution.stderr
     assert execution.exit_code == 3
@@ -103,19 +114,65 @@ def standard_input_is_empty(sandbox: Sandbox) -> None:
     _expect(sandbox, "cat; read x; echo $?; tty", "1\nnot a tty\n", 1)
 
 
+def standard_input_is_given(sandbox: Sandbox) -> None:
+    """A run reads what it was given, through a pipe that ends, and the next run reads nothing."""
+    assert _run(sandbox, "cat", stdin=b"a\0\xff\n").output == b"a\0\xff\n"
+    found = _run(
+        sandbox, 'read x; read y; echo "$x|$y|$?"; cat; test -p /dev/stdin', stdin=b"1\n2\n3"
+    )
+    assert (found.output, found.exit_code) == (b"1|2|0\n3", 0), found
+    split = _run(sandbox, "sort; echo end >&2", stdin=b"b\na\n", separate=True, cwd="/etc")
+    assert (split.stdout, split.stderr) == (b"a\nb\n", b"end\n"), split
+    standard_input_is_empty(sandbox)
+
+
+def long_standard_input_is_given(sandbox: Sandbox) -> None:
+    """All of it arrives, however slowly it is read."""
+    longest = bytes(range(256)) * (LONGEST_STDIN // 256)
+    assert _run(sandbox, "wc -c", stdin=longest).output == b"%d\n" % LONGEST_STDIN
+    text = "head -c 70000 > /dev/null; sleep 0.1; tail -c 3 | od -An -tu1"
+    assert _run(sandbox, text, stdin=longest[:-1]).output == b" 252 253 254\n"
+    for wrong in ({"stdin": longest + b"x"}, {"stdin": b"x", "tty": True}):
+        try:
+            _run(sandbox, "true", **wrong)
+        except InputError:
+            continue
+        raise AssertionError("a standard input that cannot be given raised nothing")
+
+
+def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
+    """Who reads none of it, or stops, or keeps it open, is neither waited for nor harmed."""
+    longest = b"line\n" * (LONGEST_STDIN // 5)
+    for text, output in (
+        ("echo done", "done\n"),
+        ("head -n 1; echo done", "line\ndone\n"),
+        ("exec 0<&-; sleep 0.1; echo done", "done\n"),
+        ("exec 0</dev/null; cat; echo done", "done\n"),
+        ("(trap '' PIPE; head -c 9 > /dev/null; sleep 60) & echo done", "done\n"),
+        ("exec 3<> /proc/self/fd/0; head -c 200000 > /dev/null; echo done", "done\n"),
+    ):
+        execution = _run(sandbox, text, stdin=longest)
+        found = execution.output.decode()
+        assert (found, execution.exit_code) == (output, 0), f"{text!r} printed {found!r}"
+    waiting = _run(sandbox, "exec 3> /proc/self/fd/0; cat", stdin=b"x")
+    assert (waiting.output, waiting.timed_out) == (b"x", True), waiting
+    standard_input_is_empty(sandbox)
+    _pristine(sandbox)
+
+
 def process_ids_are_fixed(sandbox: Sandbox) -> None:
     """The same numbers in every run."""
-    first = sandbox.run("echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output
-    assert first == sandbox.run("echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output, first
+    first = _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output
+    assert first == _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output, first
 
 
 def working_directory(sandbox: Sandbox) -> None:
     """A run starts where it is told to; a place that cannot be entered is the caller's error."""
-    assert sandbox.run("pwd; echo $PWD", cwd="/etc").output == b"/etc\n/etc\n"
-    assert sandbox.run("cd /usr", cwd="/etc").cwd == b"/usr"
+    assert _run(sandbox, "pwd; echo $PWD", cwd="/etc").output == b"/etc\n/etc\n"
+    assert _run(sandbox, "cd /usr", cwd="/etc").cwd == b"/usr"
     for missing in ("/no/such/place", "/etc/passwd"):
         try:
-            sandbox.run("true", cwd=missing)
+            _run(sandbox, "true", cwd=missing)
         except StartDirectoryError:
             continue
         raise AssertionError(f"starting in {missing} raised nothing")
@@ -126,12 +183,12 @@ def impossible_inputs_are_refused(sandbox: Sandbox) -> None:
     """What cannot be a shell argument never runs."""
     for text in ("echo a\0b", "echo " + "x" * (1 << 18)):
         try:
-            sandbox.run(text)
+            _run(sandbox, text)
         except InputError:
             continue
         raise AssertionError("an impossible input raised nothing")
     longest = "echo " + "x" * (128 * 1024 - 6)
-    assert sandbox.run(longest).exit_code == 0
+    assert _run(sandbox, longest).exit_code == 0
 
 
 def shell_state_is_known(sandbox: Sandbox) -> None:
@@ -147,7 +204,7 @@ def shell_state_is_known(sandbox: Sandbox) -> None:
         "x=1; exec 3>/dev/null 200>/dev/null 201>/dev/null; exec 200>&- 201>&-",
     )
     for text in endings:
-        state = sandbox.run(text).shell
+        state = _run(sandbox, text).shell
         assert state is not None, f"the state after {text!r} is unknown"
         assert b'x="1"' in state, f"the state after {text!r} lacks the variable"
 
@@ -157,14 +214,14 @@ def shell_state_is_known(sandbox: Sandbox) -> None:
 
 def changes_are_complete(sandbox: Sandbox) -> None:
     """Everything a run did to files is reported, nothing else is."""
-    assert not sandbox.run("ls -R /etc > /dev/null; cat /etc/passwd > /dev/null").changes
+    assert not _run(sandbox, "ls -R /etc > /dev/null; cat /etc/passwd > /dev/null").changes
     text = r"""
         mkdir -p /srv/new/deep; echo hi > /srv/new/deep/f; ln -s f /srv/new/deep/l
         ln /srv/new/deep/f /srv/new/hard; mkfifo /srv/new/pipe; mv /etc/hostname /etc/moved
         rm /etc/shells; chmod 600 /etc/passwd; chown 7:8 /etc/group; echo x >> /etc/issue
         printf x > $'/srv/odd\nname \xff'; rm -r /etc/skel; mkdir /etc/skel
     """
-    found = _changes(sandbox.run(text))
+    found = _changes(_run(sandbox, text))
     after = {path: change.after for path, change in found.items() if change.after}
     gone = {path for path, change in found.items() if change.after is None}
     assert {"/etc/hostname", "/etc/shells", "/etc/skel/.bashrc"} <= gone, gone
@@ -189,10 +246,10 @@ def changes_are_complete(sandbox: Sandbox) -> None:
 
 def files_are_pristine_again(sandbox: Sandbox) -> None:
     """Nothing written, removed or changed outlives its run."""
-    before = sandbox.run("ls -laR /etc /var /root | cksum").output
-    sandbox.run("rm -rf /etc /var /root /usr/bin/[a-m]*; echo x > /y; chmod 0 /")
-    sandbox.run("touch -d 2001-01-01 /etc /etc/passwd; chmod 1777 /root; mkdir /var/tmp/a")
-    assert sandbox.run("ls -laR /etc /var /root | cksum").output == before
+    before = _run(sandbox, "ls -laR /etc /var /root | cksum").output
+    _run(sandbox, "rm -rf /etc /var /root /usr/bin/[a-m]*; echo x > /y; chmod 0 /")
+    _run(sandbox, "touch -d 2001-01-01 /etc /etc/passwd; chmod 1777 /root; mkdir /var/tmp/a")
+    assert _run(sandbox, "ls -laR /etc /var /root | cksum").output == before
     _pristine(sandbox)
 
 
@@ -201,10 +258,10 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
     probe = (
         "set | grep -v -e RANDOM -e SECONDS -e EPOCH; shopt; set -o; ulimit -a; alias; umask; pwd"
     )
-    before = sandbox.run(probe).output
-    sandbox.run("v=1; export w=2; f() { :; }; alias a=b; shopt -s extglob; set -f; umask 7; cd /")
-    sandbox.run("ulimit -n 30; ulimit -u 20; readonly PATH=/x; trap 'echo t' EXIT; PS1=x")
-    assert sandbox.run(probe).output == before
+    before = _run(sandbox, probe).output
+    _run(sandbox, "v=1; export w=2; f() { :; }; alias a=b; shopt -s extglob; set -f; umask 7; cd /")
+    _run(sandbox, "ulimit -n 30; ulimit -u 20; readonly PATH=/x; trap 'echo t' EXIT; PS1=x")
+    assert _run(sandbox, probe).output == before
 
 
 # ---- what outlives the shell ----
@@ -213,17 +270,19 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
 def background_processes_end(sandbox: Sandbox) -> None:
     """What a run leaves behind has a moment to finish, then it is gone."""
     _expect(sandbox, "(sleep 0.02; echo late) &", "late\n")
-    sandbox.run("sleep 100 & nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
-    sandbox.run("trap '' HUP TERM INT; (trap '' HUP TERM; while :; do :; done) & exit 3")
+    _run(sandbox, "sleep 100 & nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
+    _run(sandbox, "trap '' HUP TERM INT; (trap '' HUP TERM; while :; do :; done) & exit 3")
     _pristine(sandbox)
 
 
 def the_network_is_pristine_again(sandbox: Sandbox) -> None:
     """Interfaces, addresses and routes, IPC objects and the host name come back."""
-    before = sandbox.run("ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
-    sandbox.run("ip link set lo down; ip address add 10.1.1.1/8 dev lo; ip route flush table main")
-    sandbox.run("hostname other; ipcmk -M 4096 -Q -S 3")
-    after = sandbox.run("ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
+    before = _run(sandbox, "ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
+    _run(
+        sandbox, "ip link set lo down; ip address add 10.1.1.1/8 dev lo; ip route flush table main"
+    )
+    _run(sandbox, "hostname other; ipcmk -M 4096 -Q -S 3")
+    after = _run(sandbox, "ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
     assert after == before, (before, after)
     _pristine(sandbox)
 
@@ -233,44 +292,46 @@ def the_network_is_pristine_again(sandbox: Sandbox) -> None:
 
 def wall_time(sandbox: Sandbox) -> None:
     """A run that takes too long is ended and says so."""
-    execution = sandbox.run("echo before; sleep 60; echo after")
+    execution = _run(sandbox, "echo before; sleep 60; echo after")
     assert execution.timed_out
     assert execution.exit_code == 124
     assert execution.output == b"before\n"
-    assert sandbox.run("trap '' TERM INT HUP; while :; do :; done").timed_out
+    assert _run(sandbox, "trap '' TERM INT HUP; while :; do :; done").timed_out
     _pristine(sandbox)
 
 
 def output_is_bounded(sandbox: Sandbox) -> None:
     """The first bytes are kept; the exit code stays true while the rest is not too much."""
-    execution = sandbox.run("head -c 300000 /dev/zero; exit 5")
+    execution = _run(sandbox, "head -c 300000 /dev/zero; exit 5")
     assert execution.output_truncated
     assert len(execution.output) == LIMITS.output_bytes
     assert execution.exit_code == 5
-    assert sandbox.run("yes").output_truncated
+    assert _run(sandbox, "yes").output_truncated
     _pristine(sandbox)
 
 
 def processes_are_bounded(sandbox: Sandbox) -> None:
     """A fork bomb fails to fork, and ends with its run."""
-    sandbox.run("b() { b | b & }; b; sleep 0.3")
-    execution = sandbox.run("for i in {1..100}; do sleep 5 & done; echo spawned")
+    _run(sandbox, "b() { b | b & }; b; sleep 0.3")
+    execution = _run(sandbox, "for i in {1..100}; do sleep 5 & done; echo spawned")
     assert b"fork: " in execution.output, execution.output[-200:]
     _pristine(sandbox)
 
 
 def disk_is_bounded(sandbox: Sandbox) -> None:
     """Writing too much, and too many files, fails inside the run."""
-    execution = sandbox.run("head -c 100M /dev/zero > /var/tmp/big; ls -s /var/tmp | wc -l")
+    execution = _run(sandbox, "head -c 100M /dev/zero > /var/tmp/big; ls -s /var/tmp | wc -l")
     assert b"No space left on device" in execution.output, execution.output
-    execution = sandbox.run("cd /var/tmp; for ((i = 0; i < 4000; i++)); do : > f$i || exit 9; done")
+    execution = _run(
+        sandbox, "cd /var/tmp; for ((i = 0; i < 4000; i++)); do : > f$i || exit 9; done"
+    )
     assert execution.exit_code == 9, execution
     _pristine(sandbox)
 
 
 def memory_is_bounded(sandbox: Sandbox) -> None:
     """Taking too much memory ends the run."""
-    execution = sandbox.run("x=$(head -c 900M /dev/zero | tr '\\0' x); echo ${#x}")
+    execution = _run(sandbox, "x=$(head -c 900M /dev/zero | tr '\\0' x); echo ${#x}")
     assert execution.exit_code != 0 or b"900" not in execution.output, execution.output[:99]
     _pristine(sandbox)
 
@@ -280,16 +341,16 @@ def memory_is_bounded(sandbox: Sandbox) -> None:
 
 def killing_everything(sandbox: Sandbox) -> None:
     """No signal reaches what runs the sandbox."""
-    assert sandbox.run("kill -9 -1; kill -9 $$").exit_code == 137
-    assert sandbox.run("kill -TERM $$").exit_code == 143
-    sandbox.run("kill -9 1; kill -STOP -1; kill -9 0")
+    assert _run(sandbox, "kill -9 -1; kill -9 $$").exit_code == 137
+    assert _run(sandbox, "kill -TERM $$").exit_code == 143
+    _run(sandbox, "kill -9 1; kill -STOP -1; kill -9 0")
     _pristine(sandbox)
 
 
 def descriptors_are_closed(sandbox: Sandbox) -> None:
     """Only the three standard descriptors are open, and writing to others reaches nothing."""
     _expect(sandbox, "ls /proc/$$/fd; true", "0\n1\n2\n")
-    sandbox.run('for ((i = 3; i < 256; i++)); do eval "echo junk >&$i"; done; exec 1>&- 2>&-')
+    _run(sandbox, 'for ((i = 3; i < 256; i++)); do eval "echo junk >&$i"; done; exec 1>&- 2>&-')
     _pristine(sandbox)
 
 
@@ -301,21 +362,21 @@ def mounts_stay(sandbox: Sandbox) -> None:
         "mount -o remount,rw /proc/sys; echo other > /proc/sys/kernel/hostname",
         "mount -t proc none /mnt; chroot /mnt; umount /proc/meminfo; umount /dev/null",
     ):
-        sandbox.run(text)
+        _run(sandbox, text)
         _pristine(sandbox)
 
 
 def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
     """No host process, file, device or name server can be seen or reached."""
     _expect(sandbox, "ps -e -o pid= | sort -n | head -n 2 | tr -d ' \\n'", "11000")
-    assert sandbox.run("echo 1 > /proc/sys/vm/drop_caches").exit_code != 0
-    assert sandbox.run("mknod /var/tmp/sda b 8 0 && head -c 1 /var/tmp/sda").exit_code != 0
-    assert sandbox.run("echo x > /proc/sysrq-trigger").exit_code != 0
-    assert sandbox.run("cat /proc/1/environ /proc/1/root/etc/hostname").exit_code != 0
+    assert _run(sandbox, "echo 1 > /proc/sys/vm/drop_caches").exit_code != 0
+    assert _run(sandbox, "mknod /var/tmp/sda b 8 0 && head -c 1 /var/tmp/sda").exit_code != 0
+    assert _run(sandbox, "echo x > /proc/sysrq-trigger").exit_code != 0
+    assert _run(sandbox, "cat /proc/1/environ /proc/1/root/etc/hostname").exit_code != 0
     _expect(sandbox, "ls -A /proc/1/fd", "")
-    assert sandbox.run("exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
-    assert sandbox.run("unshare -U true").exit_code != 0
-    assert b"Seccomp:\t2" in sandbox.run("cat /proc/self/status").output
+    assert _run(sandbox, "exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
+    assert _run(sandbox, "unshare -U true").exit_code != 0
+    assert b"Seccomp:\t2" in _run(sandbox, "cat /proc/self/status").output
 
 
 def repeated_runs_are_identical(sandbox: Sandbox) -> None:
@@ -323,9 +384,9 @@ def repeated_runs_are_identical(sandbox: Sandbox) -> None:
     text = (
         "ls -lai /etc; find / -xdev -maxdepth 2 -printf '%p %i %s\\n'; echo $$; mkdir q; ls -id q"
     )
-    first = sandbox.run(text)
-    sandbox.run("touch /a /b; rm -r /etc/skel")
-    second = sandbox.run(text)
+    first = _run(sandbox, text)
+    _run(sandbox, "touch /a /b; rm -r /etc/skel")
+    second = _run(sandbox, text)
     assert first.output == second.output
     assert {change.path for change in first.changes} == {change.path for change in second.changes}
 
@@ -336,6 +397,9 @@ CHECKS: tuple[Check, ...] = (
     both_channels_in_order,
     separate_channels,
     standard_input_is_empty,
+    standard_input_is_given,
+    long_standard_input_is_given,
+    standard_input_may_stay_unread,
     process_ids_are_fixed,
     working_directory,
     impossible_inputs_are_refused,

@@ -8,12 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.sandbox.namespaces import host as checks
-from shioenv.sandbox.namespaces.host import Check
+from shioenv.sandbox import host as doctor
+from shioenv.sandbox.namespaces import host as namespaces
+from shioenv.system import host as building
+from shioenv.system.host import HostCheck
 
-FINE = Check("kernel", True, "Linux 6.18", "for the overlay", "a newer one")
-MISSING = Check("mmdebstrap", False, "not installed", "it builds", "apt-get install mmdebstrap")
-OPTIONAL = Check("mirror", False, "no answer", "packages", "another mirror", needed=False)
+FINE = HostCheck("kernel", True, "Linux 6.18", "for the overlay", "a newer one")
+MISSING = HostCheck("mmdebstrap", False, "not installed", "it builds", "apt-get install mmdebstrap")
+OPTIONAL = HostCheck("mirror", False, "no answer", "packages", "another mirror", needed=False)
 
 
 @pytest.mark.parametrize(
@@ -21,9 +23,9 @@ OPTIONAL = Check("mirror", False, "no answer", "packages", "another mirror", nee
     [([FINE], 0), ([FINE, OPTIONAL], 0), ([FINE, MISSING], 3), ([MISSING, OPTIONAL], 3)],
 )
 def test_only_what_is_needed_and_missing_is_exit_3(
-    monkeypatch: pytest.MonkeyPatch, found: list[Check], status: int
+    monkeypatch: pytest.MonkeyPatch, found: list[HostCheck], status: int
 ) -> None:
-    monkeypatch.setattr(checks, "check_host", lambda: found)
+    monkeypatch.setattr(doctor, "check_host", lambda: found)
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == status
     document = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
@@ -31,7 +33,7 @@ def test_only_what_is_needed_and_missing_is_exit_3(
 
 
 def test_what_is_missing_is_shown_with_reason_and_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "check_host", lambda: [MISSING])
+    monkeypatch.setattr(doctor, "check_host", lambda: [MISSING])
     shown = CliRunner().invoke(app, ["doctor"]).stdout
     assert "why: it builds" in shown
     assert "fix: apt-get install mmdebstrap" in shown
@@ -39,22 +41,22 @@ def test_what_is_missing_is_shown_with_reason_and_fix(monkeypatch: pytest.Monkey
 
 def test_a_kernel_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.release", lambda: "6.1.0-13-amd64")
-    found = checks._kernel()
+    found = namespaces._kernel()
     assert not found.ok
     assert "bookworm-backports" in found.fix
 
 
 def test_a_core_handler_of_the_host_is_named_and_nothing_more() -> None:
-    found = checks._crashes("|/usr/lib/systemd/systemd-coredump %P %u")
+    found = namespaces._crashes("|/usr/lib/systemd/systemd-coredump %P %u")
     assert not found.ok
     assert not found.needed
     assert "kernel.core_pattern = core" in found.fix
-    assert checks._crashes("core").ok
+    assert namespaces._crashes("core").ok
 
 
 def test_every_check_of_this_host_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_mirror", lambda: OPTIONAL)
-    found = checks.check_host()
+    monkeypatch.setattr(building, "_mirror", lambda: OPTIONAL)
+    found = doctor.check_host()
     assert len({check.name for check in found}) == len(found) > 5
     for check in found:
         assert check.why

@@ -39,7 +39,7 @@ def digest(
     directory = tmp_path_factory.mktemp(request.param)
     source = directory / "digest.c"
     source.write_text(PROGRAM)
-    code = Path(native.__file__).parent
+    code = Path(native.__file__).with_name("around")
     compiler = shutil.which("cc") or "gcc"
     flags = ["-O2", "-I", str(code), *(["-DSHIOENV_PORTABLE"] * (request.param == "portable"))]
     program = str(directory / "digest")

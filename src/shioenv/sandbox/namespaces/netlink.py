@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Sequence
 
+from shioenv.sandbox.namespaces.wire import FD_GATEWAY
 from shioenv.system.declare import Interface
 
 _NEWLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 16, 20, 24, 32
@@ -14,7 +15,6 @@ _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 
 _IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES = 31, 32
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _UP = 1
-_GATEWAY_DESCRIPTOR = 100  # FD_GATEWAY of protocol.h
 _FIRST_INDEX = 2  # 1 is lo
 _BEYOND = 100  # a routing table
 _UNREACHABLE, _THROW = 7, 9
@@ -91,7 +91,7 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
             for kind in (_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES)
         )
         peer = _link(index, up=False) + _name(cable) + mtu + queues
-        peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", _GATEWAY_DESCRIPTOR))
+        peer += _attribute(_IFLA_NET_NS_FD, struct.pack("I", FD_GATEWAY))
         kind = _attribute(_INFO_KIND, b"veth") + _attribute(
             _INFO_DATA, _attribute(_VETH_PEER, peer)
         )

@@ -1,8 +1,8 @@
 """Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
 
-The fork server depends on how a bash starts (`native/preload.c`), so every system's own bash is
-probed when it is built: the fastest way of serving inputs that gives the same output and exit code
-as a newly executed bash for every probe is used, and a plain fresh bash where none does.
+The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
+is probed when it is built: the fastest way of serving inputs that gives the same output and exit
+code as a newly executed bash for every probe is used, and a plain fresh bash where none does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from functools import cache
 from importlib import resources
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Execution
-from shioenv.sandbox.namespaces.backend import NamespaceSandbox, ShellMode
+from shioenv.sandbox.base import Execution, Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 _VERDICT = "shell.json"
@@ -59,12 +60,13 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     """
     found = []
     for probe in probes() if inputs is None else inputs:
-        expected = _answer(sandbox.run_fresh(probe))
-        answer = _answer(sandbox.run(probe))
+        request = Request(probe)
+        expected = _answer(sandbox.run_fresh(request))
+        answer = _answer(sandbox.run(request))
         if answer == expected:
             continue
-        known = {expected, *(_answer(sandbox.run_fresh(probe)) for _ in range(2))}
-        again = _answer(sandbox.run(probe))
+        known = {expected, *(_answer(sandbox.run_fresh(request)) for _ in range(2))}
+        again = _answer(sandbox.run(request))
         if answer not in known and again not in known:
             found.append(Divergence(probe, expected, again))
     return found

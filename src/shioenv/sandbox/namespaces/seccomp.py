@@ -3,7 +3,7 @@
 Inputs get an ordinary Linux, as root of a container has it. Four answers:
 
 - `ALLOWED` calls pass: those that the programs of a Debian or Ubuntu system make, and those that
-  the supervisor needs once the filter is in place (`native/supervisor.c`).
+  the supervisor needs once the filter is in place (`native/around/supervisor.c`).
 - `FORBIDDEN` calls give EPERM, as they do to root of a container: programs know that answer.
 - Everything else gives ENOSYS, as on a kernel that was built without it or is older: programs then
   go another way. `ABSENT` says what that is and why. What a newer kernel adds is part of it, so

@@ -20,8 +20,6 @@
 
 struct shared *shared;
 
-enum { DESCRIPTORS = 3 };
-
 bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n)
 {
     union { char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))]; struct cmsghdr header; } ancillary = {0};
@@ -126,13 +124,13 @@ static void enter_namespaces(int copy)
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
  * login would leave them. */
-static void enter_sandbox(int output, int errors, int copy, bool on_terminal)
+static void enter_sandbox(int input, int output, int errors, int copy, bool on_terminal)
 {
     /* Processes the input starts are numbered from the shell's own id on. */
     if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
     enter_namespaces(copy);
     if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
-    int input = on_terminal ? output : open("/dev/null", O_RDONLY);
+    if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
     setsid();
@@ -174,10 +172,12 @@ void serve(void)
             if (setns(fds[0], (int)request.flags)) reply.error = errno;
         } else {
             bool separate = request.flags & RUN_SEPARATE;
-            int copy = request.flags & RUN_IN_COPY ? fds[separate ? 2 : 1] : -1;
+            unsigned next = separate ? 2 : 1;
+            int copy = request.flags & RUN_IN_COPY ? fds[next++] : -1;
+            int input = request.flags & RUN_WITH_STDIN ? fds[next] : -1;
             pid_t child = fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(fds[0], fds[separate], copy, request.flags & RUN_ON_TERMINAL);
+                enter_sandbox(input, fds[0], fds[separate], copy, request.flags & RUN_ON_TERMINAL);
                 return;
             }
             if (child < 0) reply.error = errno;

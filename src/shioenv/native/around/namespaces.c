@@ -5,6 +5,7 @@
 #include <linux/netlink.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +14,17 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../inside/server.h"
+#include "common.h"
+#include "configuration.h"
 #include "gateway.h"
-#include "supervisor.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "protocol.h"
+#include "traces.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
@@ -135,7 +143,7 @@ static void configure_network(int inside, int gateway)
 static void __attribute__((noreturn)) run_init(int socket)
 {
     char byte = 0;
-    int fds[3];
+    int fds[DESCRIPTORS];
     dup2(socket, 0);
     syscall(SYS_close_range, 1u, ~0u, 0u);
     prctl(PR_SET_NAME, "init");

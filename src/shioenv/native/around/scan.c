@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "protocol.h"
 #include "sha256.h"
 
 enum { DEPTH_MAX = 128 };            /* three descriptors per level */
@@ -80,7 +81,6 @@ static bool digest_file(struct scan *scan, int directory, const char *name, cons
 }
 
 static void add_u32(struct buffer *out, uint32_t value) { buffer_add(out, &value, sizeof value); }
-static void add_u64(struct buffer *out, uint64_t value) { buffer_add(out, &value, sizeof value); }
 
 static bool digest_entry(struct scan *scan, int directory, const char *name, const struct stat *entry,
                          uint8_t digest[32])
@@ -144,16 +144,13 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     buffer_add(out, &kind, 1);
     add_u32(out, (uint32_t)scan->length);
     buffer_add(out, scan->path, scan->length);
-    add_u32(out, entry->st_mode);
-    add_u32(out, entry->st_uid);
-    add_u32(out, entry->st_gid);
-    add_u32(out, (uint32_t)entry->st_nlink);
-    add_u64(out, (uint64_t)entry->st_size);
-    add_u64(out, (uint64_t)entry->st_mtim.tv_sec);
-    add_u32(out, (uint32_t)entry->st_mtim.tv_nsec);
-    add_u64(out, entry->st_ino & INODE_MASK);
-    add_u32(out, major(entry->st_rdev));
-    add_u32(out, minor(entry->st_rdev));
+    struct change change = {
+        .mode = entry->st_mode, .uid = entry->st_uid, .gid = entry->st_gid, .links = (uint32_t)entry->st_nlink,
+        .size = (uint64_t)entry->st_size, .seconds = entry->st_mtim.tv_sec,
+        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino & INODE_MASK,
+        .major = major(entry->st_rdev), .minor = minor(entry->st_rdev),
+    };
+    buffer_add(out, &change, sizeof change);
     char target[4096];
     ssize_t target_length = S_ISLNK(entry->st_mode) ? readlinkat(directory, name, target, sizeof target) : 0;
     if (target_length < 0) target_length = 0;

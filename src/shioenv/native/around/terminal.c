@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "terminal.h"
 
 #define MULTIPLEXER "/terminals/ptmx"
 

@@ -9,7 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "configuration.h"
+#include "notices.h"
 
 void filter_calls(void)
 {

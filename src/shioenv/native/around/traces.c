@@ -11,9 +11,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "protocol.h"
+#include "terminal.h"
+#include "traces.h"
 
 static int net_events = -1, filter_events = -1, policy_events = -1;
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "configuration.h"
+#include "mounts.h"
+#include "namespaces.h"
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
 struct disk_state pristine_disk;

@@ -1,12 +1,13 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
 
 int control, host_proc = -1;
 bool serving_inputs;

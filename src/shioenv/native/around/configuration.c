@@ -3,7 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "configuration.h"
+#include "protocol.h"
 
 struct configuration config;
 
@@ -62,13 +64,9 @@ void read_configuration(void)
             config.seccomp.len = (unsigned short)(record.length / sizeof(struct sock_filter));
             continue;
         case CONFIG_RLIMITS:
-            for (uint32_t at = 0; at + 24 <= record.length && config.n_rlimits < 16; at += 24) {
-                uint64_t triple[3];
-                memcpy(triple, value + at, sizeof triple);
-                config.rlimits[config.n_rlimits].resource = (uint32_t)triple[0];
-                config.rlimits[config.n_rlimits].soft = triple[1];
-                config.rlimits[config.n_rlimits++].hard = triple[2];
-            }
+            config.n_rlimits = record.length / sizeof *config.rlimits;
+            if (config.n_rlimits > 16) { errno = E2BIG; die("%u resource limits", config.n_rlimits); }
+            memcpy(config.rlimits, value, config.n_rlimits * sizeof *config.rlimits);
             break;
         default: errno = EINVAL; die("configuration record %u", record.kind);
         }

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../inside/server.h"
+#include "common.h"
+#include "configuration.h"
+#include "mounts.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "protocol.h"
 #include "scan.h"
-#include "supervisor.h"
+#include "terminal.h"
+#include "traces.h"
+#include "usage.h"
 
 #define SHELL_PID 1000
 #define LOOK_NS 50000000ll /* between two looks at what a run uses */
@@ -96,7 +107,8 @@ static void start_server(int library_layer, int layer, const int pair[2])
         close(listener);
         for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
             struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
-            CHECK(setrlimit(config.rlimits[i].resource, &limit), "limit resource %u", config.rlimits[i].resource);
+            unsigned resource = (unsigned)config.rlimits[i].resource;
+            CHECK(setrlimit(resource, &limit), "limit resource %u", resource);
         }
         if (!strcmp(config.shell_mode, "fresh")) {
             serve();
@@ -119,7 +131,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
     server_socket = pair[0];
     siblings_fd = open_children(server);
     char byte;
-    int fds[3];
+    int fds[DESCRIPTORS];
     if (receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
     notices = fds[0];
     move_server(CLONE_NEWPID, ns_pid, "start the fork server");
@@ -149,6 +161,18 @@ static bool read_channel(struct channel *channel, uint32_t keep)
     return true;
 }
 
+/* What of a run's standard input is not yet in its pipe. */
+struct feed { int fd; const uint8_t *next; size_t left; };
+
+/* Writes as much as the pipe takes; lets go of it after the last byte, or when nobody reads any more. */
+static void fill_pipe(struct feed *feed)
+{
+    ssize_t n = write(feed->fd, feed->next, feed->left);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n > 0) feed->next += n, feed->left -= (size_t)n;
+    if (n < 0 || !feed->left) close_fd(&feed->fd);
+}
+
 /* How often a run was looked at, and how often it wanted a processor or a disk then. */
 struct looks { unsigned all, busy; };
 
@@ -173,8 +197,9 @@ static int open_mounts(pid_t pid)
     return openat(host_proc, path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Watches one run to its end: output, time, memory, and what outlives the shell. What was noticed. */
-static unsigned watch(const struct request *request, struct channel *channels, int *slave, struct reply *reply)
+/* Watches one run to its end: input, output, time, memory, and what outlives the shell. What was noticed. */
+static unsigned watch(const struct request *request, struct channel *channels, struct feed *feed, int *slave,
+                      struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
     int64_t next_look = start + LOOK_NS;
@@ -183,13 +208,14 @@ static unsigned watch(const struct request *request, struct channel *channels, i
     struct looks looks = {0};
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
     while (!shell_ended || open_channels) {
-        struct pollfd watched[5] = {
+        struct pollfd watched[6] = {
             {channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0},
             {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0}, {notices, POLLIN, 0},
+            {feed->fd, POLLOUT, 0},
         };
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_look ? deadline : next_look;
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
-        int n = poll(watched, 5, killed ? 1000 : wait_ms);
+        int n = poll(watched, 6, killed ? 1000 : wait_ms);
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) {
@@ -197,6 +223,7 @@ static unsigned watch(const struct request *request, struct channel *channels, i
                 open_channels--;
             }
         if (watched[4].revents & POLLIN) noticed |= attend_notice(notices);
+        if (watched[5].revents) fill_pipe(feed);
         if (watched[2].revents) {
             struct server_reply ended;
             if (recv(server_socket, &ended, sizeof ended, 0) != sizeof ended) ended = (struct server_reply){.error = EPIPE};
@@ -264,7 +291,7 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
     write_all(control, message.bytes, message.length);
 }
 
-static void run(const struct request *request, struct channel *channels)
+static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
     shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
@@ -281,7 +308,7 @@ static void run(const struct request *request, struct channel *channels)
     if (separate) fcntl(err[0], F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 2; i++) channels[i].kept.length = 0, channels[i].seen = 0;
     struct server_request start = {SERVER_RUN, SHELL_PID, terminal ? RUN_ON_TERMINAL : 0};
-    int fds[3] = {out[1]};
+    int fds[DESCRIPTORS] = {out[1]};
     unsigned n_fds = 1;
     if (separate) {
         start.flags |= RUN_SEPARATE;
@@ -291,13 +318,25 @@ static void run(const struct request *request, struct channel *channels)
         start.flags |= RUN_IN_COPY;
         fds[n_fds++] = mounts_copy;
     }
+    int in[2] = {-1, -1};
+    struct feed feed = {.fd = -1};
+    if (request->stdin_length) {
+        if (pipe2(in, O_CLOEXEC)) _exit(125);
+        fcntl(in[1], F_SETFL, O_NONBLOCK);
+        feed = (struct feed){in[1], standard_input, request->stdin_length};
+        fill_pipe(&feed);  /* mostly all of it: there before the shell is, and at its end already */
+        start.flags |= RUN_WITH_STDIN;
+        fds[n_fds++] = in[0];
+    }
     reply.started_ns = now_ns(CLOCK_REALTIME);
     send_with(server_socket, &start, sizeof start, fds, n_fds);
     /* of a terminal it is held until the shell has ended: letting go of it would be hanging up */
     int slave = terminal ? out[1] : -1;
     if (!terminal) close(out[1]);
     if (separate) close(err[1]);
-    unsigned noticed = watch(request, channels, &slave, &reply);
+    close_fd(&in[0]);
+    unsigned noticed = watch(request, channels, &feed, &slave, &reply);
+    close_fd(&feed.fd);
     close_fd(&slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
@@ -335,13 +374,18 @@ static void serve_requests(void)
 {
     struct request request;
     struct channel channels[2] = {{.fd = -1}, {.fd = -1}};
+    uint8_t *standard_input = NULL;  /* made when it is needed: process 1 does not have it */
+    signal(SIGPIPE, SIG_IGN);  /* who reads it may stop at any time */
     while (read_all(control, &request, sizeof request)) {
-        if (request.cwd_length >= CWD_MAX || request.input_length >= INPUT_MAX) _exit(125);
+        if (request.cwd_length >= CWD_MAX || request.input_length >= INPUT_MAX || request.stdin_length > STDIN_MAX)
+            _exit(125);
         if (!read_all(control, shared->cwd, request.cwd_length)) return;
         shared->cwd[request.cwd_length] = 0;
         if (!read_all(control, shared->input, request.input_length)) return;
         shared->input_length = request.input_length;
-        run(&request, channels);
+        if (request.stdin_length && !standard_input && !(standard_input = malloc(STDIN_MAX))) _exit(125);
+        if (!read_all(control, standard_input, request.stdin_length)) return;
+        run(&request, standard_input, channels);
     }
 }
 

@@ -8,7 +8,8 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-#include "supervisor.h"
+#include "common.h"
+#include "usage.h"
 
 struct usage usage_now(void)
 {

@@ -1,0 +1,23 @@
+/* What every part of the supervisor uses: its peer, failures, small helpers. */
+#pragma once
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+extern int control;    /* the Python side */
+extern int host_proc;  /* the host's /proc, reachable by descriptor alone */
+
+bool read_all(int fd, void *bytes, size_t length);
+void write_all(int fd, const void *bytes, size_t length);
+
+/* Tells the peer which step failed ("E<errno> <step>\n") and ends; once inputs are served, just ends. */
+void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+extern bool serving_inputs;
+
+#define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
+
+void close_fd(int *fd);
+void write_file(int directory, const char *path, const char *text);
+void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
+void join_namespace(int fd, int kind, const char *name);

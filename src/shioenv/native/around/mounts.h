@@ -1,0 +1,19 @@
+/* The mounts: what every layer is made of, and the layers, each a pristine system. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
+
+struct disk_state { uint64_t files, blocks, mode, owner; struct timespec changed, modified; };
+extern struct disk_state pristine_disk;
+struct disk_state disk_state(void);
+
+void own_mounts(void);
+void make_device_nodes(uid_t uid, gid_t gid);
+void make_outer_mounts(void);
+int make_layer(bool with_library);
+void renew_layer(void);

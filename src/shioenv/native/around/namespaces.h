@@ -1,0 +1,21 @@
+/* The two user namespaces, what the inner one owns, and process 1. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+extern int ns_user, ns_pid, ns_time;
+extern pid_t init_pid;
+extern bool init_alive;
+
+void enter_user_namespace(void);
+void make_inner_namespaces(void);
+void start_web(void);
+bool web_is_alive(void);
+
+/* Makes the network as it was in the beginning, in new namespaces that this process and init join: the
+ * inner one's descriptor. */
+int renew_network(void);
+
+/* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
+void ask_init(void);

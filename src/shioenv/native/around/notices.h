@@ -1,0 +1,13 @@
+/* System calls of inputs: those that are refused, and those that are noticed. */
+#pragma once
+
+/* From now on the calling process and its children make no call that the system-call filter refuses. */
+void filter_calls(void);
+
+/* From now on certain calls of its children wait until `attend_notice` was told of them. The descriptor
+ * to listen to, or -1. */
+int notice_calls(void);
+
+/* Hears of one call and lets it go on: which NOTICED_* it is. */
+unsigned attend_notice(int listener);
+enum { NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16 };

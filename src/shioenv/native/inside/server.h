@@ -1,0 +1,61 @@
+/* The fork server: what it and whoever starts it agree on, and its loop, shared by the library inside bash and by
+ * the supervisor's own fallback. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define INPUT_MAX (128u << 10) /* one argument of execve, its final NUL included (MAX_ARG_STRLEN) */
+#define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
+#define CWD_MAX 4096u
+
+/* Descriptors the fork server finds open. */
+enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
+
+/* Memory shared by the supervisor, the server and the one running shell. Once an input runs, all of it
+ * is hostile: the supervisor copies from it with bounds and believes none of it. */
+struct shared {
+    uint32_t input_length;
+    uint32_t flags;           /* RUN_* */
+    volatile uint32_t dumped; /* the state below is the shell's at its end */
+    volatile uint32_t state_length;
+    uint32_t processors;      /* that the declared machine has */
+    char cwd[CWD_MAX];
+    char input[INPUT_MAX];
+    char state[STATE_MAX];
+};
+extern struct shared *shared;
+
+enum { RUN_FRESH = 1 };  /* exec a fresh bash instead of returning into the preloaded one */
+
+/* What a child has to say before its input takes over. */
+enum {
+    STAGE_NONE,        /* it did everything */
+    STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
+    STAGE_DIRECTORY,   /* the start directory could not be entered */
+    STAGE_COPIED,      /* it made a copy of the mounts, and waits: `status` is its process on the host */
+};
+
+/* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes; where the
+ * mounts were copied before, that copy; where the input is to read something, a pipe with that. To join a namespace: that, and `flags` is its CLONE_NEW*. */
+enum { SERVER_RUN = 1, SERVER_JOIN };
+enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8 };
+enum { DESCRIPTORS = 4 };  /* of one message at most */
+struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
+/* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
+ * have a stage. */
+struct server_reply { int32_t error; uint32_t stage; int32_t status; };
+
+/* A message with descriptors at its side; false where it could not be sent. */
+bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n);
+/* The length of the message, or what recvmsg(2) says; the `fds` that did not come become -1. */
+ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]);
+
+/* Serves requests. Returns only in a child that is inside the sandbox and shall run
+ * shared->input; descriptors 0 to 2 are the input's, all others are closed. */
+void serve(void);
+
+/* Replaces the calling process by a fresh `bash --norc --noprofile -c INPUT`. */
+void exec_fresh(char *const environment[]) __attribute__((noreturn));

@@ -1,0 +1,80 @@
+"""What a supervisor is told before its first run: the declared machine, and the limits."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from shioenv import native
+from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.netlink import network_messages
+from shioenv.sandbox.namespaces.seccomp import filter_program
+from shioenv.sandbox.namespaces.wire import RLIMIT, Config, ShellMode, pack_configuration
+from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.profile import live_proc_files
+
+
+def configuration(
+    declaration: SystemDeclaration, limits: Limits, mode: ShellMode, plain: Path | None
+) -> bytes:
+    """The message that configures a supervisor; `plain` as `NamespaceSandbox` says."""
+    machine, session = declaration.machine, declaration.session
+    inside, gateway = network_messages(machine.interfaces)
+    root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
+    live = live_proc_files(declaration, now=time.time(), kernel_release=platform.release())
+    size = min(limits.disk_bytes, machine.disk)
+    usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"
+    disk = f"size={size},nr_inodes={limits.disk_inodes},mode=755"
+    return pack_configuration(
+        [
+            *(
+                (Config.ENVIRONMENT, f"{name}={value}".encode())
+                for name, value in session.environment.items()
+            ),
+            (Config.HOSTNAME, machine.hostname.encode()),
+            (Config.DOMAINNAME, (machine.domain or "(none)").encode()),
+            (Config.UPTIME, str(machine.uptime).encode()),
+            (Config.PROCESSORS, str(machine.cpu.count).encode()),
+            (Config.DISK, disk.encode()),
+            (Config.DEVICE, f"/dev/{root_disk}".encode()),
+            (Config.USAGE, usage.encode()),
+            (Config.NETLINK, inside),
+            (Config.GATEWAY, gateway),
+            (Config.WEB_DATE, f"{declaration.instant:%a, %d %b %Y %H:%M:%S GMT}".encode()),
+            (Config.SECCOMP, filter_program()),
+            (Config.RLIMITS, b"".join(_resource_limits(session.limits))),
+            (Config.SHELL, mode.encode()),
+            (Config.PRELOAD, native.preload_library().read_bytes()),
+            (Config.PLAIN, os.fsencode(plain.absolute()) if plain else b""),
+            (Config.DIRECTORY, declaration.start_directory.encode()),
+            *((Config.COVER, name.encode() + b"\0" + text) for name, text in live.items()),
+        ]
+    )
+
+
+_RESOURCES = (
+    "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile",
+    "memlock", "as", "locks", "sigpending", "msgqueue", "nice", "rtprio",
+)  # fmt: skip
+"""Names of setrlimit(2)'s resources by their number on Linux."""
+
+
+def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]:
+    """(resource, soft, hard) for setrlimit(2), never above what this process itself may have."""
+    for name, (soft, hard) in declared.items():
+        number = _RESOURCES.index(name)
+        if name == "core" and soft == 0:
+            # `ulimit -c` shows 0 as well, and a crash never starts the host's own core handler
+            soft = 1
+        ceiling = resource.getrlimit(number)[1]
+        yield RLIMIT.pack(number, _at_most(soft, ceiling), _at_most(hard, ceiling))
+
+
+def _at_most(value: int, ceiling: int) -> int:
+    infinite = 2**64 - 1
+    value = infinite if value == UNLIMITED else value
+    return min(value, infinite if ceiling == resource.RLIM_INFINITY else ceiling)

@@ -1,0 +1,287 @@
+"""What Python and the supervisor say to each other: `native/around/protocol.h`, in Python.
+
+A configuration and then requests go out, each as one message; a reply comes back for each request.
+Numbers are those of the machine, in its own order. `tests/unit/sandbox/test_wire.py` compares all
+of it with the header.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from enum import IntEnum, IntFlag, StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits, Request
+
+
+class ShellMode(StrEnum):
+    """Where the fork server in bash stops and waits for inputs; see `native/inside/preload.c`."""
+
+    LATE = "late"
+    """After bash's own initialisation: fastest."""
+    MAIN = "main"
+    """Before bash's main()."""
+    FRESH = "fresh"
+    """Nowhere: every input starts a bash of its own, and its shell state stays unknown."""
+
+
+class Config(IntEnum):
+    """Kinds of configuration records, `CONFIG_*`."""
+
+    END = 0
+    ENVIRONMENT = 1
+    HOSTNAME = 2
+    DOMAINNAME = 3
+    UPTIME = 4
+    DISK = 5
+    NETLINK = 6
+    GATEWAY = 7
+    SECCOMP = 8
+    RLIMITS = 9
+    SHELL = 10
+    PRELOAD = 11
+    DIRECTORY = 12
+    DEVICE = 13
+    PROCESSORS = 14
+    COVER = 15
+    WEB_DATE = 16
+    PLAIN = 17
+    USAGE = 18
+
+
+class Ask(IntEnum):
+    """What a request asks for besides, `REQUEST_*`: bits, put together as plain numbers."""
+
+    FRESH = 1
+    """A newly executed bash."""
+    SEPARATE = 2
+    KEEP = 4
+    """What the run changes stays there for the next one."""
+    TERMINAL = 8
+
+
+class Said(IntFlag):
+    """What a reply says of its run, `REPLY_*`."""
+
+    TIMED_OUT = 1
+    OUTPUT_TRUNCATED = 2
+    OUTPUT_KILLED = 4
+    MEMORY = 8
+    BACKGROUND = 16
+    FILES = 32
+    NETWORK = 64
+    IPC = 128
+    HOSTNAME = 256
+    CHANGES_TRUNCATED = 512
+    INIT = 1024
+    TRAFFIC = 2048
+    CPU = 4096
+    PROCESSES = 8192
+    DISK = 16384
+    INODES = 32768
+    MOUNTS = 65536
+    WAITED = 131072
+    SOCKETS = 262144
+
+
+class Stage(IntEnum):
+    """How far a run came that did not happen, `STAGE_*`."""
+
+    NONE = 0
+    NAMESPACES = 1
+    DIRECTORY = 2
+    COPIED = 3
+
+
+NEEDS_NEW_SANDBOX: Final = (
+    Said.NETWORK | Said.IPC | Said.HOSTNAME | Said.INIT | Said.MOUNTS | Said.SOCKETS
+)
+"""Where a run leaves other traces, the supervisor undoes them."""
+FD_GATEWAY: Final = 100
+"""The network at the other end of the cable, as messages that make interfaces call it."""
+LONGEST_PATH: Final = 4096
+"""Bytes of a start directory, its final NUL included: `CWD_MAX`."""
+LONGEST_STATE: Final = 4 << 20
+"""Bytes of the shell's state: `STATE_MAX`."""
+
+RECORD = struct.Struct("=II")
+REQUEST = struct.Struct("=4I2Q3I4x")
+REPLY = struct.Struct("=iIiIqq4I")
+CHANGE = struct.Struct("=4IQqIQ2I")
+RLIMIT = struct.Struct("=3Q")
+_LENGTH = struct.Struct("=I")
+
+_LIMITS_HIT = (
+    (Said.TIMED_OUT, "wall_seconds"),
+    (Said.CPU, "cpu_seconds"),
+    (Said.MEMORY, "memory_bytes"),
+    (Said.PROCESSES, "processes"),
+    (Said.DISK, "disk_bytes"),
+    (Said.INODES, "disk_inodes"),
+    (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED, "output_bytes"),
+    (Said.OUTPUT_KILLED, "drain_bytes"),
+    (Said.BACKGROUND, "background_seconds"),
+)
+
+
+def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
+    """The message that configures a supervisor."""
+    ended = (*records, (Config.END, b""))
+    return b"".join(RECORD.pack(kind, len(value)) + value for kind, value in ended)
+
+
+def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 0) -> bytes:
+    """The message that has an input run in `directory`; `ask` holds what `Request` does not say.
+
+    Raises InputError where the input is none.
+    """
+    text = request.argument()
+    if request.separate:
+        ask |= Ask.SEPARATE
+    if request.tty:
+        ask |= Ask.TERMINAL
+    seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
+    head = REQUEST.pack(
+        ask,
+        round(seconds * 1000),
+        round(limits.background_seconds * 1000),
+        limits.output_bytes,
+        limits.drain_bytes,
+        limits.memory_bytes,
+        len(directory),
+        len(text),
+        len(request.stdin),
+    )
+    return head + directory + text + request.stdin
+
+
+class Reply(NamedTuple):
+    """The head of an answer; what follows it has these lengths, in this order."""
+
+    error: int
+    """0, or an errno: the run did not happen."""
+    stage: int
+    status: int
+    """Of the shell, as wait(2) gives it."""
+    flags: int
+    """`Said`."""
+    started_ns: int
+    ended_ns: int
+    output_length: int
+    errors_length: int
+    state_length: int
+    changes_length: int
+
+    def execution(self, body: memoryview, limits: Limits, *, separate: bool) -> Execution:
+        """What the run gave, from what followed this head; the host's name and the network apart,
+        which have to be asked for where `meaning` says that they changed.
+        """
+        said = meaning(self.flags)
+        output_end = self.output_length
+        errors_end = output_end + self.errors_length
+        state_end = errors_end + self.state_length
+        output, errors = bytes(body[:output_end]), bytes(body[output_end:errors_end])
+        shell, cwd = None, None
+        long_state = self.state_length >= min(limits.state_bytes, LONGEST_STATE)
+        if self.state_length and not long_state:
+            shell, cwd = _split_state(bytes(body[errors_end:state_end]))
+        died_of = os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
+        if said.timed_out:
+            exit_code = 124
+        elif died_of is not None:
+            exit_code = 128 + died_of
+        else:
+            exit_code = os.WEXITSTATUS(self.status)
+        return Execution(
+            exit_code=exit_code,
+            output=output + errors if separate else output,
+            stdout=output if separate else None,
+            stderr=errors if separate else None,
+            changes=_parse_changes(body[state_end:]) if self.changes_length else (),
+            changes_truncated=said.changes_truncated,
+            shell=shell,
+            cwd=cwd,
+            started=self.started_ns / 1e9,
+            ended=self.ended_ns / 1e9,
+            timed_out=said.timed_out,
+            waited=said.waited,
+            output_truncated=said.output_truncated,
+            limits_hit=(*said.limits_hit, "state_bytes") if long_state else said.limits_hit,
+            signal=died_of,
+        )
+
+
+class Meaning(NamedTuple):
+    """What the flags of a reply come to."""
+
+    timed_out: bool
+    waited: bool
+    output_truncated: bool
+    changes_truncated: bool
+    network: bool
+    hostname: bool
+    needs_new_sandbox: bool
+    limits_hit: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def meaning(flags: int) -> Meaning:
+    """What the `flags` of a reply come to. There are few sets of them: each is looked at once."""
+    said = Said(flags)
+    return Meaning(
+        timed_out=bool(said & Said.TIMED_OUT),
+        waited=bool(said & Said.WAITED),
+        output_truncated=bool(said & (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED)),
+        changes_truncated=bool(said & Said.CHANGES_TRUNCATED),
+        network=bool(said & Said.NETWORK),
+        hostname=bool(said & Said.HOSTNAME),
+        needs_new_sandbox=bool(said & NEEDS_NEW_SANDBOX),
+        limits_hit=tuple(name for flag, name in _LIMITS_HIT if said & flag),
+    )
+
+
+def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
+    """The dump without its last section, and that section: the working directory."""
+    head, found, cwd = state.rpartition(b"\0cwd\n")
+    return (head, cwd or None) if found else (state, None)
+
+
+def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
+    """The supervisor's change records (`scan.c`), the two sides of each path put together."""
+    sides: dict[bytes, list[FileStat | None]] = {}
+    at, end = 0, len(data)
+    while at < end:
+        kind = data[at]
+        (length,) = _LENGTH.unpack_from(data, at + 1)
+        at += 5
+        path = bytes(data[at : at + length])
+        at += length
+        mode, uid, gid, links, size, seconds, nanoseconds, inode, major, minor = CHANGE.unpack_from(
+            data, at
+        )
+        at += CHANGE.size
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        target = bytes(data[at : at + length]) if length else None
+        at += length
+        has_digest = data[at]
+        at += 1
+        digest = bytes(data[at : at + 32]).hex() if has_digest else None
+        at += 32 if has_digest else 0
+        entry = FileStat(
+            mode,
+            uid,
+            gid,
+            size,
+            links,
+            seconds * 1_000_000_000 + nanoseconds,
+            inode,
+            os.makedev(major, minor),
+            target,
+            digest,
+        )
+        sides.setdefault(path, [None, None])[0 if kind == 0x42 else 1] = entry
+    return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

@@ -1,0 +1,92 @@
+"""Checks of this host, and those of what building a system takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shioenv.errors import ShioenvError
+from shioenv.system.build import apt_sources, cache_directory
+from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
+
+ROOM_BYTES = 1_500_000_000
+"""Free space that building a system takes at most: the base, the system, and both while packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """One thing that was tried. `needed` is False for what the work can do without."""
+
+    name: str
+    ok: bool
+    detail: str
+    why: str
+    fix: str
+    needed: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The check with `fix` only where something is missing."""
+        document = asdict(self)
+        if self.ok:
+            document["fix"] = None
+        return document
+
+
+def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
+    """What an attempt says, or what it lacked."""
+    try:
+        return HostCheck(name, True, attempt(), why, "")
+    except ShioenvError as error:
+        return HostCheck(name, False, error.message, why, error.hint or "see docs/errors.md")
+
+
+def building_checks(*, needed: bool) -> Iterator[HostCheck]:
+    """What building a system takes; `needed` where there is none yet, and only then the mirror is
+    asked as well.
+    """
+    mmdebstrap = shutil.which("mmdebstrap")
+    yield HostCheck(
+        name="mmdebstrap",
+        ok=mmdebstrap is not None,
+        detail=mmdebstrap or "not installed",
+        why="it makes root filesystems from Debian's and Ubuntu's packages",
+        fix="apt-get install mmdebstrap; elsewhere: shioenv system build --rootfs-tar FILE",
+        needed=needed,
+    )
+    cache = cache_directory()
+    existing = next(path for path in (cache, *cache.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    writable = os.access(existing, os.W_OK)
+    yield HostCheck(
+        name="disk",
+        ok=writable and (not needed or free >= ROOM_BYTES),
+        detail=f"{free / 1e9:.1f} GB free in {cache}" + ("" if writable else ", not writable"),
+        why="built systems are kept there",
+        fix="free 1.5 GB, or choose another directory: export SHIOENV_CACHE=DIR",
+    )
+    if needed:
+        yield _mirror()
+
+
+def _mirror() -> HostCheck:
+    """Whether the first package mirror answers; nothing but building needs it."""
+    from urllib.error import URLError
+    from urllib.request import Request, urlopen
+
+    distribution = load_declaration(DEFAULT_SYSTEM).distribution
+    source = apt_sources(distribution)[0]
+    words = re.sub(r"\[[^\]]*\]", "", source).split()
+    address = f"{words[1].rstrip('/')}/dists/{words[2]}/InRelease"
+    why = "the packages of a new system are downloaded from it"
+    fix = "set a mirror in /etc/apt/sources.list, or: shioenv system build --rootfs-tar FILE"
+    try:
+        with urlopen(Request(address, method="HEAD"), timeout=5):
+            pass
+    except (URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        return HostCheck("mirror", False, f"{words[1]}: {reason}", why, fix, needed=False)
+    return HostCheck("mirror", True, f"{words[1]} answers", why, fix, needed=False)

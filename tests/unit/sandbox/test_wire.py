@@ -1,0 +1,119 @@
+"""Python and the supervisor mean the same by every number: protocol.h is read and compared."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from shioenv import native
+from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
+from shioenv.sandbox.namespaces import wire
+
+NATIVE = Path(native.__file__).parent
+TYPES: dict[str, type[ctypes._SimpleCData[int]]] = {
+    "uint32_t": ctypes.c_uint32,
+    "int32_t": ctypes.c_int32,
+    "uint64_t": ctypes.c_uint64,
+    "int64_t": ctypes.c_int64,
+}
+LETTERS = {"uint32_t": "I", "int32_t": "i", "uint64_t": "Q", "int64_t": "q"}
+
+
+def header(name: str) -> str:
+    """A header without its comments."""
+    return re.sub(r"/\*.*?\*/", "", (NATIVE / name).read_text(), flags=re.DOTALL)
+
+
+PROTOCOL, SERVER = header("around/protocol.h"), header("inside/server.h")
+
+
+def constants(text: str) -> dict[str, int]:
+    """Every `#define` of a number and every enumerator."""
+    found: dict[str, int] = {}
+
+    def value(expression: str) -> int:
+        plain = re.sub(r"(?<=\d)u\b", "", expression)
+        return int(eval(plain, {"__builtins__": {}}, found))
+
+    for name, expression in re.findall(r"#define (\w+) (.+)", text):
+        found[name] = value(expression)
+    for body in re.findall(r"enum \{(.*?)\}", text, flags=re.DOTALL):
+        following = 0
+        for item in filter(None, map(str.strip, body.split(","))):
+            name, _, expression = (part.strip() for part in item.partition("="))
+            found[name] = value(expression) if expression else following
+            following = found[name] + 1
+    return found
+
+
+def fields(name: str) -> Iterator[tuple[str, str]]:
+    """The members of a structure, each with its type."""
+    found = re.search(rf"struct (?:__attribute__\S+ )?{name} \{{(.*?)\}}", PROTOCOL, re.DOTALL)
+    assert found, name
+    for kind, names in re.findall(r"(\w+_t) ([\w, ]+);", found[1]):
+        yield from ((member.strip(), kind) for member in names.split(","))
+
+
+def test_every_enumerator_has_its_number() -> None:
+    groups: dict[str, type[IntEnum | IntFlag]] = {
+        "CONFIG_": wire.Config, "REQUEST_": wire.Ask, "REPLY_": wire.Said, "STAGE_": wire.Stage,
+    }  # fmt: skip
+    both = constants(PROTOCOL) | constants(SERVER)
+    assert len(both) > 60
+    for prefix, group in groups.items():
+        theirs = {
+            name.removeprefix(prefix): number
+            for name, number in both.items()
+            if name.startswith(prefix)
+        }
+        assert theirs == {member.name: member.value for member in group}
+
+
+def test_every_other_constant_of_the_protocol_is_known() -> None:
+    others = {
+        name: number
+        for name, number in constants(PROTOCOL).items()
+        if not name.startswith(("CONFIG_", "REQUEST_", "REPLY_"))
+    }
+    assert others == {
+        "FD_GATEWAY": wire.FD_GATEWAY,
+        "STDIN_MAX": LONGEST_STDIN,
+        "NEEDS_NEW_SANDBOX": wire.NEEDS_NEW_SANDBOX,
+    }
+    bounds = constants(SERVER)
+    assert bounds["INPUT_MAX"] == LONGEST_INPUT + 1
+    assert bounds["CWD_MAX"] == wire.LONGEST_PATH
+    assert bounds["STATE_MAX"] == wire.LONGEST_STATE
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("record", wire.RECORD),
+        ("request", wire.REQUEST),
+        ("reply", wire.REPLY),
+        ("change", wire.CHANGE),
+        ("resource_limit", wire.RLIMIT),
+    ],
+)
+def test_every_structure_is_laid_out_alike(name: str, ours: Struct) -> None:
+    members = list(fields(name))
+    packed = f"struct __attribute__((packed)) {name} " in PROTOCOL
+
+    class Theirs(ctypes.Structure):
+        _pack_ = 1 if packed else 8
+        _fields_ = [(member, TYPES[kind]) for member, kind in members]
+
+    letters = re.sub(r"(\d+)([A-Za-z])", lambda part: int(part[1]) * part[2], ours.format[1:])
+    assert letters.rstrip("x") == "".join(LETTERS[kind] for _, kind in members)
+    assert ours.size == ctypes.sizeof(Theirs)
+
+
+def test_a_reply_has_the_members_that_the_supervisor_fills() -> None:
+    assert [*wire.Reply._fields] == [member for member, _ in fields("reply")]
