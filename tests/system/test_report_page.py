@@ -81,9 +81,9 @@ def make_hostile(directory: Path) -> None:
                 "n_arguments": 3,
                 "irreducibility": 0.5,
                 "arguments": [
-                    {"leave_one_out": True, "contribution": 0.5},
-                    {"leave_one_out": False, "contribution": 0.2},
-                    {"leave_one_out": False, "contribution": 0.0},
+                    {"leave_one_out": True, "channel": None, "contribution": 0.5},
+                    {"leave_one_out": False, "channel": None, "contribution": 0.2},
+                    {"leave_one_out": False, "channel": None, "contribution": 0.0},
                 ],
             }
         ],

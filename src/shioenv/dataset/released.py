@@ -23,7 +23,7 @@ from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import Record
+from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 from shioenv.files.durable import new_directory
 from shioenv.recording.samples import session_text, without_start
@@ -225,7 +225,7 @@ class _Reader:
             irreducibility=None if self._reparsed else _score(document, shell_input),
             n_arguments=shell_input.n_arguments,
             segments=[
-                {"command": one.command, "n_arguments": len(one.arguments)}
+                ScoredSegment(command=one.command, n_arguments=len(one.arguments))
                 for one in shell_input.segments
             ],
             cwd=cwd,

@@ -45,7 +45,7 @@ SELECTIONS: list[tuple[dict[str, Any], Callable[[Record], bool]]] = [
     ({"max_irreducibility": 0.5}, lambda one: 0 <= score(one) <= 0.5),
     ({"min_arguments": 2, "max_arguments": 3}, lambda one: 2 <= one.n_arguments <= 3),
     ({"exit_codes": (0,)}, lambda one: one.exit_code == 0),
-    ({"commands": ("touch",)}, lambda one: [s["command"] for s in one.segments] == ["touch"]),
+    ({"commands": ("touch",)}, lambda one: [s.command for s in one.segments] == ["touch"]),
     ({"exclude_volatile": True}, lambda one: not one.volatile),
 ]
 

@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dataset_fakes import HOME, contents, plan
+from msgspec.structs import replace
 
 from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
