@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
+from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -149,6 +151,54 @@ class Shard:
     def number(self) -> int:
         """Its place, from 0."""
         return int(Path(self.file).stem)
+
+
+class Tally:
+    """What the manifest says of a shard, counted while its records pass."""
+
+    def __init__(self) -> None:
+        self.records = self.volatile = self.executions = 0
+        self._whole, self._inputs = hashlib.sha256(), hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of the lines so far."""
+        return self._whole.hexdigest()
+
+    @property
+    def inputs_sha256(self) -> str:
+        """Of the inputs so far."""
+        return self._inputs.hexdigest()
+
+    def input(self, session_id: int, text: str, input_args: Sequence[str]) -> bytes:
+        """Counts an input in; what it added to the digest of inputs."""
+        document = [session_id, text, input_args]
+        line = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        self._inputs.update(line)
+        return line
+
+    def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
+        """Counts a record in as it is written."""
+        self._whole.update(content)
+        self.records += 1
+        self.volatile += volatile
+        self.executions += executions
+
+    def record(self, record: Record, content: bytes) -> None:
+        """Counts a record in with its input."""
+        self.input(record.session_id, record.input, record.input_args)
+        self.line(content, volatile=record.volatile, executions=record.n_executions)
+
+    def shard(self, file: str) -> Shard:
+        """The shard of what was counted."""
+        return Shard(
+            file=file,
+            records=self.records,
+            sha256=self.sha256,
+            inputs_sha256=self.inputs_sha256,
+            volatile=self.volatile,
+            executions=self.executions,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,14 +28,22 @@ from shioenv.dataset.manifest import (
     SHARD_RECORDS,
     Manifest,
     Shard,
+    Tally,
     read_manifest,
     shard_file,
 )
 from shioenv.dataset.read import read_records
-from shioenv.dataset.store import inputs_line
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import NAMES, Effect, Record, ScoredSegment, decode, encode, output_text
+from shioenv.domain.record import (
+    Effect,
+    Record,
+    ScoredSegment,
+    decode,
+    differing,
+    encode,
+    output_text,
+)
 from shioenv.errors import (
     DatasetCorruptError,
     DatasetMismatchError,
@@ -200,38 +208,30 @@ class _Check:
 
     def _shard(self, shard: Shard) -> Iterator[Problem]:
         path = self._directory / shard.file
-        whole, inputs = hashlib.sha256(), hashlib.sha256()
-        lines = volatile = executions = 0
+        tally = Tally()
         try:
             with path.open("rb") as file:
-                for lines, line in enumerate(file, 1):
-                    whole.update(line)
+                for number, line in enumerate(file, 1):
                     self.records += 1
                     try:
                         found = decode(line)
                     except RecordError as error:
-                        yield Problem(shard.file, lines, error.message)
+                        tally.line(line, volatile=False, executions=0)
+                        yield Problem(shard.file, number, error.message)
                         continue
-                    inputs.update(inputs_line(found.session_id, found.input, found.input_args))
-                    volatile += found.volatile
-                    executions += found.n_executions
-                    expected = shard.number * SHARD_RECORDS + lines - 1
+                    tally.record(found, line)
+                    expected = shard.number * SHARD_RECORDS + number - 1
                     for message in self._record(found, line, expected):
-                        yield Problem(shard.file, lines, message)
+                        yield Problem(shard.file, number, message)
                     self._report(self.records, self._manifest.count)
         except OSError as error:
             self.damaged.append(shard.file)
             yield Problem(shard.file, None, f"cannot be read: {error.strerror}")
             return
-        if shard.sha256 != whole.hexdigest():
+        if shard.sha256 != tally.sha256:
             self.damaged.append(shard.file)
-        for what, says, is_so in (
-            ("records", shard.records, lines),
-            ("volatile", shard.volatile, volatile),
-            ("executions", shard.executions, executions),
-            ("sha256", shard.sha256, whole.hexdigest()),
-            ("inputs_sha256", shard.inputs_sha256, inputs.hexdigest()),
-        ):
+        for what, is_so in asdict(tally.shard(shard.file)).items():
+            says = getattr(shard, what)
             if says != is_so:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
@@ -490,12 +490,9 @@ def replay(
                 generator(plan.drawing.seed, "score", found.session_id),
                 sampler=plan.drawing.sampler,
             )
-            fields = tuple(
-                name
-                for name in NAMES
-                if (name != "volatile" or not found.volatile)
-                and getattr(found, name) != getattr(again, name)
-            )
+            fields = differing(found, again)
+            if found.volatile:
+                fields = tuple(name for name in fields if name != "volatile")
             replayed.append(Replayed(found.session_id, found.volatile, fields, found, again))
             report(len(replayed), len(wanted))
         return Replay(tuple(replayed))

@@ -168,6 +168,11 @@ def output_text(output: bytes) -> tuple[str, str | None]:
         return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")
 
 
+def differing(first: Record, second: Record) -> tuple[str, ...]:
+    """The fields that two records do not agree on."""
+    return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
+
+
 def encode(record: Record) -> bytes:
     """The record as one line of minified JSON, UTF-8, ended by a newline; equal records give equal
     bytes. RecordError for text that UTF-8 cannot hold (a lone surrogate).

@@ -36,13 +36,12 @@ from shioenv.experiments.results import (
     Table,
     agree,
     check_libraries,
-    locked,
     read_columns,
     write,
     write_columns,
 )
 from shioenv.experiments.setting import Setting, stream_of
-from shioenv.files.durable import storage_errors
+from shioenv.files.durable import locked, storage_errors
 from shioenv.recording.bounds import LIMITS
 from shioenv.report.charts import ACCENT, INK
 from shioenv.synthesis.drawing import Drawing

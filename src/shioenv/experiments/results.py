@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,7 +17,7 @@ from typing import Any
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, MissingExtraError
 from shioenv.experiments.charts import Spec, drawn
 from shioenv.experiments.setting import Setting
-from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.version import package_version
 
 RUN, TABLE, PLOT = "run.json", "table.md", "plot"
@@ -98,10 +96,10 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
         for file, columns in found.data.items():
             write_columns(directory / f"{file}.parquet", columns)
         svg, png = drawn(found.chart)
-        _write(directory / f"{PLOT}.svg", svg)
-        _write(directory / f"{PLOT}.png", png)
+        atomic_write(directory / f"{PLOT}.svg", svg)
+        atomic_write(directory / f"{PLOT}.png", png)
         text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)
-        _write(directory / TABLE, text.encode())
+        atomic_write(directory / TABLE, text.encode())
         system = setting.system
         document = {
             "experiment": name,
@@ -122,13 +120,8 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "files": sorted({path.name for path in directory.iterdir()} | {RUN}),
         }
-        _write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
+        atomic_write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
     return Outcome(directory, document, found.tables)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -155,16 +148,6 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     return found
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Nobody else writes there meanwhile. Errors: DatasetBusyError."""
-    handle = lock(directory)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
 def differences(there: Any, asked: Mapping[str, Any]) -> list[str]:
     """What is asked for otherwise than what is there was made with, a line each.
 
@@ -182,7 +165,7 @@ def differences(there: Any, asked: Mapping[str, Any]) -> list[str]:
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
     """Keeps a plan in a file. Errors: DatasetMismatchError where another plan is there."""
     if not path.exists():
-        _write(path, json.dumps(plan, indent=2).encode() + b"\n")
+        atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
     try:
         different = differences(json.loads(path.read_bytes()), plan)

@@ -22,7 +22,7 @@ from shioenv.errors import (
     OutputExistsError,
     UsageError,
 )
-from shioenv.files.durable import lock
+from shioenv.files.durable import locked
 
 COUNT = 40
 
@@ -144,10 +144,8 @@ def test_what_a_killed_call_left_is_removed(dataset: Path, tmp_path: Path) -> No
 
 def test_two_calls_do_not_write_the_same(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / ".tmp-new").mkdir()
-    handle = lock(tmp_path / ".tmp-new")
-    with pytest.raises(DatasetBusyError):
+    with locked(tmp_path / ".tmp-new"), pytest.raises(DatasetBusyError):
         select(dataset, tmp_path / "new", Selection())
-    assert handle
 
 
 def test_a_damaged_source_is_not_selected_from(dataset: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import pytest
 from dataset_fakes import HOME, contents, plan
 from msgspec.structs import replace
 
-from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.store import Store
@@ -29,6 +28,7 @@ from shioenv.errors import (
     DatasetStorageError,
     UnknownDatasetError,
 )
+from shioenv.files.journal import Journal
 from shioenv.recording.line import Line
 
 
@@ -195,7 +195,7 @@ def test_a_shard_half_finished_at_any_step_is_finished_again(
     targets = {
         "rename": (Path, "rename"),
         "manifest": (Store, "_write_manifest"),
-        "unlink": (store_module._Journal, "remove"),
+        "unlink": (Journal, "remove"),
     }
     store = Store(tmp_path / "a", plan(), 1500, kernel="6.1.0")
     for number in range(1000):

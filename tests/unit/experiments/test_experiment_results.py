@@ -18,11 +18,11 @@ from shioenv.experiments.results import (
     Table,
     agree,
     check_libraries,
-    locked,
     read_columns,
     write_columns,
 )
 from shioenv.experiments.setting import Setting
+from shioenv.files.durable import locked
 
 CHART: Spec = {
     "data": {"values": [{"x": 1, "y": 2, "s": "a"}]},
