@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
@@ -230,7 +230,7 @@ class _Check:
             return
         if shard.sha256 != tally.sha256:
             self.damaged.append(shard.file)
-        for what, is_so in asdict(tally.shard(shard.file)).items():
+        for what, is_so in structs.asdict(tally.shard(shard.file)).items():
             says = getattr(shard, what)
             if says != is_so:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")

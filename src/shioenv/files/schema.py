@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 
-def fault(error: Exception) -> str:
-    """What msgspec says, in the words of this package: `expected int, got str - at $.seed`."""
+def fault(error: Exception, place: str = "$") -> str:
+    """What msgspec says, in the words of this package: `expected int, got str - at $.seed`.
+
+    `place` is where in its document the value stands that was looked at.
+    """
     text = str(error).replace("`", "").replace(" | ", " or ")
-    return text if text.startswith("JSON") else text[:1].lower() + text[1:]
+    said, _, path = text.partition(" - at $")
+    if not said.startswith("JSON"):
+        said = said[:1].lower() + said[1:]
+    return said if place + path == "$" else f"{said} - at {place}{path}"
