@@ -10,7 +10,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -60,11 +60,9 @@ Bash inputs with what they did, as their publishers recorded them, brought into 
 not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
 """How the card begins."""
 
+_TEXTS = ("input", "output", "stdout", "stderr", "output_b64", "context_patch")
+
 Report = Callable[[int, int], None]
-
-
-def _silent(done: int, count: int) -> None:
-    """Report to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +77,7 @@ class Exported:
 
     def to_json(self) -> dict[str, Any]:
         """The export for programs."""
-        return {
-            "output": str(self.output),
-            "format": self.format,
-            "records": self.records,
-            "files": self.files,
-            "bytes": self.bytes,
-        }
+        return {**asdict(self), "output": str(self.output)}
 
 
 def export(
@@ -94,7 +86,7 @@ def export(
     *,
     format: str | None = None,  # noqa: A002 - what every such function calls it
     licence: str = "unknown",
-    report: Report = _silent,
+    report: Report = lambda done, count: None,
 ) -> Exported:
     """Writes a finished dataset to `output`, whole or not at all.
 
@@ -245,19 +237,12 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
     size = 0
     for record in records:
         group.append(record)
-        size += sum(len(text or "") for text in _texts(record))
+        size += sum(len(getattr(record, name) or "") for name in _TEXTS)
         if len(group) == GROUP_RECORDS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
-
-
-def _texts(record: Record) -> tuple[str | None, ...]:
-    return (
-        record.input, record.output, record.stdout, record.stderr, record.output_b64,
-        record.context_patch,
-    )  # fmt: skip
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -158,6 +158,12 @@ class _Grammar(Struct, forbid_unknown_fields=True):
     commands: tuple[str, ...]
 
 
+def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
+    """What a shard's `inputs_sha256` is taken over, for one record."""
+    document = [session_id, text, input_args]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
 class Tally:
     """What the manifest says of a shard, counted while its records pass."""
 
@@ -175,12 +181,9 @@ class Tally:
         """Of the inputs so far."""
         return self._inputs.hexdigest()
 
-    def input(self, session_id: int, text: str, input_args: Sequence[str]) -> bytes:
-        """Counts an input in; what it added to the digest of inputs."""
-        document = [session_id, text, input_args]
-        line = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    def input(self, line: bytes) -> None:
+        """Counts an input in: what `inputs_line` gives."""
         self._inputs.update(line)
-        return line
 
     def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
         """Counts a record in as it is written."""
@@ -191,7 +194,7 @@ class Tally:
 
     def record(self, record: Record, content: bytes) -> None:
         """Counts a record in with its input."""
-        self.input(record.session_id, record.input, record.input_args)
+        self.input(inputs_line(record.session_id, record.input, record.input_args))
         self.line(content, volatile=record.volatile, executions=record.n_executions)
 
     def shard(self, file: str) -> Shard:

@@ -24,6 +24,7 @@ from shioenv.dataset.manifest import (
     Plan,
     Shard,
     Tally,
+    inputs_line,
     read_manifest,
     shard_file,
 )
@@ -48,10 +49,6 @@ _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
 
 
-def _silent(note: str) -> None:
-    """Report to nobody."""
-
-
 class Store:
     """A dataset directory opened for writing by one process; a context manager.
 
@@ -68,7 +65,7 @@ class Store:
         count: int,
         *,
         kernel: str,
-        report: Callable[[str], None] = _silent,
+        report: Callable[[str], None] = lambda note: None,
         remake: bool = False,
     ) -> None:
         self.directory = Path(directory)
@@ -108,7 +105,8 @@ class Store:
             raise ValueError(f"expected sample {self._passed}, got {session_id}")
         self._passed += 1
         number = session_id // SHARD_RECORDS
-        line = self._tallies.setdefault(number, Tally()).input(session_id, text, input_args)
+        line = inputs_line(session_id, text, input_args)
+        self._tallies.setdefault(number, Tally()).input(line)
         journal = self._journals.get(number)
         missing = not self._finished(number)
         if journal is not None and session_id in journal.values:
@@ -283,7 +281,7 @@ class Store:
                 return None
             if record.session_id // SHARD_RECORDS != number:
                 return None
-            line = Tally().input(record.session_id, record.input, record.input_args)
+            line = inputs_line(record.session_id, record.input, record.input_args)
             inputs = hashlib.sha256(line).digest()
             return record.session_id, _Kept(record.volatile, record.n_executions, inputs)
 

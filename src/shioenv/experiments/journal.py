@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError, InputError
-from shioenv.experiments.results import differences
+from shioenv.errors import InputError
+from shioenv.experiments.results import compare, unreadable
 from shioenv.files import journal as files
 from shioenv.files.durable import locked, storage_errors
 
@@ -62,16 +62,12 @@ class Journal(Generic[Entry]):
             opened.enter_context(locked(self._path.parent))
             try:
                 self._journal = files.Journal[Any](self._path, self._read)
-                opened.callback(self._journal.close)
-                if not self._journal.values:
-                    self._journal.append(_PLAN, self._plan, json.dumps(self._plan).encode())
-                different = differences(self._journal.values.pop(_PLAN, None), self._plan)
             except (KeyError, TypeError, ValueError, InputError) as error:
-                raise DatasetCorruptError(
-                    f"{self._path} cannot be read: {error!r}", hint="choose another directory"
-                ) from None
-            if different:
-                raise DatasetMismatchError(str(self._path.parent), different)
+                raise unreadable(self._path, repr(error)) from None
+            opened.callback(self._journal.close)
+            if not self._journal.values:
+                self._journal.append(_PLAN, self._plan, json.dumps(self._plan).encode())
+            compare(self._path, self._journal.values.pop(_PLAN, None), self._plan)
             self.tried = self._journal.values
             self._opened = opened.pop_all()
         return self

@@ -148,18 +148,24 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     return found
 
 
-def differences(there: Any, asked: Mapping[str, Any]) -> list[str]:
-    """What is asked for otherwise than what is there was made with, a line each.
-
-    ValueError where what is there is no document.
+def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
+    """Whether what is there was made with the plan that is asked for. Errors: DatasetCorruptError
+    where it holds no plan, DatasetMismatchError where that says otherwise, a line each.
     """
     if not isinstance(there, Mapping):
-        raise ValueError("it holds no plan")
-    return [
+        raise unreadable(path, "it holds no plan")
+    different = [
         f"{name}: {there.get(name)!r} there, {value!r} asked for"
-        for name, value in asked.items()
+        for name, value in plan.items()
         if there.get(name) != value
     ]
+    if different:
+        raise DatasetMismatchError(str(path.parent), different)
+
+
+def unreadable(path: Path, why: object) -> DatasetCorruptError:
+    """What is said of a file that holds something else."""
+    return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
 
 
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
@@ -168,13 +174,10 @@ def agree(path: Path, plan: Mapping[str, Any]) -> None:
         atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
     try:
-        different = differences(json.loads(path.read_bytes()), plan)
+        there = json.loads(path.read_bytes())
     except ValueError as error:
-        raise DatasetCorruptError(
-            f"{path} cannot be read: {error}", hint="choose another directory"
-        ) from None
-    if different:
-        raise DatasetMismatchError(str(path.parent), different)
+        raise unreadable(path, error) from None
+    compare(path, there, plan)
 
 
 def shown_command() -> str:
