@@ -34,6 +34,14 @@ Behave: TypeAlias = Callable[[str], Behavior]
 Cache: TypeAlias = MutableMapping[str, Behavior]
 """Behaviors by rendered text, of one system, start directory and set of limits."""
 
+_OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
+"""What a segment's score shares with its record."""
+_OF_RECORDS = (
+    "irreducibility", "irreducibility_strict", "exact", "standard_error", "n_arguments",
+    "n_executions", "noise_threshold",
+)  # fmt: skip
+"""What an input's score shares with its record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
@@ -121,17 +129,8 @@ class SegmentScore:
     @property
     def recorded(self) -> ScoredSegment:
         """The segment as a record holds it: numbers, no contrasts."""
-        return ScoredSegment(
-            command=self.command,
-            n_arguments=self.n_arguments,
-            irreducibility=self.irreducibility,
-            irreducibility_strict=self.irreducibility_strict,
-            exact=self.exact,
-            standard_error=self.standard_error,
-            noise_threshold=self.noise_threshold,
-            volatile=self.volatile,
-            arguments=[argument.recorded for argument in self.arguments],
-        )
+        shared = {name: getattr(self, name) for name in _OF_SEGMENTS}
+        return ScoredSegment(**shared, arguments=[one.recorded for one in self.arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +190,8 @@ class Score:
 
     def record_fields(self) -> dict[str, Any]:
         """The record fields that a score fills, by name; `volatile` is the caller's to combine."""
-        return {
-            "irreducibility": self.irreducibility,
-            "irreducibility_strict": self.irreducibility_strict,
-            "exact": self.exact,
-            "standard_error": self.standard_error,
-            "n_arguments": self.n_arguments,
-            "n_executions": self.n_executions,
-            "noise_threshold": self.noise_threshold,
-            "segments": [segment.recorded for segment in self.segments],
-        }
+        shared = {name: getattr(self, name) for name in _OF_RECORDS}
+        return {**shared, "segments": [segment.recorded for segment in self.segments]}
 
 
 def estimate_irreducibility(
