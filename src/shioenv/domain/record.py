@@ -203,11 +203,8 @@ def decode(line: bytes | str) -> Record:
         record, present = _RECORD.decode(line), _KEYS.decode(line)
     except (ValueError, RecursionError) as error:
         raise _refusal(line, error) from None
-    if record.schema_version != SCHEMA_VERSION:
-        raise _other_version(record.schema_version)
-    for name in NAMES:
-        if name not in present:
-            raise RecordError(f"a record lacks {name!r}")
+    if record.schema_version != SCHEMA_VERSION or len(present) < len(NAMES):
+        raise _refusal(line, ValueError())
     return record
 
 
@@ -221,21 +218,22 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
         return RecordError("not a record: nested too deeply")
     if not isinstance(document, dict):
         return RecordError(f"not a record: expected an object, got {type(document).__name__}")
-    if document.get("schema_version") != SCHEMA_VERSION:
-        return _other_version(document.get("schema_version"))
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        return RecordError(
+            f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
+            hint="read it with the release that wrote it",
+        )
     try:
         _utf8(json.dumps(document, ensure_ascii=False), document.get("session_id"))
     except RecordError as surrogate:
         return surrogate
-    unknown = _UNKNOWN.match(str(error))
-    return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN) if unknown else None)
-
-
-def _other_version(version: Any) -> RecordError:
-    return RecordError(
-        f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
-        hint="read it with the release that wrote it",
-    )
+    if unknown := _UNKNOWN.match(str(error)):
+        return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN))
+    for name in NAMES:
+        if name not in document:
+            return RecordError(f"a record lacks {name!r}")
+    return RecordError(fault(error))
 
 
 def _finite(text: str) -> float:
