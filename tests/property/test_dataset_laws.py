@@ -16,7 +16,7 @@ from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import verify
-from shioenv.domain.record import Record, encode
+from shioenv.domain.record import Effect, Record, ScoredSegment, encode
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
@@ -58,9 +58,10 @@ def line(number: int) -> Line:
         n_arguments=1,
         n_executions=4,
         segments=[
-            {"command": "echo", "n_arguments": 1, "irreducibility": 1.0,
-             "irreducibility_strict": 1.0,
-             "arguments": [{"leave_one_out": True, "channel": "output", "contribution": 1.0}]}
+            ScoredSegment(
+                command="echo", n_arguments=1, irreducibility=1.0, irreducibility_strict=1.0,
+                arguments=[Effect(leave_one_out=True, channel="output", contribution=1.0)],
+            )
         ],
         stdout="",
         stderr="",

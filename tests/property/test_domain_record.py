@@ -1,9 +1,11 @@
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes, name_text
-from shioenv.domain.record import Record, behavior_fields, decode, encode
+from shioenv.domain.record import NAMES, Record, ScoredSegment, behavior_fields, decode, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -21,6 +23,25 @@ def test_decode_undoes_encode(behavior: Behavior, text: str, score: float | None
     assert line.count(b"\n") == 1
     assert decode(line) == record
     assert decode(line).output_bytes == behavior.output
+
+
+@given(st.lists(st.floats(-1e18, 1e18) | st.none(), min_size=4, max_size=4), TEXT)
+def test_a_line_is_what_python_writes(scores: list[float | None], text: str) -> None:
+    first, second, third, fourth = scores
+    segment = ScoredSegment(command=text, n_arguments=1, irreducibility=second)
+    document = {
+        **dict.fromkeys(NAMES, False), "session_id": 3, "input": text, "input_args": [text],
+        "exit_code": 0, "output": text, "context_patch": "[]", "irreducibility": first,
+        "irreducibility_strict": third, "standard_error": fourth, "n_arguments": 0,
+        "n_executions": 0, "noise_threshold": fourth,
+        "segments": [{"command": text, "n_arguments": 1, "irreducibility": second}],
+        "stdout": None, "stderr": text, "output_b64": None, "content_digests": {text: text},
+        "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "schema_version": 2,
+    }  # fmt: skip
+    record = Record(**{**document, "segments": [segment]})  # type: ignore[arg-type]
+    line = json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
+    assert encode(record).decode() == line
+    assert encode(decode(line)).decode() == line
 
 
 @given(st.binary(), st.binary())

@@ -116,8 +116,10 @@ def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
 SCRIPT = f"""
 import sys
 from shioenv.dataset.generate import generate
-generate(sys.argv[1], count={COUNT}, seed={SEED}, budget={BUDGET}, workers=2,
-         report=lambda p: print(p.done, flush=True))
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
+generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
+         scoring=Scoring(budget={BUDGET}), workers=2, report=lambda p: print(p.done, flush=True))
 """
 
 

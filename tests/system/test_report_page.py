@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -81,9 +81,9 @@ def make_hostile(directory: Path) -> None:
                 "n_arguments": 3,
                 "irreducibility": 0.5,
                 "arguments": [
-                    {"leave_one_out": True, "contribution": 0.5},
-                    {"leave_one_out": False, "contribution": 0.2},
-                    {"leave_one_out": False, "contribution": 0.0},
+                    {"leave_one_out": True, "channel": None, "contribution": 0.5},
+                    {"leave_one_out": False, "channel": None, "contribution": 0.2},
+                    {"leave_one_out": False, "channel": None, "contribution": 0.0},
                 ],
             }
         ],

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from msgspec import Struct, inspect, to_builtins
+
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.record import NAMES, Record, encode
+from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
 from shioenv.files.durable import atomic_write, new_directory, new_file
 
@@ -37,76 +39,15 @@ GROUP_RECORDS = 10_000
 GROUP_BYTES = 64 * 1024 * 1024
 """Text of a row group, roughly; outputs may be a mebibyte each."""
 
-SEGMENT_FIELDS: Mapping[str, str] = {
-    "command": "string",
-    "n_arguments": "int64",
-    "irreducibility": "float64",
-    "irreducibility_strict": "float64",
-    "exact": "bool",
-    "standard_error": "float64",
-    "noise_threshold": "float64",
-    "volatile": "bool",
-    "arguments": "list of struct",
+_TYPES: Mapping[Any, str] = {
+    inspect.StrType: "str",
+    inspect.IntType: "int",
+    inspect.FloatType: "float",
+    inspect.BoolType: "bool",
+    inspect.NoneType: "null",
+    inspect.DictType: "object",
+    inspect.StructType: "object",
 }
-"""Arrow types of what a segment's score says."""
-
-ARGUMENT_FIELDS: Mapping[str, str] = {
-    "leave_one_out": "bool",
-    "channel": "string",
-    "contribution": "float64",
-}
-"""Arrow types of what is known of an argument's effect."""
-
-FIELDS: Mapping[str, tuple[str, str]] = {
-    "session_id": ("int64", "identifies the sample in the dataset it was made in"),
-    "input": ("string", "the whole input, with the start directory's `cd`"),
-    "input_args": (
-        "list of string",
-        "its tokens with no-space marks, the command first; without the `cd`",
-    ),
-    "exit_code": ("int64", "of the last command; 124 where the wall time ran out"),
-    "output": (
-        "string",
-        "standard output and error in arrival order; undecodable bytes are U+FFFD",
-    ),
-    "context_patch": (
-        "string",
-        "what changed in the system: JSON list of `a`, `=`, `r`, `m` operations",
-    ),
-    "irreducibility": (
-        "float64",
-        "share of the arguments that matter, 0 to 1; null where none can go",
-    ),
-    "irreducibility_strict": ("float64", "the same from byte-equal outputs"),
-    "exact": ("bool", "every proper sub-input was looked at, not a sample"),
-    "standard_error": ("float64", "of `irreducibility`; 0 where exact"),
-    "n_arguments": ("int64", "arguments that can be removed"),
-    "n_executions": ("int64", "runs the score rests on"),
-    "noise_threshold": ("float64", "similarity above which outputs count as the same"),
-    "segments": ("list of struct", "per command: its scores, and the effect of each argument"),
-    "stdout": ("string", "standard output of a run with two pipes"),
-    "stderr": ("string", "standard error of a run with two pipes"),
-    "output_b64": ("string", "the output's bytes in base64, where `output` cannot hold them"),
-    "content_digests": ("list of struct", "`name` and `sha256` of each file added or modified"),
-    "timed_out": ("bool", "the wall time ran out"),
-    "output_truncated": ("bool", "more was written than is kept"),
-    "limits_hit": ("list of string", "the limits of the run that it reached"),
-    "patch_truncated": ("bool", "more changed than a patch may hold"),
-    "volatile": ("bool", "another run may do something else"),
-    "cwd": ("string", "the start directory"),
-    "system": ("string", "the system's name"),
-    "sampler": ("string", "what wrote the input"),
-    "schema_version": ("int64", "of the record's layout"),
-}
-"""Arrow type and meaning of a record's fields, whatever a shard holds (D-8). `content_digests`
-becomes a list of `name` and `sha256`, because a column has the same keys in every row."""
-
-NULLABLE = frozenset(
-    {
-        "irreducibility", "irreducibility_strict", "standard_error", "noise_threshold",
-        "stdout", "stderr", "output_b64",
-    }
-)  # fmt: skip
 
 EXECUTED = """\
 Bash inputs, each executed on the same pristine system and recorded with its exit code, its output,
@@ -119,11 +60,9 @@ Bash inputs with what they did, as their publishers recorded them, brought into 
 not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
 """How the card begins."""
 
+_TEXTS = ("input", "output", "stdout", "stderr", "output_b64", "context_patch")
+
 Report = Callable[[int, int], None]
-
-
-def _silent(done: int, count: int) -> None:
-    """Report to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +77,7 @@ class Exported:
 
     def to_json(self) -> dict[str, Any]:
         """The export for programs."""
-        return {
-            "output": str(self.output),
-            "format": self.format,
-            "records": self.records,
-            "files": self.files,
-            "bytes": self.bytes,
-        }
+        return {**asdict(self), "output": str(self.output)}
 
 
 def export(
@@ -153,7 +86,7 @@ def export(
     *,
     format: str | None = None,  # noqa: A002 - what every such function calls it
     licence: str = "unknown",
-    report: Report = _silent,
+    report: Report = lambda done, count: None,
 ) -> Exported:
     """Writes a finished dataset to `output`, whole or not at all.
 
@@ -198,32 +131,62 @@ def _format_of(output: Path) -> str:
     return next((kind for kind in ("parquet", "jsonl") if name.endswith(f".{kind}")), "hf")
 
 
-def schema(arrow: Any) -> Any:
-    """The Arrow schema of a record, the same for every dataset."""
-    simple = {
-        "string": arrow.string(),
-        "int64": arrow.int64(),
-        "float64": arrow.float64(),
-        "bool": arrow.bool_(),
-    }
-    effects = arrow.list_(
-        arrow.struct([(name, simple[kind]) for name, kind in ARGUMENT_FIELDS.items()])
+def fields_table(kind: type[Struct]) -> str:
+    """The fields of a record, or of a part of it, as rows of a Markdown table."""
+    return "\n".join(
+        f"| `{one.name}` | {_words(one.type)} | {one.type.extra_json_schema['description']} |"
+        for one in _fields(kind)
     )
-    lists = {
-        "input_args": arrow.list_(arrow.string()),
-        "limits_hit": arrow.list_(arrow.string()),
-        "segments": arrow.list_(
-            arrow.struct(
-                [(name, simple.get(kind, effects)) for name, kind in SEGMENT_FIELDS.items()]
-            )
-        ),
-        "content_digests": arrow.list_(
-            arrow.struct([("name", simple["string"]), ("sha256", simple["string"])])
-        ),
+
+
+def _fields(kind: type[Struct]) -> Sequence[Any]:
+    about: Any = inspect.type_info(kind)
+    return about.fields  # type: ignore[no-any-return]
+
+
+def _words(kind: Any) -> str:
+    """A type for people: `list of str`, `float or null`."""
+    match kind:
+        case inspect.Metadata():
+            return _words(kind.type)
+        case inspect.UnionType():
+            return " or ".join(map(_words, kind.types))
+        case inspect.ListType():
+            return f"list of {_words(kind.item_type)}"
+    return _TYPES[type(kind)]
+
+
+def schema(arrow: Any) -> Any:
+    """The Arrow schema of a record, the same for every dataset, whatever a shard holds (D-8).
+
+    `content_digests` becomes a list of `name` and `sha256`, because a column has the same keys in
+    every row.
+    """
+    simple: Mapping[Any, Any] = {
+        inspect.StrType: arrow.string(),
+        inspect.IntType: arrow.int64(),
+        inspect.FloatType: arrow.float64(),
+        inspect.BoolType: arrow.bool_(),
     }
+
+    def column(kind: Any) -> Any:
+        match kind:
+            case inspect.Metadata():
+                return column(kind.type)
+            case inspect.UnionType():
+                return column(kind.types[0])
+            case inspect.ListType():
+                return arrow.list_(column(kind.item_type))
+            case inspect.DictType():
+                pair = (("name", column(kind.key_type)), ("sha256", column(kind.value_type)))
+                return arrow.list_(arrow.struct(pair))
+            case inspect.StructType():
+                return arrow.struct([(one.name, column(one.type)) for one in kind.fields])
+        return simple[type(kind)]
+
     return arrow.schema(
-        arrow.field(name, lists.get(name) or simple[kind], nullable=name in NULLABLE)
-        for name, (kind, _) in FIELDS.items()
+        arrow.field(one.name, column(one.type), nullable="null" in _words(one.type))
+        for one in _fields(Record)
     )
 
 
@@ -274,7 +237,7 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
     size = 0
     for record in records:
         group.append(record)
-        size += sum(len(text or "") for text in _texts(record))
+        size += sum(len(getattr(record, name) or "") for name in _TEXTS)
         if len(group) == GROUP_RECORDS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -282,18 +245,8 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield group
 
 
-def _texts(record: Record) -> tuple[str | None, ...]:
-    return (
-        record.input, record.output, record.stdout, record.stderr, record.output_b64,
-        record.context_patch,
-    )  # fmt: skip
-
-
 def _row(record: Record) -> dict[str, Any]:
-    row = {name: getattr(record, name) for name in NAMES}
-    row["segments"] = [
-        {name: segment.get(name) for name in SEGMENT_FIELDS} for segment in record.segments
-    ]
+    row: dict[str, Any] = to_builtins(record)
     row["content_digests"] = [
         {"name": name, "sha256": digest} for name, digest in record.content_digests.items()
     ]
@@ -319,10 +272,6 @@ def card(manifest: Manifest, licence: str) -> str:
     """The dataset card: a YAML header for the hub, then what the records are and hold."""
     plan = manifest.plan
     template = files("shioenv.dataset").joinpath("card.md").read_text(encoding="utf-8")
-    rows = [
-        f"| `{name}` | {kind}{', or null' * (name in NULLABLE)} | {meaning} |"
-        for name, (kind, meaning) in FIELDS.items()
-    ]
     mean = manifest.mean_executions
     facts = {
         "records": f"{manifest.records:,} ({manifest.volatile:,} volatile)",
@@ -360,7 +309,7 @@ def card(manifest: Manifest, licence: str) -> str:
         licence=licence,
         size=size,
         facts="\n".join(f"| {name} | {value or '-'} |" for name, value in facts.items()),
-        fields="\n".join(rows),
+        fields=fields_table(Record),
     )
 
 

@@ -262,7 +262,7 @@ def run(
         teller.kept = store.kept
         teller.tell()
         with pool:
-            for line in pool.records(_missing(store, samples, count)):
+            for line in pool.records(missing(store, samples, count)):
                 store.append(line)
                 teller.add(line)
         return Summary(
@@ -291,8 +291,8 @@ def setup_of(plan: Plan, system: str, opener: Opener, *, cache_bytes: int = 0) -
     )
 
 
-def _missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Task]:
-    """The samples that are not recorded yet, with their numbers."""
+def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Task]:
+    """The samples not recorded yet, with their numbers. UsageError where they end early."""
     stream = iter(samples)
     for number in range(count):
         drawn = next(stream, None)

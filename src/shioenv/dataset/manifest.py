@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
+from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
+from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
@@ -68,23 +74,19 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
-        drawing = self.drawing
+        drawing = msgspec.to_builtins(self.drawing)
+        commands = drawing.pop("commands")
         return {
-            "sampler": drawing.sampler,
-            "policy": drawing.policy,
-            "seed": drawing.seed,
+            **{name: drawing.pop(name) for name in ("sampler", "policy", "seed")},
             **_scoring_json(self.scoring),
             "system": {
                 "name": self.system,
                 "digest": self.system_digest,
                 "packages": dict(sorted(self.packages.items())),
             },
-            "grammar": {"digest": self.grammar_digest, "commands": list(drawing.commands)},
-            "start_directories": list(drawing.start_directories),
-            "horizon": drawing.horizon,
-            "composite_share": drawing.composite_share,
-            "max_segments": drawing.max_segments,
-            "limits": None if self.limits is None else asdict(self.limits),
+            "grammar": {"digest": self.grammar_digest, "commands": commands},
+            **drawing,
+            "limits": msgspec.to_builtins(self.limits),
             "versions": {"shioenv": self.version},
             **({} if self.origin is None else {"origin": dict(self.origin)}),
         }
@@ -92,25 +94,20 @@ class Plan:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
         """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
-        system, grammar = document["system"], document["grammar"]
+        names = [item.name for item in fields(Drawing) if item.name != "commands"]
+        grammar = _part(document["grammar"], _Grammar, "$.grammar")
+        drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
+        system = _part(document["system"], _System, "$.system")
+        limits = _part(document["limits"], dict[str, int | float] | None, "$.limits")
         return cls(
-            drawing=Drawing(
-                sampler=_text(document["sampler"]),
-                policy=_text(document["policy"]),
-                seed=_number(document["seed"]),
-                commands=tuple(grammar["commands"]),
-                start_directories=tuple(document["start_directories"]),
-                horizon=_number(document["horizon"]),
-                composite_share=float(document["composite_share"]),
-                max_segments=_number(document["max_segments"]),
-            ),
-            scoring=_scoring(document),
-            system=_text(system["name"]),
-            system_digest=_text(system["digest"]),
-            packages=dict(system["packages"]),
-            grammar_digest=_text(grammar["digest"]),
-            limits=None if document["limits"] is None else Limits(**document["limits"]),
-            version=_text(document["versions"]["shioenv"]),
+            drawing=_part(drawn, Drawing),
+            scoring=None if limits is None else _scoring(document),
+            system=system.name,
+            system_digest=system.digest,
+            packages=system.packages,
+            grammar_digest=grammar.digest,
+            limits=None if limits is None else Limits(**limits),
+            version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
             origin=_origin(document.get("origin")),
         )
 
@@ -129,8 +126,7 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One finished file of records."""
 
     file: str
@@ -149,6 +145,68 @@ class Shard:
     def number(self) -> int:
         """Its place, from 0."""
         return int(Path(self.file).stem)
+
+
+class _System(Struct, forbid_unknown_fields=True):
+    name: str
+    digest: str
+    packages: dict[str, str]
+
+
+class _Grammar(Struct, forbid_unknown_fields=True):
+    digest: str
+    commands: tuple[str, ...]
+
+
+def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
+    """What a shard's `inputs_sha256` is taken over, for one record."""
+    document = [session_id, text, input_args]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Tally:
+    """What the manifest says of a shard, counted while its records pass."""
+
+    def __init__(self) -> None:
+        self.records = self.volatile = self.executions = 0
+        self._whole, self._inputs = hashlib.sha256(), hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of the lines so far."""
+        return self._whole.hexdigest()
+
+    @property
+    def inputs_sha256(self) -> str:
+        """Of the inputs so far."""
+        return self._inputs.hexdigest()
+
+    def input(self, line: bytes) -> None:
+        """Counts an input in: what `inputs_line` gives."""
+        self._inputs.update(line)
+
+    def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
+        """Counts a record in as it is written."""
+        self._whole.update(content)
+        self.records += 1
+        self.volatile += volatile
+        self.executions += executions
+
+    def record(self, record: Record, content: bytes) -> None:
+        """Counts a record in with its input."""
+        self.input(inputs_line(record.session_id, record.input, record.input_args))
+        self.line(content, volatile=record.volatile, executions=record.n_executions)
+
+    def shard(self, file: str) -> Shard:
+        """The shard of what was counted."""
+        return Shard(
+            file=file,
+            records=self.records,
+            sha256=self.sha256,
+            inputs_sha256=self.inputs_sha256,
+            volatile=self.volatile,
+            executions=self.executions,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +277,7 @@ class Manifest:
             "mean_executions": self.mean_executions,
             **self.plan.to_json(),
             "host_kernels": list(self.kernels),
-            "shards": [asdict(shard) for shard in self.shards],
+            "shards": msgspec.to_builtins(self.shards),
             **({"repaired": [dict(one) for one in self.repaired]} if self.repaired else {}),
         }
 
@@ -259,11 +317,14 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
                 )
         manifest = Manifest(
             plan=Plan.from_json(document),
-            count=_number(document["count"]),
-            kernels=tuple(document["host_kernels"]),
-            shards=tuple(_shard(shard) for shard in document["shards"]),
-            repaired=tuple(dict(one) for one in document.get("repaired", ())),
+            count=_part(document["count"], int, "$.count"),
+            kernels=_part(document["host_kernels"], tuple[str, ...], "$.host_kernels"),
+            shards=_part(document["shards"], tuple[Shard, ...], "$.shards"),
+            repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),
         )
+        for shard in manifest.shards:
+            if shard.file != shard_file(shard.number):
+                raise ValueError(f"a shard is called {shard.file!r}")
     except DatasetCorruptError:
         raise
     except KeyError as error:
@@ -303,13 +364,12 @@ def shard_file(number: int) -> str:
     return f"{DATA}/{number:05}.ndjson"
 
 
-def _shard(document: Mapping[str, Any]) -> Shard:
-    shard = Shard(**{item.name: document[item.name] for item in fields(Shard)})
-    for number in (shard.records, shard.volatile, shard.executions):
-        _number(number)
-    if shard.file != shard_file(shard.number):
-        raise ValueError(f"a shard is called {shard.file!r}")
-    return shard
+def _part(value: Any, kind: Any, place: str = "$") -> Any:
+    """A part of a manifest as what it stands for. ValueError with its place for another type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(fault(error, place)) from None
 
 
 def _origin(value: Any) -> Mapping[str, Any] | None:
@@ -322,25 +382,23 @@ def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
     """The keys of a manifest that say how was scored; what is usual is left out."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
-    usual = {"estimator": "paper", "target_se": None}
-    document = asdict(scoring)
-    for name, value in usual.items():
-        if document[name] == value:
-            del document[name]
-    if "target_se" in document:
-        document["target_standard_error"] = document.pop("target_se")
+    document: dict[str, Any] = {"budget": scoring.budget, "noise_runs": scoring.noise_runs}
+    if scoring.estimator != "paper":
+        document["estimator"] = scoring.estimator
+    if scoring.target_se is not None:
+        document["target_standard_error"] = scoring.target_se
     return document
 
 
-def _scoring(document: Mapping[str, Any]) -> Scoring | None:
-    if document["limits"] is None:
-        return None
-    return Scoring(
-        budget=_number(document["budget"]),
-        noise_runs=_number(document["noise_runs"]),
-        estimator=_text(document.get("estimator", "paper")),
-        target_se=_share(document.get("target_standard_error")),
-    )
+def _scoring(document: Mapping[str, Any]) -> Scoring:
+    scored = {
+        "budget": document["budget"],
+        "noise_runs": document["noise_runs"],
+        "estimator": document.get("estimator", "paper"),
+        "target_se": document.get("target_standard_error"),
+    }
+    scoring: Scoring = _part(scored, Scoring)
+    return scoring
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -354,21 +412,3 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _show(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:199]}…"
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r:.60}")
-    return value
-
-
-def _share(value: Any) -> float | None:
-    if value is not None and (not isinstance(value, float) or not 0 < value <= 1):
-        raise TypeError(f"expected a number above 0, at most 1, got {value!r:.60}")
-    return value
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"expected a whole number, got {value!r:.60}")
-    return value

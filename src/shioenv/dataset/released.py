@@ -13,19 +13,23 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Role, session_text, without_start
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import Record
+from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 from shioenv.files.durable import new_directory
+from shioenv.files.schema import fault
 from shioenv.synthesis.drawing import Drawing
 from shioenv.version import package_version
 
@@ -80,15 +84,7 @@ def import_released(
     source, directory = Path(source), Path(directory)
     paths = _files(source)
     reader = _Reader(sampler)
-    drawing = Drawing(
-        sampler=sampler,
-        policy="",
-        commands=(),
-        start_directories=(),
-        horizon=0,
-        composite_share=0.0,
-        max_segments=0,
-    )
+    drawing = Drawing(sampler=sampler, policy="", horizon=0, composite_share=0.0, max_segments=0)
     plan = Plan(
         drawing=drawing,
         scoring=None,
@@ -169,6 +165,18 @@ def _why(rejected: list[Rejection]) -> str:
     return ", ".join(f"{count} lines: {reason}" for reason, count in most) or "it is empty"
 
 
+class _Row(Struct):
+    """What is looked at of a released line."""
+
+    exit_code: Annotated[int, Meta(ge=0, le=255)]
+    output: str
+    input: str | None = None
+    input_args: Any = None
+    context_patch: Any = None
+    irreducibility: Annotated[float, Meta(ge=0, le=1)] | None = None
+    redundancy_score: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
 class _Reader:
     """Turns lines into records, and counts."""
 
@@ -192,7 +200,7 @@ class _Reader:
         """The record of a line; None where it was rejected."""
         self.lines += 1
         try:
-            return self._record(_document(line), session_id)
+            return self._record(_read(line), session_id)
         except (InputError, PatchError, RecordError) as error:
             reason = error.message
         except RecursionError:
@@ -202,29 +210,21 @@ class _Reader:
         self.reject(file, number, line, reason)
         return None
 
-    def _record(self, document: Mapping[str, Any], session_id: int) -> Record:
-        text, cwd = _text(document)
-        shell_input = self._input(document.get("input_args"), text)
-        exit_code = document.get("exit_code")
-        if not isinstance(exit_code, int) or isinstance(exit_code, bool):
-            raise RecordError("exit_code is no whole number")
-        if not 0 <= exit_code <= 255:
-            raise RecordError("exit_code is not 0 to 255")
-        output = document.get("output")
-        if not isinstance(output, str):
-            raise RecordError("output is no text")
-        patch = document.get("context_patch")
+    def _record(self, row: _Row, session_id: int) -> Record:
+        text, cwd = _text(row)
+        shell_input = self._input(row.input_args, text)
+        patch = "[]" if row.context_patch is None else row.context_patch
         record = Record(
             session_id=session_id,
             input=session_text(cwd, shell_input),
             input_args=shell_input.input_args,
-            exit_code=exit_code,
-            output=output,
-            context_patch=ContextPatch.from_json(patch if patch is not None else "[]").to_json(),
-            irreducibility=None if self._reparsed else _score(document, shell_input),
+            exit_code=row.exit_code,
+            output=row.output,
+            context_patch=ContextPatch.from_json(patch).to_json(),
+            irreducibility=None if self._reparsed else _score(row, shell_input),
             n_arguments=shell_input.n_arguments,
             segments=[
-                {"command": one.command, "n_arguments": len(one.arguments)}
+                ScoredSegment(command=one.command, n_arguments=len(one.arguments))
                 for one in shell_input.segments
             ],
             cwd=cwd,
@@ -251,30 +251,26 @@ class _Reader:
         return shipped_parser().parse(text)
 
 
-def _document(line: bytes) -> Mapping[str, Any]:
-    """The object that a line is. RecordError for none."""
+def _read(line: bytes) -> _Row:
+    """What a line holds. RecordError for none."""
     try:
-        document = json.loads(line)
+        return msgspec.convert(json.loads(line), _Row)
     except UnicodeDecodeError:
         raise RecordError("not UTF-8") from None
+    except msgspec.ValidationError as error:
+        raise RecordError(fault(error)) from None
     except ValueError:
         raise RecordError("not JSON") from None
-    if not isinstance(document, dict):
-        raise RecordError("not a JSON object")
-    return document
 
 
-def _text(document: Mapping[str, Any]) -> tuple[str | None, str]:
+def _text(row: _Row) -> tuple[str | None, str]:
     """The input without its `cd`, and where that led; "" where there was none."""
-    text = document.get("input")
-    if text is None:
+    if row.input is None:
         return None, ""
-    if not isinstance(text, str):
-        raise RecordError("input is no text")
-    text = text.strip()
+    text = row.input.strip()
     if "\0" in text:
         raise RecordError("a NUL byte in the input")
-    tokens = _tokens(document.get("input_args")) or []
+    tokens = _tokens(row.input_args) or []
     if tokens[:1] == ["cd"]:
         return text, ""
     cwd, text = without_start(text)
@@ -295,16 +291,11 @@ def _tokens(value: Any) -> list[str] | None:
     return [one for one in value if one.replace("<ns>", "")]
 
 
-def _score(document: Mapping[str, Any], shell_input: Input) -> float | None:
+def _score(row: _Row, shell_input: Input) -> float | None:
     """The score without the smoothing; None where the number says nothing (see the import)."""
-    given = "irreducibility" if "irreducibility" in document else "redundancy_score"
-    value = document.get(given)
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise RecordError(f"{given} is not 0 to 1")
-    if shell_input.n_arguments == 0 or given == "irreducibility":
-        return None if shell_input.n_arguments == 0 else float(value)
+    value = row.redundancy_score
+    if row.irreducibility is not None or value is None or not shell_input.n_arguments:
+        return row.irreducibility if shell_input.n_arguments else None
     pieces = _pieces(shell_input)
     weight = float(sum(n * (1 << n - 1) - n for n in pieces if n))
     if value == 0 or weight == 0:
@@ -312,7 +303,7 @@ def _score(document: Mapping[str, Any], shell_input: Input) -> float | None:
     hits = value * (weight + len(pieces)) - len(pieces)
     if abs(hits - round(hits)) < _CLOSE * weight and 0 <= round(hits) <= weight:
         return float(round(hits)) / weight
-    return float(value)
+    return value
 
 
 def _pieces(shell_input: Input) -> list[int]:

@@ -4,36 +4,36 @@ Inputs are drawn again by the seed, so their digest tells at once whether system
 version still give them. Records that are not volatile come out byte for byte; the shard's own
 SHA-256 proves it. Of volatile records the old lines are kept where they survived; those that are
 lost may come out otherwise, and the manifest then says so. Nothing else explains other bytes.
+
+The store makes a damaged shard as it makes one that is gone; here is decided of which lines.
 """
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, setup_of
-from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
-from shioenv.dataset.store import OTHER_INPUTS
+from shioenv.dataset.generate import Opener, Progress, Teller, missing, plan_of, setup_of
+from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
+from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
-from shioenv.dataset.write import sealed
-from shioenv.domain.record import NAMES, Record, decode, encode
+from shioenv.domain.record import Record, decode, differing, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
-from shioenv.execution.pool import Pool, Task
-from shioenv.files.durable import atomic_write, lock, sha256_of, storage_errors
+from shioenv.execution.pool import Pool
+from shioenv.files.durable import sha256_of
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.line import Line
 from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]
 """The stream's first samples, so many of them."""
-
-Lines = list[tuple[Record, bytes]]
-"""The records of a shard, and how they are written."""
 
 _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
 """Fields of a record that are known before it is made."""
@@ -67,18 +67,6 @@ class Repaired:
         return asdict(self)
 
 
-def damaged_shards(directory: Path, manifest: Manifest) -> dict[Shard, str]:
-    """The shards that are `gone` or `changed`."""
-    found = {}
-    for shard in manifest.shards:
-        try:
-            if sha256_of(directory / shard.file) != shard.sha256:
-                found[shard] = "changed"
-        except OSError:
-            found[shard] = "gone"
-    return found
-
-
 def repair(
     directory: str | Path,
     *,
@@ -91,14 +79,15 @@ def repair(
 
     `system` names the system where it was built from a file, `policy` the file of counts where the
     inputs were drawn by one. Errors: UnknownDatasetError; RepairError for a dataset that was not
-    generated, or other inputs than the manifest's; DatasetMismatchError where system, grammars or
-    version are others; DatasetBusyError, DatasetStorageError, those of `find_system` and of
-    opening a sandbox. Nothing is changed then, but for the shards that were finished before.
+    generated, or bytes that nothing explains; DatasetCorruptError for other inputs than the
+    manifest's; DatasetMismatchError where system, grammars or version are others; DatasetBusyError,
+    DatasetStorageError, those of `find_system` and of opening a sandbox. Nothing is changed then,
+    but for the shards that were finished before.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
     plan = manifest.plan
-    if not damaged_shards(directory, manifest):
+    if all(_intact(directory, shard) for shard in manifest.shards):
         return ()
     if plan.kind != "generate":
         raise RepairError(
@@ -131,99 +120,79 @@ def repair_with(
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """What `repair` does once the stream is known."""
-    with storage_errors(directory):
-        handle = lock(directory)
-    try:
-        return tuple(_repair(directory, samples, system, workers, opener, report))
-    finally:
-        os.close(handle)
-
-
-def _repair(
-    directory: Path,
-    samples: Samples,
-    system: str,
-    workers: int,
-    opener: Opener,
-    report: Callable[[Progress], None],
-) -> Iterator[Repaired]:
     manifest = read_manifest(directory)
-    damaged = damaged_shards(directory, manifest)
-    numbers = {shard.number for shard in damaged}
-    last = max((one.number * SHARD_RECORDS + one.records for one in damaged), default=0)
-
-    def tasks() -> Iterator[Task]:
-        for number, drawn in enumerate(samples(last)):
-            if number // SHARD_RECORDS in numbers:
-                yield number, drawn
-
-    teller = Teller(sum(one.records for one in damaged), report)
-    finished: dict[int, dict[int, bytes]] = {number: {} for number in numbers}
-    with Pool(setup_of(manifest.plan, system, opener), workers) as pool:
-        for line in pool.records(tasks()):
-            number = line.session_id // SHARD_RECORDS
-            finished[number][line.session_id] = line.content
-            teller.add(line)
-            shard = next(one for one in damaged if one.number == number)
-            if len(finished[number]) == shard.records:
-                lines = [content for _, content in sorted(finished.pop(number).items())]
-                made, manifest = _replace(directory, manifest, shard, damaged[shard], lines)
-                yield made
+    kernel = manifest.kernels[-1]
+    with Store(directory, manifest.plan, manifest.count, kernel=kernel, remake=True) as store:
+        damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}
+        last = max((n * SHARD_RECORDS + one.records for n, one in damaged.items()), default=0)
+        teller = Teller(sum(one.records for one in damaged.values()), report)
+        finished: dict[int, list[Record]] = {number: [] for number in damaged}
+        repaired = []
+        with Pool(setup_of(manifest.plan, system, opener), workers) as pool:
+            for line in pool.records(missing(store, samples(last), last)):
+                teller.add(line)
+                number = line.session_id // SHARD_RECORDS
+                if number not in damaged:
+                    store.append(line)
+                    continue
+                finished[number].append(decode(line.content))
+                if len(finished[number]) == damaged[number].records:
+                    new = sorted(finished.pop(number), key=lambda record: record.session_id)
+                    repaired.append(_remade(store, damaged[number], new))
+    return tuple(repaired)
 
 
-def _replace(
-    directory: Path, manifest: Manifest, shard: Shard, was: str, lines: list[bytes]
-) -> tuple[Repaired, Manifest]:
-    """Writes a shard made again, and the manifest where its bytes are others."""
-    path = directory / shard.file
-    new = [(decode(line), line) for line in lines]
-    if sealed(shard.file, new).inputs_sha256 != shard.inputs_sha256:
-        raise RepairError(
-            f"{path}: its seed gives other inputs now than the manifest describes",
-            hint=OTHER_INPUTS,
-        )
-    old = _left(path)
-    best = _best(shard, path, new, old)
-    entry = sealed(shard.file, best)
-    identical = entry.sha256 == shard.sha256
-    differing = {
-        record.session_id: fields
-        for record, _ in best
-        if (fields := _differences(old.get(record.session_id), record))
-    }
-    with storage_errors(path):
-        atomic_write(path, b"".join(line for _, line in best))
-        if not identical:
-            manifest = manifest.with_repaired(entry)
-            atomic_write(directory / MANIFEST, manifest.encode())
-    made = Repaired(
+def _intact(directory: Path, shard: Shard) -> bool:
+    try:
+        return sha256_of(directory / shard.file) == shard.sha256
+    except OSError:
+        return False
+
+
+def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
+    """Gives the store what a shard is to hold; RepairError where nothing explains other bytes."""
+    path = store.directory / shard.file
+    was = "changed" if path.exists() else "gone"
+    left = _left(path)
+    best = _best(shard, path, new, left)
+    identical = _sha256(best) == shard.sha256
+    for record in best:
+        line = Line(record.session_id, encode(record), record.volatile, record.n_executions)
+        store.append(line)
+    return Repaired(
         file=shard.file,
         was=was,
         identical=identical,
-        volatile=entry.volatile,
+        volatile=sum(record.volatile for record in best),
         salvaged=sum(one != other for one, other in zip(best, new, strict=True)),
-        differing=differing,
+        differing={
+            record.session_id: names
+            for record in best
+            if (names := differing(left.get(record.session_id, record), record))
+        },
     )
-    return made, manifest
 
 
-def _best(shard: Shard, path: Path, new: Lines, old: Mapping[int, Record]) -> Lines:
+def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record]) -> list[Record]:
     """What to write: what the manifest's SHA-256 proves, else the surviving volatile records beside
     new ones. RepairError where no volatile record explains the other bytes.
     """
-    left = {
-        record.session_id: old[record.session_id]
-        for record, _ in new
-        if record.session_id in old and _fits(old[record.session_id], record)
+    old = {
+        record.session_id: left[record.session_id]
+        for record in new
+        if record.session_id in left and _fits(left[record.session_id], record)
     }
-    kept = [_volatile_as_left(record, line, left.get(record.session_id)) for record, line in new]
-    for lines in (kept, new):
-        if sealed(shard.file, lines).sha256 == shard.sha256:
-            return lines
-    survived = sum(record.volatile for record in left.values())
-    if survived < shard.volatile or any(r.volatile and r.session_id not in left for r, _ in new):
+    kept = []
+    for record in new:
+        survivor = old.get(record.session_id, record)
+        kept.append(survivor if record.volatile or survivor.volatile else record)
+    for records in (kept, new):
+        if _sha256(records) == shard.sha256:
+            return records
+    survived = sum(record.volatile for record in old.values())
+    if survived < shard.volatile or any(r.volatile and r.session_id not in old for r in new):
         return kept
-    if survived and all(left.get(record.session_id) == record for record, _ in kept):
+    if survived and all(old.get(record.session_id) == record for record in kept):
         return new  # all is as it was made, so what was changed is a volatile record
     raise RepairError(
         f"{path}: other bytes than the manifest describes, though no volatile record was lost",
@@ -234,17 +203,12 @@ def _best(shard: Shard, path: Path, new: Lines, old: Mapping[int, Record]) -> Li
 def _left(path: Path) -> dict[int, Record]:
     """The records that still stand in a damaged shard the way records are written."""
     found: dict[int, Record] = {}
-    try:
-        with path.open("rb") as lines:
-            for line in lines:
-                try:
-                    record = decode(line)
-                except RecordError:
-                    continue
+    with suppress(OSError), path.open("rb") as lines:
+        for line in lines:
+            with suppress(RecordError):
+                record = decode(line)
                 if encode(record) == line:
                     found.setdefault(record.session_id, record)
-    except OSError:
-        pass
     return found
 
 
@@ -255,14 +219,6 @@ def _fits(old: Record, new: Record) -> bool:
     )
 
 
-def _volatile_as_left(new: Record, line: bytes, old: Record | None) -> tuple[Record, bytes]:
-    """The old record of a volatile one, where there is one."""
-    if old is not None and (new.volatile or old.volatile):
-        return old, encode(old)
-    return new, line
-
-
-def _differences(old: Record | None, new: Record) -> tuple[str, ...]:
-    if old is None:
-        return ()
-    return tuple(name for name in NAMES if getattr(old, name) != getattr(new, name))
+def _sha256(records: list[Record]) -> str:
+    """Of a shard of these records."""
+    return hashlib.sha256(b"".join(map(encode, records))).hexdigest()

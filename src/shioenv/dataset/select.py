@@ -77,7 +77,7 @@ def _within(value: float | None, low: float | None, high: float | None) -> bool:
 
 
 def _commands(record: Record) -> set[str]:
-    return {str(segment["command"]) for segment in record.segments}
+    return {segment.command for segment in record.segments}
 
 
 def select(

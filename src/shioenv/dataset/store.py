@@ -8,13 +8,10 @@ the journal goes. Killed anywhere in between, the next run finds a journal that 
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
-import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +23,12 @@ from shioenv.dataset.manifest import (
     Manifest,
     Plan,
     Shard,
+    Tally,
+    inputs_line,
     read_manifest,
     shard_file,
 )
-from shioenv.domain.record import Record, decode
+from shioenv.domain.record import decode
 from shioenv.errors import (
     DatasetCorruptError,
     DatasetMismatchError,
@@ -38,36 +37,24 @@ from shioenv.errors import (
 from shioenv.files.durable import (
     TEMPORARY,
     atomic_write,
-    lock,
+    locked,
     replacing,
     sha256_of,
     storage_errors,
 )
-from shioenv.files.lines import checksummed, sound
+from shioenv.files.journal import Journal, checksummed
 from shioenv.recording.line import Line
-
-OTHER_INPUTS = "the manifest itself may be damaged; generate into another directory"
-"""What to do where a seed gives other inputs than the manifest describes."""
 
 _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
-
-
-def inputs_line(session_id: int, text: str, input_args: list[str]) -> bytes:
-    """What a shard's `inputs_sha256` is taken over, for one record."""
-    document = [session_id, text, input_args]
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _silent(note: str) -> None:
-    """Report to nobody."""
 
 
 class Store:
     """A dataset directory opened for writing by one process; a context manager.
 
     `accept` is told every sample of the stream in order and says which still have to be executed;
-    `append` takes finished records in any order. What was appended survives this process. Errors:
+    `append` takes finished records in any order. What was appended survives this process. With
+    `remake` shards whose bytes are not those of the manifest count as gone. Errors:
     DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
 
@@ -78,25 +65,24 @@ class Store:
         count: int,
         *,
         kernel: str,
-        report: Callable[[str], None] = _silent,
+        report: Callable[[str], None] = lambda note: None,
+        remake: bool = False,
     ) -> None:
         self.directory = Path(directory)
         self.count = count
-        self._report = report
+        self._report, self._remake = report, remake
         self._data = self.directory / DATA
         self._passed = 0
-        self._gone: set[int] = set()
-        self._journals: dict[int, _Journal] = {}
-        self._inputs: dict[int, _Inputs] = {}
-        with storage_errors(self.directory):
+        self.gone: set[int] = set()
+        """Shards that are listed and have to be made again."""
+        self._journals: dict[int, Journal[_Kept]] = {}
+        self._tallies: dict[int, Tally] = {}
+        with storage_errors(self.directory), ExitStack() as opened:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(self.directory)
-        try:
-            with storage_errors(self.directory):
-                self._open(plan, kernel)
-        except BaseException:
-            self.close()
-            raise
+            opened.enter_context(locked(self.directory))
+            opened.callback(self._close_journals)
+            self._open(plan, kernel)
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Store:
         return self
@@ -108,7 +94,7 @@ class Store:
     def kept(self) -> int:
         """Records that are finished, in shards and in journals."""
         in_shards = (one.records for one in self.manifest.shards if self._finished(one.number))
-        return sum(in_shards) + sum(len(one.places) for one in self._journals.values())
+        return sum(in_shards) + sum(len(one.values) for one in self._journals.values())
 
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
@@ -119,17 +105,14 @@ class Store:
             raise ValueError(f"expected sample {self._passed}, got {session_id}")
         self._passed += 1
         number = session_id // SHARD_RECORDS
-        if number not in self._inputs:
-            self._inputs[number] = _Inputs()
         line = inputs_line(session_id, text, input_args)
-        self._inputs[number].update(line)
+        self._tallies.setdefault(number, Tally()).input(line)
         journal = self._journals.get(number)
         missing = not self._finished(number)
-        if journal is not None and session_id in journal.places:
-            known = journal.inputs.pop(session_id, None)
-            missing = known is not None and known != hashlib.sha256(line).digest()
+        if journal is not None and session_id in journal.values:
+            missing = journal.values[session_id].inputs not in (None, hashlib.sha256(line).digest())
             if missing:
-                del journal.places[session_id]
+                del journal.values[session_id]
                 self._report(f"{journal.path}: record {session_id} is of another input, left out")
         self._stream_passed(number)
         return missing
@@ -140,9 +123,10 @@ class Store:
         if self._finished(number):
             return
         journal = self._journal(number)
-        if line.session_id not in journal.places:
+        if line.session_id not in journal.values:
             with storage_errors(journal.path):
-                journal.append(line)
+                kept = _Kept(line.volatile, line.executions, None)
+                journal.append(line.session_id, kept, line.content)
         self._seal_if_whole(number)
 
     def made_under(self, kernel: str) -> None:
@@ -154,15 +138,13 @@ class Store:
 
     def close(self) -> None:
         """Writes everything through to the disk and lets another process in."""
-        try:
-            with storage_errors(self._data):
-                for journal in self._journals.values():
-                    journal.close()
-        finally:
-            self._journals.clear()
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+        with storage_errors(self._data):
+            self._opened.close()
+
+    def _close_journals(self) -> None:
+        for journal in self._journals.values():
+            journal.close()
+        self._journals.clear()
 
     # opening
 
@@ -173,7 +155,8 @@ class Store:
             differences = manifest.plan.differences(plan)
             if differences:
                 raise DatasetMismatchError(str(self.directory), differences)
-            self._refuse_emptied(manifest)
+            if not self._remake:
+                self._refuse_emptied(manifest)
         else:
             self._refuse_foreign()
             manifest = Manifest(plan=plan, count=self.count, kernels=(kernel,))
@@ -181,7 +164,7 @@ class Store:
         for directory in (self.directory, self._data):
             for leftover in directory.glob(f"{TEMPORARY}*"):
                 leftover.unlink()
-        self._gone = {
+        self.gone = {
             shard.number for shard in manifest.shards if not self._intact(shard, plan.kind)
         }
         self.manifest = manifest
@@ -200,7 +183,9 @@ class Store:
         if kernel not in kernels and self.kept < self.count:
             self._report(f"this host's kernel is {kernel}, records were made under {kernels[-1]}")
             kernels = (*kernels, kernel)
-        self._write_manifest(replace(self.manifest, count=self.count, kernels=kernels))
+        manifest = replace(self.manifest, count=self.count, kernels=kernels)
+        if manifest != self.manifest or not path.exists():
+            self._write_manifest(manifest)
 
     def _refuse_foreign(self) -> None:
         """A directory that is not empty and has no manifest is somebody else's."""
@@ -236,8 +221,8 @@ class Store:
             return False
         if digest == shard.sha256:
             return True
-        if _journal_path(self._data, shard.number).exists():
-            return False  # it was made again and killed before the manifest said so
+        if self._remake or _journal_path(self._data, shard.number).exists():
+            return False  # the latter: it was made again and killed before the manifest said so
         again = f"remove {path} and import the same list again, or import into another directory"
         raise DatasetCorruptError(
             f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
@@ -261,7 +246,7 @@ class Store:
                 )
             path.unlink()
         for number in sorted(journals):
-            if self._finished(number):
+            if self._finished(number) or (self._remake and number in self.gone):
                 _journal_path(self._data, number).unlink()
             else:
                 self._journal(number)
@@ -269,7 +254,7 @@ class Store:
     def _held(self) -> int:
         """One more than the highest number that is recorded."""
         in_shards = [one.number * SHARD_RECORDS + one.records for one in self.manifest.shards]
-        in_journals = [max(one.places, default=-1) + 1 for one in self._journals.values()]
+        in_journals = [max(one.values, default=-1) + 1 for one in self._journals.values()]
         return max([0, *in_shards, *in_journals])
 
     def _reopen(self, shard: Shard) -> None:
@@ -287,11 +272,23 @@ class Store:
         """One more than the highest record number of a shard."""
         return min((number + 1) * SHARD_RECORDS, self.count)
 
-    def _journal(self, number: int) -> _Journal:
+    def _journal(self, number: int) -> Journal[_Kept]:
+        def read(content: bytes) -> tuple[int, _Kept] | None:
+            """The record in a line of this shard's journal; None for a damaged one."""
+            try:
+                record = decode(content)
+            except RecordError:
+                return None
+            if record.session_id // SHARD_RECORDS != number:
+                return None
+            line = inputs_line(record.session_id, record.input, record.input_args)
+            inputs = hashlib.sha256(line).digest()
+            return record.session_id, _Kept(record.volatile, record.n_executions, inputs)
+
         if number not in self._journals:
             path = _journal_path(self._data, number)
             with storage_errors(path):
-                self._journals[number] = _Journal(path, number, self._report)
+                self._journals[number] = Journal(path, read, self._report)
         return self._journals[number]
 
     def _stream_passed(self, number: int) -> None:
@@ -300,44 +297,39 @@ class Store:
         if (
             listed is not None
             and self._passed == number * SHARD_RECORDS + listed.records
-            and self._inputs[number].hexdigest() != listed.inputs_sha256
+            and self._tallies[number].inputs_sha256 != listed.inputs_sha256
         ):
-            raise self._other_inputs(self.directory / listed.file)
+            raise DatasetCorruptError(
+                f"{self.directory / listed.file} holds other inputs than its seed and sampler give",
+                hint="the manifest itself may be damaged; generate into another directory",
+            )
         if self._passed == self._end(number):
             if self._finished(number):
-                del self._inputs[number]
+                del self._tallies[number]
             else:
                 self._seal_if_whole(number)
 
     def _seal_if_whole(self, number: int) -> None:
         start, end = number * SHARD_RECORDS, self._end(number)
         journal = self._journals.get(number)
-        if journal is None or len(journal.places) < end - start or self._passed < end:
+        if journal is None or len(journal.values) < end - start or self._passed < end:
             return
         name, was = shard_file(number), self._listed.get(number)
         same = True
+        tally = self._tallies.pop(number)
         with storage_errors(self.directory / name):
-            digest = hashlib.sha256()
             with replacing(self.directory / name) as file:
                 for session_id in range(start, end):
-                    content = journal.read(session_id)
-                    digest.update(content)
+                    content, kept = journal.read(session_id), journal.values[session_id]
+                    tally.line(content, volatile=kept.volatile, executions=kept.executions)
                     file.write(content)
-                    if was is not None and session_id + 1 == start + was.records:
-                        same = digest.hexdigest() == was.sha256
-            shard = Shard(
-                file=name,
-                records=end - start,
-                sha256=digest.hexdigest(),
-                inputs_sha256=self._inputs.pop(number).hexdigest(),
-                volatile=sum(one.volatile for one in journal.places.values()),
-                executions=sum(one.executions for one in journal.places.values()),
-            )
-            manifest = self.manifest
+                    if was is not None and tally.records == was.records:
+                        same = tally.sha256 == was.sha256
+            shard, manifest = tally.shard(name), self.manifest
             self._write_manifest(
                 manifest.with_shard(shard) if same else manifest.with_repaired(shard)
             )
-            self._gone.discard(number)
+            self.gone.discard(number)
             self._journals.pop(number).remove()
 
     def _write_manifest(self, manifest: Manifest) -> None:
@@ -356,126 +348,17 @@ class Store:
 
     def _finished(self, number: int) -> bool:
         """Whether a shard is listed and there."""
-        return number in self._listed and number not in self._gone
-
-    def _other_inputs(self, path: Path) -> DatasetCorruptError:
-        return DatasetCorruptError(
-            f"{path} holds other inputs than its seed and sampler give", hint=OTHER_INPUTS
-        )
+        return number in self._listed and number not in self.gone
 
 
-class _Inputs:
-    """The digest of a shard's inputs, in order."""
+class _Kept(NamedTuple):
+    """What the manifest counts of a record in a journal."""
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.update = self._hash.update
-        self.hexdigest = self._hash.hexdigest
-
-
-class _Place(NamedTuple):
-    """Where a record's line is in its journal, and what the manifest counts of the record."""
-
-    offset: int
-    length: int
     volatile: bool
     executions: int
-
-
-class _Journal:
-    """Finished records of one shard, in the order they came; only ever appended to.
-
-    A line is a record behind the checksum of it. When opened, a torn tail, what a killed process or
-    a power cut leaves, is cut off, and damaged lines before it are passed over.
-    """
-
-    def __init__(self, path: Path, number: int, report: Callable[[str], None]) -> None:
-        self.path = path
-        self.places: dict[int, _Place] = {}
-        self.inputs: dict[int, bytes] = {}
-        """Digests of inputs that were there when opened, until the stream has confirmed them."""
-        self._size = 0
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            self._load(number, report)
-        except BaseException:
-            os.close(self._file)
-            raise
-
-    def append(self, line: Line) -> None:
-        content = checksummed(line.content)
-        try:
-            _write_all(self._file, content, self._size)
-        except BaseException:
-            with suppress(OSError):
-                os.ftruncate(self._file, self._size)
-            raise
-        place = _Place(self._size, len(content), line.volatile, line.executions)
-        self.places[line.session_id] = place
-        self._size += len(content)
-
-    def read(self, session_id: int) -> bytes:
-        place = self.places[session_id]
-        content = sound(os.pread(self._file, place.length, place.offset))
-        if content is None:
-            raise OSError(errno.EIO, "the journal was changed by somebody else", str(self.path))
-        return content
-
-    def close(self) -> None:
-        try:
-            os.fsync(self._file)
-        finally:
-            os.close(self._file)
-
-    def remove(self) -> None:
-        os.close(self._file)
-        self.path.unlink()
-
-    def _load(self, number: int, report: Callable[[str], None]) -> None:
-        """Finds the records. A damaged line is left out, its record made again; others stay. Of two
-        lines of a record the later counts: the earlier was left out when that was written.
-        """
-        damaged = 0
-        with os.fdopen(os.dup(self._file), "rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                record = _record(line, number)
-                if record is None:
-                    damaged += 1
-                else:
-                    inputs = inputs_line(record.session_id, record.input, record.input_args)
-                    self.inputs[record.session_id] = hashlib.sha256(inputs).digest()
-                    place = _Place(self._size, len(line), record.volatile, record.n_executions)
-                    self.places[record.session_id] = place
-                self._size += len(line)
-        if damaged:
-            lines = "a line is" if damaged == 1 else f"{damaged} lines are"
-            report(f"{self.path}: {lines} damaged and left out; the others are kept")
-        size = os.fstat(self._file).st_size
-        if size > self._size:
-            report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")
-            os.ftruncate(self._file, self._size)
-
-
-def _record(line: bytes, number: int) -> Record | None:
-    """The record in a line of this shard's journal; None for a damaged one."""
-    content = sound(line)
-    if content is None:
-        return None
-    try:
-        record = decode(content)
-    except RecordError:
-        return None
-    return record if record.session_id // SHARD_RECORDS == number else None
+    inputs: bytes | None
+    """Digest of its input where it was there when opened: the stream has to confirm it."""
 
 
 def _journal_path(data: Path, number: int) -> Path:
     return data / f"{number:05}.journal"
-
-
-def _write_all(file: int, content: bytes, offset: int) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(file, view, offset)
-        view, offset = view[written:], offset + written

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET, structs
+
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
@@ -26,14 +28,22 @@ from shioenv.dataset.manifest import (
     SHARD_RECORDS,
     Manifest,
     Shard,
+    Tally,
     read_manifest,
     shard_file,
 )
 from shioenv.dataset.read import read_records
-from shioenv.dataset.store import inputs_line
 from shioenv.domain.inputs import Input, Session, session_text
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import NAMES, Record, decode, encode, output_text
+from shioenv.domain.record import (
+    Effect,
+    Record,
+    ScoredSegment,
+    decode,
+    differing,
+    encode,
+    output_text,
+)
 from shioenv.errors import (
     DatasetCorruptError,
     DatasetMismatchError,
@@ -59,7 +69,6 @@ _MADE_BY = {
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9
 _LIMITS = tuple(item.name for item in fields(Limits))
-_EFFECT = ("leave_one_out", "channel", "contribution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,41 +206,30 @@ class _Check:
 
     def _shard(self, shard: Shard) -> Iterator[Problem]:
         path = self._directory / shard.file
-        whole, inputs = hashlib.sha256(), hashlib.sha256()
-        lines = volatile = executions = 0
+        tally = Tally()
         try:
             with path.open("rb") as file:
-                for lines, line in enumerate(file, 1):
-                    whole.update(line)
+                for number, line in enumerate(file, 1):
                     self.records += 1
                     try:
                         found = decode(line)
                     except RecordError as error:
-                        yield Problem(shard.file, lines, error.message)
+                        tally.line(line, volatile=False, executions=0)
+                        yield Problem(shard.file, number, error.message)
                         continue
-                    inputs.update(inputs_line(found.session_id, found.input, found.input_args))
-                    volatile += found.volatile
-                    executions += found.n_executions
-                    expected = shard.number * SHARD_RECORDS + lines - 1
-                    try:
-                        for message in self._record(found, line, expected):
-                            yield Problem(shard.file, lines, message)
-                    except (ArithmeticError, ValueError, RecursionError) as error:
-                        yield Problem(shard.file, lines, f"cannot be checked: {error}")
+                    tally.record(found, line)
+                    expected = shard.number * SHARD_RECORDS + number - 1
+                    for message in self._record(found, line, expected):
+                        yield Problem(shard.file, number, message)
                     self._report(self.records, self._manifest.count)
         except OSError as error:
             self.damaged.append(shard.file)
             yield Problem(shard.file, None, f"cannot be read: {error.strerror}")
             return
-        if shard.sha256 != whole.hexdigest():
+        if shard.sha256 != tally.sha256:
             self.damaged.append(shard.file)
-        for what, says, is_so in (
-            ("records", shard.records, lines),
-            ("volatile", shard.volatile, volatile),
-            ("executions", shard.executions, executions),
-            ("sha256", shard.sha256, whole.hexdigest()),
-            ("inputs_sha256", shard.inputs_sha256, inputs.hexdigest()),
-        ):
+        for what, is_so in structs.asdict(tally.shard(shard.file)).items():
+            says = getattr(shard, what)
             if says != is_so:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
@@ -299,7 +297,7 @@ def _input_problems(found: Record) -> Iterator[str]:
             "removable arguments"
         )
     counts = [(one.command, len(one.arguments)) for one in shell_input.segments]
-    segments = [(one.get("command"), one.get("n_arguments")) for one in found.segments]
+    segments = [(one.command, one.n_arguments) for one in found.segments]
     if counts != segments:
         yield f"segments are {segments}, input_args gives {counts}"
 
@@ -362,8 +360,8 @@ def _score_problems(found: Record, scoring: Scoring | None) -> Iterator[str]:
     for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
         yield from _pooled_problem(name, score, found.segments)
     for number, segment in enumerate(found.segments):
-        effects = segment.get("arguments")
-        if not isinstance(effects, list) or len(effects) != segment.get("n_arguments"):
+        effects = segment.arguments
+        if effects is UNSET or len(effects) != segment.n_arguments:
             yield f"segments[{number}] does not hold an effect of each argument"
         elif not all(_is_effect(one) for one in effects):
             yield f"segments[{number}] holds an effect that cannot be"
@@ -374,29 +372,22 @@ def _score_problems(found: Record, scoring: Scoring | None) -> Iterator[str]:
             yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
 
 
-def _is_effect(value: Any) -> bool:
-    """Whether it is what is known of an argument: a channel where leaving it out alone matters."""
-    if not isinstance(value, dict) or tuple(value) != _EFFECT:
-        return False
-    alone, channel, contribution = value.values()
-    if alone is not None and not isinstance(alone, bool):
-        return False
-    if channel not in ([*Channel] if alone else [None]):
-        return False
-    return contribution is None or (
-        isinstance(contribution, int | float) and -1 <= contribution <= 1
+def _is_effect(effect: Effect) -> bool:
+    """Whether it can be: a channel where leaving it out alone matters."""
+    return effect.channel in ([*Channel] if effect.leave_one_out else [None]) and (
+        effect.contribution is None or -1 <= effect.contribution <= 1
     )
 
 
 def _pooled_problem(
-    name: str, score: float | None, segments: Sequence[dict[str, Any]]
+    name: str, score: float | None, segments: Sequence[ScoredSegment]
 ) -> Iterator[str]:
     try:
-        scored = [(one["n_arguments"], one[name]) for one in segments if one["n_arguments"]]
+        scored = [(one.n_arguments, getattr(one, name)) for one in segments if one.n_arguments]
         total = sum(n for n, _ in scored)
         pooled = math.fsum(n * value for n, value in scored) / total if total else None
-    except (KeyError, TypeError):
-        yield f"segments do not hold a number of arguments and {name} each"
+    except TypeError:
+        yield f"segments do not hold {name} each"
         return
     if (pooled is None) != (score is None) or (
         pooled is not None and score is not None and abs(pooled - score) > _CLOSE
@@ -494,12 +485,9 @@ def replay(
                 observer,
                 generator(plan.drawing.seed, "score", found.session_id),
             ).record(found.session_id, system=observer.system.name, sampler=plan.drawing.sampler)
-            fields = tuple(
-                name
-                for name in NAMES
-                if (name != "volatile" or not found.volatile)
-                and getattr(found, name) != getattr(again, name)
-            )
+            fields = differing(found, again)
+            if found.volatile:
+                fields = tuple(name for name in fields if name != "volatile")
             replayed.append(Replayed(found.session_id, found.volatile, fields, found, again))
             report(len(replayed), len(wanted))
         return Replay(tuple(replayed))

@@ -1,8 +1,7 @@
-"""Files and datasets written whole or not at all, and never over something that is there."""
+"""Records written in order, where nothing has to survive an interruption."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,11 @@ from shioenv.dataset.manifest import (
     SHARD_RECORDS,
     Manifest,
     Plan,
-    Shard,
+    Tally,
     shard_file,
 )
-from shioenv.dataset.store import inputs_line
 from shioenv.domain.record import Record, encode
-from shioenv.files.durable import replacing
+from shioenv.files.durable import atomic_write
 
 
 class Writer:
@@ -25,7 +23,8 @@ class Writer:
 
     def __init__(self, directory: Path, plan: Plan, kernels: tuple[str, ...]) -> None:
         self._directory = directory
-        self._pending: list[tuple[Record, bytes]] = []
+        self._pending: list[bytes] = []
+        self._tally = Tally()
         self._manifest = Manifest(plan=plan, count=0, kernels=kernels)
         (directory / DATA).mkdir()
 
@@ -36,7 +35,9 @@ class Writer:
 
     def add(self, record: Record) -> None:
         """Adds the next record. Errors: RecordError for text that UTF-8 cannot hold."""
-        self._pending.append((record, encode(record)))
+        content = encode(record)
+        self._tally.record(record, content)
+        self._pending.append(content)
         if len(self._pending) == SHARD_RECORDS:
             self._seal()
 
@@ -44,33 +45,14 @@ class Writer:
         """Writes what is left, then the manifest, with `plan` where it is known only now."""
         if self._pending:
             self._seal()
-        manifest = replace(self._manifest, count=self._manifest.records)
-        if plan is not None:
-            manifest = replace(manifest, plan=plan)
-        with replacing(self._directory / MANIFEST) as file:
-            file.write(manifest.encode())
+        manifest = self._manifest
+        manifest = replace(manifest, count=manifest.records, plan=plan or manifest.plan)
+        atomic_write(self._directory / MANIFEST, manifest.encode())
         return manifest
 
     def _seal(self) -> None:
         name = shard_file(len(self._manifest.shards))
-        shard = sealed(name, self._pending)
-        with replacing(self._directory / name) as file:
-            file.writelines(content for _, content in self._pending)
-        self._manifest = self._manifest.with_shard(shard)
+        atomic_write(self._directory / name, b"".join(self._pending))
+        self._manifest = self._manifest.with_shard(self._tally.shard(name))
         self._pending.clear()
-
-
-def sealed(name: str, records: list[tuple[Record, bytes]]) -> Shard:
-    """What the manifest says of a shard of these records and lines."""
-    whole, inputs = hashlib.sha256(), hashlib.sha256()
-    for record, content in records:
-        whole.update(content)
-        inputs.update(inputs_line(record.session_id, record.input, record.input_args))
-    return Shard(
-        file=name,
-        records=len(records),
-        sha256=whole.hexdigest(),
-        inputs_sha256=inputs.hexdigest(),
-        volatile=sum(record.volatile for record, _ in records),
-        executions=sum(record.n_executions for record, _ in records),
-    )
+        self._tally = Tally()

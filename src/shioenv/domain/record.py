@@ -1,4 +1,8 @@
-"""A dataset record: the paper's seven fields, then ours; encode and decode."""
+"""A dataset record: the paper's seven fields, then ours; encode and decode.
+
+The structs below are the one declaration of a record: what JSON is read and written, the columns of
+an export, the dataset card and `docs/reference/record.md` follow from them.
+"""
 
 from __future__ import annotations
 
@@ -6,77 +10,119 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import RecordError, did_you_mean
+from shioenv.files.schema import fault
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION: Final = 2
 """Raised whenever a field is added, removed, or changes its meaning."""
 
+Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that fits into 64 bits."""
+Number: TypeAlias = Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]
+"""One that is finite and no larger than a whole one may be."""
+Unscored: TypeAlias = Number | UnsetType | None
+"""The same, null, or absent."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+
+def says(meaning: str) -> Meta:
+    """What a field holds, kept beside its type."""
+    return Meta(description=meaning)
+
+
+class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one argument does, told from the executions that the score ran anyway."""
+
+    leave_one_out: Annotated[
+        bool | None,
+        says("whether leaving out it alone changes the behavior; null where that was not run"),
+    ]
+    channel: Annotated[str | None, says("the channel that differs then; null where none does")]
+    contribution: Annotated[
+        Number | None,
+        says(
+            "how much oftener the behavior differs without the argument than with it, "
+            "-1 to 1, over the sub-inputs looked at; null where they all have it, or none does"
+        ),
+    ]
+
+
+class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The score of one command. Of records released elsewhere, only the first two are known; the
+    others are absent from the line.
+    """
+
+    command: Annotated[str, says("its name")]
+    n_arguments: Annotated[Whole, says("its arguments that can be removed")]
+    irreducibility: Annotated[Unscored, says("0 to 1; null where no argument can be removed")] = (
+        UNSET
+    )
+    irreducibility_strict: Annotated[Unscored, says("the same from byte-equal outputs")] = UNSET
+    exact: Annotated[
+        bool | UnsetType, says("every proper sub-input was looked at, not a sample")
+    ] = UNSET
+    standard_error: Annotated[Unscored, says("of `irreducibility`; 0 where exact")] = UNSET
+    noise_threshold: Annotated[Unscored, says("of the input up to this command")] = UNSET
+    volatile: Annotated[bool | UnsetType, says("its noise runs disagree")] = UNSET
+    arguments: Annotated[list[Effect] | UnsetType, says("one for each argument, in order")] = UNSET
+
+
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One executed and scored input. Field order is the order on disk: the paper's seven first."""
 
-    session_id: int
-    """Identifies the sample in its dataset."""
-    input: str
-    """The whole input, the start directory's `cd` included."""
-    input_args: list[str]
-    """Its tokens with no-space marks, the command first; without the `cd`."""
-    exit_code: int
-    """Of the last command; 124 where the wall time ran out."""
-    output: str
-    """Standard output and error in arrival order; undecodable bytes are U+FFFD."""
-    context_patch: str
-    """What changed: minified JSON list of `a`, `=`, `r`, `m` operations."""
-    irreducibility: float | None
-    """0 to 1; None where no argument can be removed."""
-    irreducibility_strict: float | None = None
-    """The same from byte-equal outputs where the runs allow it (ours, because a deterministic
-    output's small differences are effects too)."""
-    exact: bool = False
-    """Every proper sub-input was looked at, not a sample."""
-    standard_error: float | None = None
-    """Of `irreducibility`; 0 where exact, None where undefined."""
-    n_arguments: int = 0
-    """How many arguments could be removed."""
-    n_executions: int = 0
-    """How many executions the score took."""
-    noise_threshold: float | None = None
-    """Similarity above which outputs count as the same; of the full input."""
-    segments: list[dict[str, Any]] = field(default_factory=list)
-    """Per command: `command`, `n_arguments`, `irreducibility`, what else its score says, and the
-    effect of each of its `arguments`."""
-    stdout: str | None = None
-    """Standard output of a run with two pipes, as text."""
-    stderr: str | None = None
-    """Standard error of a run with two pipes, as text."""
-    output_b64: str | None = None
-    """The output's bytes in base64 where `output` could not hold them, else None."""
-    content_digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file added or modified, by its name in the context."""
-    timed_out: bool = False
-    """The wall time ran out."""
-    output_truncated: bool = False
-    """More was written than is kept."""
-    limits_hit: list[str] = field(default_factory=list)
-    """The limits of the run that it reached, by their names in `Limits` and in its order."""
-    patch_truncated: bool = False
-    """More changed than `context_patch` may hold."""
-    volatile: bool = False
-    """Another run may do something else."""
-    cwd: str = ""
-    """The start directory."""
-    system: str = ""
-    """The system's name."""
-    sampler: str = ""
-    """What wrote the input."""
-    schema_version: int = SCHEMA_VERSION
-    """Of this layout."""
+    session_id: Annotated[Whole, says("identifies the sample in its dataset")]
+    input: Annotated[str, says("the whole input, with the start directory's `cd`")]
+    input_args: Annotated[
+        list[str], says("its tokens with no-space marks, the command first; without the `cd`")
+    ]
+    exit_code: Annotated[Whole, says("of the last command; 124 where the wall time ran out")]
+    output: Annotated[
+        str, says("standard output and error in arrival order; undecodable bytes are U+FFFD")
+    ]
+    context_patch: Annotated[
+        str, says("what changed: minified JSON list of `a`, `=`, `r`, `m` operations")
+    ]
+    irreducibility: Annotated[Number | None, says("0 to 1; null where no argument can be removed")]
+    irreducibility_strict: Annotated[Number | None, says("the same from byte-equal outputs")] = None
+    exact: Annotated[bool, says("every proper sub-input was looked at, not a sample")] = False
+    standard_error: Annotated[
+        Number | None,
+        says("of `irreducibility`; 0 where exact, null where undefined or from one draw"),
+    ] = None
+    n_arguments: Annotated[Whole, says("arguments that can be removed")] = 0
+    n_executions: Annotated[
+        Whole, says("runs the score rests on; the same whether or not a cache had some of them")
+    ] = 0
+    noise_threshold: Annotated[
+        Number | None, says("similarity above which outputs count as the same; of the full input")
+    ] = None
+    segments: Annotated[
+        list[ScoredSegment], says("per command: its scores, and the effect of each argument")
+    ] = field(default_factory=list)
+    stdout: Annotated[str | None, says("standard output of a run with two pipes")] = None
+    stderr: Annotated[str | None, says("standard error of a run with two pipes")] = None
+    output_b64: Annotated[
+        str | None, says("the output's bytes in base64, where `output` cannot hold them")
+    ] = None
+    content_digests: Annotated[
+        dict[str, str], says("SHA-256 of each file added or modified, by its name in the context")
+    ] = field(default_factory=dict)
+    timed_out: Annotated[bool, says("the wall time ran out")] = False
+    output_truncated: Annotated[bool, says("more was written than is kept")] = False
+    limits_hit: Annotated[list[str], says("the limits of the run that it reached, by name")] = (
+        field(default_factory=list)
+    )
+    patch_truncated: Annotated[bool, says("more changed than a patch may hold")] = False
+    volatile: Annotated[bool, says("another run may do something else")] = False
+    cwd: Annotated[str, says("the start directory")] = ""
+    system: Annotated[str, says("the system's name")] = ""
+    sampler: Annotated[str, says("what wrote the input")] = ""
+    schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
 
     @property
     def output_bytes(self) -> bytes:
@@ -86,11 +132,13 @@ class Record:
         return base64.b64decode(self.output_b64)
 
 
-NAMES = tuple(item.name for item in fields(Record))
+NAMES = Record.__struct_fields__
 """Every field in the order it is written."""
 
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""The escape of half a character."""
+_KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
+_RECORD = msgspec.json.Decoder(Record)
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def behavior_fields(behavior: Behavior) -> dict[str, Any]:
@@ -120,16 +168,22 @@ def output_text(output: bytes) -> tuple[str, str | None]:
         return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")
 
 
+def differing(first: Record, second: Record) -> tuple[str, ...]:
+    """The fields that two records do not agree on."""
+    return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
+
+
 def encode(record: Record) -> bytes:
     """The record as one line of minified JSON, UTF-8, ended by a newline; equal records give equal
     bytes. RecordError for text that UTF-8 cannot hold (a lone surrogate).
     """
-    document = {name: getattr(record, name) for name in NAMES}
+    # msgspec writes other floats than Python does (1e-7 for 1e-07), hence the standard library
+    document = msgspec.to_builtins(record)
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _utf8(f"{text}\n", record.session_id)
 
 
-def _utf8(text: str, session_id: int) -> bytes:
+def _utf8(text: str, session_id: Any) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -141,35 +195,45 @@ def _utf8(text: str, session_id: int) -> bytes:
 def decode(line: bytes | str) -> Record:
     """The record that `encode` wrote.
 
-    Errors: RecordError where the line is not a JSON object, lacks one of the paper's fields, has an
-    unknown one, holds a value of another type (path and both types named), a number that is not
-    finite or does not fit into 64 bits, or text that UTF-8 cannot hold, or is of another schema
-    version.
+    Errors: RecordError where the line is not a JSON object, lacks a field, has an unknown one,
+    holds a value of another type (path and both types named), a number that is not finite or does
+    not fit into 64 bits, or text that UTF-8 cannot hold, or is of another schema version.
     """
     try:
-        text = line if isinstance(line, str) else line.decode()
-        document = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
-    except ValueError as error:
-        raise RecordError(f"not a record: {error}") from None
+        record, present = _RECORD.decode(line), _KEYS.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise _refusal(line, error) from None
+    if record.schema_version != SCHEMA_VERSION or len(present) < len(NAMES):
+        raise _refusal(line, ValueError())
+    return record
+
+
+def _refusal(line: bytes | str, error: Exception) -> RecordError:
+    """Why a line is no record, told as well as it can be; `error` is what msgspec says of it."""
+    try:
+        document = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    except ValueError as malformed:
+        return RecordError(f"not a record: {malformed}")
     except RecursionError:
-        raise RecordError("not a record: nested too deeply") from None
+        return RecordError("not a record: nested too deeply")
     if not isinstance(document, dict):
-        raise RecordError(f"not a record: expected an object, got {type(document).__name__}")
+        return RecordError(f"not a record: expected an object, got {type(document).__name__}")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise RecordError(
+        return RecordError(
             f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
             hint="read it with the release that wrote it",
         )
-    unknown = [name for name in document if name not in NAMES]
-    if unknown:
-        raise RecordError(
-            f"a record has no field {unknown[0]!r}", hint=did_you_mean(unknown[0], NAMES)
-        )
-    _check(document)
-    if isinstance(line, str) or _SURROGATE.search(text):
-        _utf8(json.dumps(document, ensure_ascii=False), document["session_id"])
-    return Record(**document)
+    try:
+        _utf8(json.dumps(document, ensure_ascii=False), document.get("session_id"))
+    except RecordError as surrogate:
+        return surrogate
+    if unknown := _UNKNOWN.match(str(error)):
+        return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN))
+    for name in NAMES:
+        if name not in document:
+            return RecordError(f"a record lacks {name!r}")
+    return RecordError(fault(error))
 
 
 def _finite(text: str) -> float:
@@ -184,58 +248,6 @@ def _whole(text: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{text:.40} does not fit into 64 bits")
     return number
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "session_id": (int,),
-    "input": (str,),
-    "input_args": (list,),
-    "exit_code": (int,),
-    "output": (str,),
-    "context_patch": (str,),
-    "irreducibility": (float, int, type(None)),
-    "irreducibility_strict": (float, int, type(None)),
-    "exact": (bool,),
-    "standard_error": (float, int, type(None)),
-    "n_arguments": (int,),
-    "n_executions": (int,),
-    "noise_threshold": (float, int, type(None)),
-    "segments": (list,),
-    "stdout": (str, type(None)),
-    "stderr": (str, type(None)),
-    "output_b64": (str, type(None)),
-    "content_digests": (dict,),
-    "timed_out": (bool,),
-    "output_truncated": (bool,),
-    "limits_hit": (list,),
-    "patch_truncated": (bool,),
-    "volatile": (bool,),
-    "cwd": (str,),
-    "system": (str,),
-    "sampler": (str,),
-    "schema_version": (int,),
-}
-
-
-def _check(document: Mapping[str, Any]) -> None:
-    for name in NAMES:
-        if name not in document:
-            raise RecordError(f"a record lacks {name!r}")
-        value, expected = document[name], _TYPES[name]
-        if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
-            wanted = " or ".join("null" if t is type(None) else t.__name__ for t in expected)
-            raise RecordError(f"expected {wanted}, got {type(value).__name__} - at $.{name}")
-    _check_items("input_args", document["input_args"], str)
-    _check_items("segments", document["segments"], dict)
-    _check_items("limits_hit", document["limits_hit"], str)
-    _check_items("content_digests", list(document["content_digests"].values()), str)
-
-
-def _check_items(name: str, items: Sequence[Any], expected: type) -> None:
-    for number, item in enumerate(items):
-        if not isinstance(item, expected):
-            got = type(item).__name__
-            raise RecordError(f"expected {expected.__name__}, got {got} - at $.{name}[{number}]")
 
 
 def _text(output: bytes | None) -> str | None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
+from msgspec import to_builtins
+
 from shioenv.domain.inputs import Segment, Session
-from shioenv.domain.record import NAMES, Record
+from shioenv.domain.record import Record
 from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
 from shioenv.grammar.library import COMMANDS, names_of_grammars
@@ -39,10 +41,7 @@ class Outcome:
 
     def info(self) -> dict[str, Any]:
         """Every field of the record by its name, and `cache_hits`; nothing in it is shared."""
-        info = {name: getattr(self.record, name) for name in NAMES}
-        info["input_args"] = list(self.record.input_args)
-        info["segments"] = [dict(segment) for segment in self.record.segments]
-        info["content_digests"] = dict(self.record.content_digests)
+        info: dict[str, Any] = to_builtins(self.record)
         info["cache_hits"] = self.cache_hits
         return info
 

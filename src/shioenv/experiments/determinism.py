@@ -34,13 +34,12 @@ from shioenv.experiments.results import (
     Outcome,
     agree,
     check_libraries,
-    locked,
     read_columns,
     write,
     write_columns,
 )
 from shioenv.experiments.setting import Setting, stream_of
-from shioenv.files.durable import storage_errors
+from shioenv.files.durable import locked, storage_errors
 from shioenv.recording.bounds import LIMITS
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError, InputError
-from shioenv.experiments.results import differences
-from shioenv.files.durable import lock, storage_errors
-from shioenv.files.lines import checksummed, sound
+from shioenv.errors import InputError
+from shioenv.experiments.results import compare, unreadable
+from shioenv.files import journal as files
+from shioenv.files.durable import locked, storage_errors
 
 JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which they were finished."""
+
+_PLAN = -1
+"""The number of the line that has none: the plan's."""
 
 
 class Tried(Protocol):
@@ -54,50 +57,33 @@ class Journal(Generic[Entry]):
         self.tried: dict[int, Entry] = {}
 
     def __enter__(self) -> Self:
-        with storage_errors(self._path):
+        with storage_errors(self._path), ExitStack() as opened:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(self._path.parent)
+            opened.enter_context(locked(self._path.parent))
             try:
-                self._file: BinaryIO = self._path.open("ab+")
-                self._read()
-            except BaseException:
-                os.close(self._lock)
-                raise
+                self._journal = files.Journal[Any](self._path, self._read)
+            except (KeyError, TypeError, ValueError, InputError) as error:
+                raise unreadable(self._path, repr(error)) from None
+            opened.callback(self._journal.close)
+            if not self._journal.values:
+                self._journal.append(_PLAN, self._plan, json.dumps(self._plan).encode())
+            compare(self._path, self._journal.values.pop(_PLAN, None), self._plan)
+            self.tried = self._journal.values
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        try:
-            with storage_errors(self._path):
-                self._file.close()
-        finally:
-            os.close(self._lock)
+        with storage_errors(self._path):
+            self._opened.close()
 
     def add(self, one: Entry) -> None:
         """Keeps it."""
-        self.tried[one.number] = one
-        self._write(one.to_json())
-
-    def _write(self, document: Mapping[str, Any]) -> None:
         with storage_errors(self._path):
-            self._file.write(checksummed(json.dumps(document).encode()) + b"\n")
-            self._file.flush()
+            self._journal.append(one.number, one, json.dumps(one.to_json()).encode())
 
-    def _read(self) -> None:
-        self._file.seek(0)
-        content = self._file.read()
-        *lines, torn = content.split(b"\n")
-        self._file.truncate(len(content) - len(torn))
-        if not lines:
-            self._write(self._plan)
-            return
-        plan, *entries = map(sound, lines)
-        try:
-            different = differences(json.loads(plan or b""), self._plan)
-            tried = [self._decode(json.loads(line)) for line in entries if line is not None]
-        except (KeyError, TypeError, ValueError, InputError) as error:
-            raise DatasetCorruptError(
-                f"{self._path} cannot be read: {error!r}", hint="choose another directory"
-            ) from None
-        if different:
-            raise DatasetMismatchError(str(self._path.parent), different)
-        self.tried = {one.number: one for one in tried}
+    def _read(self, content: bytes) -> tuple[int, Any]:
+        document = json.loads(content)
+        if "number" not in document:
+            return _PLAN, document
+        entry = self._decode(document)
+        return entry.number, entry

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.setting import Setting
-from shioenv.files.durable import lock, replacing, storage_errors
+from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.report.drawing import picture, require_libraries
 from shioenv.report.tables import Table
 from shioenv.version import package_version
@@ -71,10 +69,10 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
         for file, columns in found.data.items():
             write_columns(directory / f"{file}.parquet", columns)
         svg, png = picture(found.chart)
-        _write(directory / f"{PLOT}.svg", svg)
-        _write(directory / f"{PLOT}.png", png)
+        atomic_write(directory / f"{PLOT}.svg", svg)
+        atomic_write(directory / f"{PLOT}.png", png)
         text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)
-        _write(directory / TABLE, text.encode())
+        atomic_write(directory / TABLE, text.encode())
         system = setting.system
         document = {
             "experiment": name,
@@ -95,13 +93,8 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "files": sorted({path.name for path in directory.iterdir()} | {RUN}),
         }
-        _write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
+        atomic_write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
     return Outcome(directory, document, found.tables)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -128,43 +121,36 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     return found
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Nobody else writes there meanwhile. Errors: DatasetBusyError."""
-    handle = lock(directory)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def differences(there: Any, asked: Mapping[str, Any]) -> list[str]:
-    """What is asked for otherwise than what is there was made with, a line each.
-
-    ValueError where what is there is no document.
+def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
+    """Whether what is there was made with the plan that is asked for. Errors: DatasetCorruptError
+    where it holds no plan, DatasetMismatchError where that says otherwise, a line each.
     """
     if not isinstance(there, Mapping):
-        raise ValueError("it holds no plan")
-    return [
+        raise unreadable(path, "it holds no plan")
+    different = [
         f"{name}: {there.get(name)!r} there, {value!r} asked for"
-        for name, value in asked.items()
+        for name, value in plan.items()
         if there.get(name) != value
     ]
+    if different:
+        raise DatasetMismatchError(str(path.parent), different)
+
+
+def unreadable(path: Path, why: object) -> DatasetCorruptError:
+    """What is said of a file that holds something else."""
+    return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
 
 
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
     """Keeps a plan in a file. Errors: DatasetMismatchError where another plan is there."""
     if not path.exists():
-        _write(path, json.dumps(plan, indent=2).encode() + b"\n")
+        atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
     try:
-        different = differences(json.loads(path.read_bytes()), plan)
+        there = json.loads(path.read_bytes())
     except ValueError as error:
-        raise DatasetCorruptError(
-            f"{path} cannot be read: {error}", hint="choose another directory"
-        ) from None
-    if different:
-        raise DatasetMismatchError(str(path.parent), different)
+        raise unreadable(path, error) from None
+    compare(path, there, plan)
 
 
 def shown_command() -> str:

@@ -76,21 +76,21 @@ def storage_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def lock(directory: Path) -> int:
-    """The directory, locked for as long as the descriptor is open."""
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else writes into a directory meanwhile. Errors: DatasetBusyError."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DatasetBusyError(
+                f"another process is writing into {directory}",
+                hint="wait until it has ended, or choose another directory",
+            ) from None
+        yield
+    finally:
         os.close(handle)
-        raise DatasetBusyError(
-            f"another process is writing into {directory}",
-            hint="wait until it has ended, or choose another directory",
-        ) from None
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
 
 
 def sha256_of(path: Path) -> str:
@@ -138,22 +138,20 @@ def new_directory(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{TEMPORARY}{path.name}")
         temporary.mkdir(exist_ok=True)
-        handle = lock(temporary)
-        try:
-            for entry in temporary.iterdir():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry)
-                else:
-                    entry.unlink()
-            yield temporary
-            refuse_existing(path)
-            temporary.rename(path)
-            sync(path.parent)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        finally:
-            os.close(handle)
+        with locked(temporary):
+            try:
+                for entry in temporary.iterdir():
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry)
+                    else:
+                        entry.unlink()
+                yield temporary
+                refuse_existing(path)
+                temporary.rename(path)
+                sync(path.parent)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
 
 
 @contextmanager

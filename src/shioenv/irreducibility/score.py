@@ -14,10 +14,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
 from shioenv.behavior.compare import Channel, Difference, differs
 from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
+from shioenv.domain.record import Effect, ScoredSegment
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import Part
 from shioenv.irreducibility.scoring import Scoring
@@ -38,6 +42,15 @@ class Cache(Protocol):
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
         """Keeps what was executed."""
         ...
+
+
+_OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
+"""What a segment's score shares with its record."""
+_OF_RECORDS = (
+    "irreducibility", "irreducibility_strict", "exact", "standard_error", "n_arguments",
+    "n_executions", "noise_threshold",
+)  # fmt: skip
+"""What an input's score shares with its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +102,16 @@ class ArgumentEffect:
 
     def to_json(self) -> dict[str, Any]:
         """The effect as `shioenv score --json` shows it."""
-        return {"index": self.index, "argument": self.text, **self.record_fields()}
+        return {"index": self.index, "argument": self.text, **asdict(self.recorded)}
 
-    def record_fields(self) -> dict[str, Any]:
+    @property
+    def recorded(self) -> Effect:
         """The effect as a record holds it, whose tokens say which argument it is of."""
-        return {
-            "leave_one_out": self.leave_one_out,
-            "channel": None if self.channel is None else str(self.channel),
-            "contribution": self.contribution,
-        }
+        return Effect(
+            leave_one_out=self.leave_one_out,
+            channel=None if self.channel is None else str(self.channel),
+            contribution=self.contribution,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +136,11 @@ class SegmentScore:
         """The sub-inputs that did something else than the full input."""
         return tuple(contrast for contrast in self.contrasts if contrast.difference)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def recorded(self) -> ScoredSegment:
         """The segment as a record holds it: numbers, no contrasts."""
-        return {
-            "command": self.command,
-            "n_arguments": self.n_arguments,
-            "irreducibility": self.irreducibility,
-            "irreducibility_strict": self.irreducibility_strict,
-            "exact": self.exact,
-            "standard_error": self.standard_error,
-            "noise_threshold": self.noise_threshold,
-            "volatile": self.volatile,
-            "arguments": [argument.record_fields() for argument in self.arguments],
-        }
+        shared = {name: getattr(self, name) for name in _OF_SEGMENTS}
+        return ScoredSegment(**shared, arguments=[one.recorded for one in self.arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,7 @@ class Score:
         """The score as `shioenv score --json` shows it; `contrasts` adds every sub-input run."""
         segments = []
         for segment in self.segments:
-            document = segment.to_json()
+            document = to_builtins(segment.recorded)
             if contrasts:
                 document["contrasts"] = [contrast.to_json() for contrast in segment.contrasts]
             segments.append(document)
@@ -194,16 +200,8 @@ class Score:
 
     def record_fields(self) -> dict[str, Any]:
         """The record fields that a score fills, by name; `volatile` is the caller's to combine."""
-        return {
-            "irreducibility": self.irreducibility,
-            "irreducibility_strict": self.irreducibility_strict,
-            "exact": self.exact,
-            "standard_error": self.standard_error,
-            "n_arguments": self.n_arguments,
-            "n_executions": self.n_executions,
-            "noise_threshold": self.noise_threshold,
-            "segments": [segment.to_json() for segment in self.segments],
-        }
+        shared = {name: getattr(self, name) for name in _OF_RECORDS}
+        return {**shared, "segments": [segment.recorded for segment in self.segments]}
 
 
 def estimate_irreducibility(

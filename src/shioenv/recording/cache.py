@@ -15,14 +15,15 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import shioenv
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
 from shioenv.errors import ShioenvError
 from shioenv.irreducibility.score import Cache
 from shioenv.recording.effort import Effort
@@ -56,6 +57,7 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS executions
 (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL)
 """
+_BEHAVIOR = msgspec.msgpack.Decoder(Behavior)
 _STRUCK = b""
 """Stands for an input that was seen to do different things; it is never removed."""
 
@@ -268,23 +270,12 @@ def host() -> list[Any]:
     return [platform.release(), platform.version(), platform.machine(), bounds]
 
 
-_PLAIN = tuple(
-    field.name
-    for field in fields(Behavior)
-    if field.name not in ("output", "stdout", "stderr", "patch", "limits_hit")
-)
-
-
 def encode(behavior: Behavior) -> bytes | None:
     """A behavior as it is kept; None where it is too large or would come back as another."""
-    document = {name: getattr(behavior, name) for name in _PLAIN}
-    document["content_digests"] = dict(behavior.content_digests)
-    document["limits_hit"] = list(behavior.limits_hit)
-    document["patch"] = behavior.patch.operations
-    for name in ("output", "stdout", "stderr"):
-        content: bytes | None = getattr(behavior, name)
-        document[name] = None if content is None else content.decode("latin-1")
-    value = zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
+    try:
+        value = zlib.compress(msgspec.msgpack.encode(behavior), 1)
+    except (ValueError, OverflowError):
+        return None
     if len(value) > LARGEST_VALUE or decode(value) != behavior:
         return None
     return value
@@ -293,14 +284,8 @@ def encode(behavior: Behavior) -> bytes | None:
 def decode(value: bytes) -> Behavior | None:
     """What `encode` kept; None for anything else."""
     try:
-        document = json.loads(zlib.decompress(value))
-        patch = ContextPatch.from_json(document.pop("patch"))
-        document["limits_hit"] = tuple(document["limits_hit"])
-        for name in ("output", "stdout", "stderr"):
-            if document[name] is not None:
-                document[name] = document[name].encode("latin-1")
-        return Behavior(patch=patch, **document)
-    except (zlib.error, ValueError, TypeError, KeyError, AttributeError, ShioenvError):
+        return _BEHAVIOR.decode(zlib.decompress(value))
+    except (zlib.error, ValueError, ShioenvError):
         return None
 
 

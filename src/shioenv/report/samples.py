@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET
+
 from shioenv.domain.argument import join
 from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
-from shioenv.domain.record import Record
+from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.report.text import visible
 
@@ -182,33 +184,28 @@ def _rows(input_args: Sequence[str]) -> list[Input]:
         return []
 
 
-def argument_levels(segment: dict[str, Any]) -> list[str]:
+def argument_levels(segment: ScoredSegment) -> list[str]:
     """What removing each argument of a segment does, as far as the record tells.
 
-    From the effects of single arguments (`arguments`: `leave_one_out`, `contribution`) where the
-    segment has them. What they do not tell, the score may: 0 means that no argument matters, 1 that
-    each does, and anything between does not say which.
+    From the effects of single arguments where the segment has them. What they do not tell, the
+    score may: 0 means that no argument matters, 1 that each does, and anything between does not say
+    which.
     """
-    count = segment.get("n_arguments")
-    if not isinstance(count, int) or not 0 <= count <= INPUT_CHARACTERS:
+    if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []
-    score = segment.get("irreducibility")
-    told = UNKNOWN if score is None else {0: IDLE, 1: MATTERS}.get(score, UNKNOWN)
-    effects = segment.get("arguments")
-    if isinstance(effects, list) and len(effects) == count:
+    told = {0: IDLE, 1: MATTERS}.get(segment.irreducibility, UNKNOWN)  # type: ignore[call-overload]
+    effects = segment.arguments
+    if effects is not UNSET and len(effects) == segment.n_arguments:
         return [_level(effect, told) for effect in effects]
-    return [told] * count
+    return [told] * segment.n_arguments
 
 
-def _level(effect: Any, told: str) -> str:
-    if not isinstance(effect, dict):
-        return told
-    alone, contribution = effect.get("leave_one_out"), effect.get("contribution")
-    if alone is True:
+def _level(effect: Effect, told: str) -> str:
+    if effect.leave_one_out:
         return MATTERS
-    if isinstance(contribution, int | float) and contribution > 0:
+    if effect.contribution is not None and effect.contribution > 0:
         return SOMETIMES
-    return told if alone is None else IDLE
+    return told if effect.leave_one_out is None else IDLE
 
 
 def changes(operations: Sequence[Operation]) -> list[list[str]]:

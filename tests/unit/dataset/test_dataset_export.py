@@ -7,7 +7,7 @@ import errno
 import gzip
 import os
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from dataset_fakes import make
+from msgspec import convert, structs
 
 from shioenv.dataset import export as export_module
-from shioenv.dataset.export import FIELDS, NULLABLE, Exported, export, schema
+from shioenv.dataset.export import Exported, export, schema
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.record import Record
+from shioenv.domain.record import NAMES, Effect, Record, ScoredSegment
 from shioenv.errors import (
     DatasetCorruptError,
     MissingExtraError,
@@ -41,7 +42,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def back(row: dict[str, Any]) -> Record:
     digests = {one["name"]: one["sha256"] for one in row["content_digests"]}
-    return Record(**{**row, "content_digests": digests})
+    return convert({**row, "content_digests": digests}, Record)
 
 
 def lines(directory: Path) -> bytes:
@@ -61,10 +62,23 @@ def test_parquet_holds_the_records(dataset: Path, tmp_path: Path) -> None:
     assert told[-1] == (COUNT, COUNT)
 
 
-def test_every_field_of_a_record_has_a_type() -> None:
-    assert list(FIELDS) == [one.name for one in fields(Record)]
-    for one in fields(Record):
-        assert ("None" in str(one.type)) == (one.name in NULLABLE), one.name
+def test_columns_follow_from_the_fields_of_a_record() -> None:
+    columns = schema(pyarrow)
+    assert columns.names == list(NAMES)
+    assert [one.name for one in columns if one.nullable] == [
+        "irreducibility", "irreducibility_strict", "standard_error", "noise_threshold",
+        "stdout", "stderr", "output_b64",
+    ]  # fmt: skip
+    shown = dict(zip(NAMES, columns.types, strict=True))
+    assert (shown["exit_code"], shown["exact"], shown["irreducibility"]) == (
+        pyarrow.int64(), pyarrow.bool_(), pyarrow.float64(),
+    )  # fmt: skip
+    assert shown["limits_hit"] == pyarrow.list_(pyarrow.string())
+    assert [one.name for one in shown["content_digests"].value_type] == ["name", "sha256"]
+    segment = shown["segments"].value_type
+    assert [one.name for one in segment] == list(ScoredSegment.__struct_fields__)
+    effect = segment.field("arguments").type.value_type
+    assert [one.name for one in effect] == list(Effect.__struct_fields__)
 
 
 def test_the_hub_layout_opens_as_a_dataset(
@@ -96,7 +110,7 @@ def test_the_card_says_what_it_is(dataset: Path, tmp_path: Path) -> None:
     assert "size_categories:\n- n<1K\n" in text
     for said in (f"| records | {COUNT} (", "gcs, weighted policy", "| seed | 7 |", "fake", "d1935"):
         assert said in text
-    for name in FIELDS:
+    for name in NAMES:
         assert f"| `{name}` |" in text
     manifest = (tmp_path / "hub/source-manifest.json").read_bytes()
     assert manifest == (dataset / "manifest.json").read_bytes()
@@ -127,7 +141,7 @@ def test_row_groups_are_bounded_by_records_and_text(dataset: Path) -> None:
     (record,) = islice(read_records(dataset), 1)
 
     def many(count: int, text: str) -> Iterator[Record]:
-        return (replace(record, output=text) for _ in range(count))
+        return (structs.replace(record, output=text) for _ in range(count))
 
     groups = [len(group) for group in export_module._groups(many(25_000, "x"))]
     assert groups == [10_000, 10_000, 5_000]

@@ -15,7 +15,7 @@ from shioenv.dataset.released import Imported, import_released
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
-from shioenv.domain.record import Record
+from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
 from shioenv.report.stats import statistics
 
@@ -57,7 +57,7 @@ def test_what_is_known_is_kept_and_what_is_not_is_empty(tmp_path: Path) -> None:
         ["a", "/fs/a", {"size": 0}],
         ["=", "/fs/b/time", "10:00"],
     ]
-    assert one.segments == [{"command": "touch", "n_arguments": 2}]
+    assert one.segments == [ScoredSegment(command="touch", n_arguments=2)]
     unknown = (one.irreducibility, one.standard_error, one.stdout, one.stderr, one.output_b64)
     assert unknown == (None,) * 5
     assert (one.cwd, one.system, one.n_executions, one.content_digests) == ("", "", 0, {})

@@ -18,7 +18,8 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.repair import Repaired, repair, repair_with
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import verify
-from shioenv.errors import RepairError
+from shioenv.errors import DatasetCorruptError, RepairError
+from shioenv.files.journal import checksummed
 from shioenv.synthesis.sample import Sample
 
 COUNT = 1050
@@ -187,7 +188,7 @@ def test_lost_volatile_records_are_said_to_be_others(volatile_dataset: Path, scr
 def test_other_inputs_are_never_written(dataset: Path, scratch: str) -> None:
     (dataset / SECOND).write_bytes(b"")
     before = contents(dataset)
-    with pytest.raises(RepairError, match="other inputs"):
+    with pytest.raises(DatasetCorruptError, match="other inputs"):
         tuple(
             repair_with(
                 dataset,
@@ -209,6 +210,27 @@ def test_other_bytes_without_a_volatile_record_are_never_written(
     before = contents(dataset)
     with pytest.raises(RepairError, match="no volatile record was lost"):
         mend(dataset, scratch)
+    assert contents(dataset) == before
+
+
+def test_what_a_killed_repair_left_takes_no_part(volatile_dataset: Path, scratch: str) -> None:
+    dataset = volatile_dataset
+    before = contents(dataset)
+    lines = lines_of(dataset)
+    (dataset / SECOND).write_bytes(b"".join(lines[:40]))
+    other = re.sub(rb'"exit_code":\d+', b'"exit_code":77', lines[7])
+    (dataset / "data/00001.journal").write_bytes(checksummed(other))
+    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    assert (made.identical, made.salvaged) == (True, 2)
+    assert contents(dataset) == before
+
+
+def test_every_shard_may_be_lost(dataset: Path, scratch: str) -> None:
+    before = contents(dataset)
+    for path in (dataset / "data").iterdir():
+        path.unlink()
+    made = repair_with(dataset, stream, system=scratch, opener=open_fake)
+    assert [(one.was, one.identical) for one in made] == [("gone", True)] * 2
     assert contents(dataset) == before
 
 

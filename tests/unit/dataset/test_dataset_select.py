@@ -22,7 +22,7 @@ from shioenv.errors import (
     OutputExistsError,
     UsageError,
 )
-from shioenv.files.durable import lock
+from shioenv.files.durable import locked
 
 COUNT = 40
 
@@ -45,7 +45,7 @@ SELECTIONS: list[tuple[dict[str, Any], Callable[[Record], bool]]] = [
     ({"max_irreducibility": 0.5}, lambda one: 0 <= score(one) <= 0.5),
     ({"min_arguments": 2, "max_arguments": 3}, lambda one: 2 <= one.n_arguments <= 3),
     ({"exit_codes": (0,)}, lambda one: one.exit_code == 0),
-    ({"commands": ("touch",)}, lambda one: [s["command"] for s in one.segments] == ["touch"]),
+    ({"commands": ("touch",)}, lambda one: [s.command for s in one.segments] == ["touch"]),
     ({"exclude_volatile": True}, lambda one: not one.volatile),
 ]
 
@@ -144,10 +144,8 @@ def test_what_a_killed_call_left_is_removed(dataset: Path, tmp_path: Path) -> No
 
 def test_two_calls_do_not_write_the_same(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / ".tmp-new").mkdir()
-    handle = lock(tmp_path / ".tmp-new")
-    with pytest.raises(DatasetBusyError):
+    with locked(tmp_path / ".tmp-new"), pytest.raises(DatasetBusyError):
         select(dataset, tmp_path / "new", Selection())
-    assert handle
 
 
 def test_a_damaged_source_is_not_selected_from(dataset: Path, tmp_path: Path) -> None:

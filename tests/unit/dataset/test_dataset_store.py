@@ -8,16 +8,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from functools import reduce
 from itertools import islice
+from operator import getitem, setitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dataset_fakes import HOME, contents, plan
+from msgspec.structs import replace
 
-from shioenv.dataset import store as store_module
 from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.store import Store
@@ -29,6 +30,7 @@ from shioenv.errors import (
     DatasetStorageError,
     UnknownDatasetError,
 )
+from shioenv.files.journal import Journal
 from shioenv.recording.line import Line
 
 
@@ -195,7 +197,7 @@ def test_a_shard_half_finished_at_any_step_is_finished_again(
     targets = {
         "rename": (Path, "rename"),
         "manifest": (Store, "_write_manifest"),
-        "unlink": (store_module._Journal, "remove"),
+        "unlink": (Journal, "remove"),
     }
     store = Store(tmp_path / "a", plan(), 1500, kernel="6.1.0")
     for number in range(1000):
@@ -294,10 +296,44 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: 
         fill(tmp_path, 10)
 
 
-def test_manifests_say_what_was_written_about_a_wrong_type(tmp_path: Path) -> None:
+def without(*path: Any) -> Callable[[Any], object]:
+    return lambda document: reduce(getitem, path[:-1], document).pop(path[-1])
+
+
+def changed(value: object, *path: Any) -> Callable[[Any], object]:
+    return lambda document: setitem(reduce(getitem, path[:-1], document), path[-1], value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("7", "seed"), r"expected int, got str - at \$.seed"),
+        (changed(True, "count"), r"expected int, got bool - at \$.count"),
+        (
+            changed([3], "grammar", "commands"),
+            r"got int - at \$.grammar.commands\[0\]",
+        ),
+        (
+            changed("2", "shards", 0, "records"),
+            r"got str - at \$.shards\[0\].records",
+        ),
+        (changed("1", "limits", "wall_seconds"), r"expected int or float, got str - at \$.limits"),
+        (changed(1, "limits", "patience"), "patience"),
+        (changed(0.0, "limits", "cpu_seconds"), "the limit cpu_seconds is 0.0"),
+        (changed(1, "shards", 0, "size"), r"unknown field size - at \$.shards\[0\]"),
+        (changed(0, "budget"), "budget is 0"),
+        (changed({"kind": "x"}, "origin"), "origin is"),
+        (without("horizon"), "lacks 'horizon'"),
+        (without("system", "digest"), r"missing required field digest - at \$.system"),
+        (without("shards", 0, "sha256"), r"missing required field sha256 - at \$.shards\[0\]"),
+    ],
+)
+def test_what_is_wrong_in_a_manifest_is_named_with_its_place(
+    tmp_path: Path, change: Callable[[Any], object], message: str
+) -> None:
     document = json.loads(fill(tmp_path, 10).encode())
-    document["seed"] = "7"
-    with pytest.raises(DatasetCorruptError, match="expected a whole number, got '7'"):
+    change(document)
+    with pytest.raises(DatasetCorruptError, match=message):
         decode_manifest(json.dumps(document).encode(), "manifest.json")
 
 

@@ -1,12 +1,12 @@
 import json
-from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import replace
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import Record, behavior_fields, decode, encode
+from shioenv.domain.record import NAMES, Record, ScoredSegment, behavior_fields, decode, encode
 from shioenv.errors import RecordError
 
 RECORD = Record(
@@ -34,7 +34,7 @@ PAPER = [
 def test_the_papers_fields_come_first_in_its_order() -> None:
     document = json.loads(encode(RECORD))
     assert list(document)[:7] == PAPER
-    assert list(document) == [field.name for field in fields(Record)]
+    assert list(document) == list(NAMES)
 
 
 def test_a_record_is_one_line_and_comes_back() -> None:
@@ -69,12 +69,33 @@ def test_output_that_really_holds_the_replacement_character_needs_no_bytes() -> 
         ({"schema_version": 1}, "schema version"),
         ({"limits_hit": [5]}, r"at \$.limits_hit\[0\]"),
         ({"exit_cod": 0}, "did you mean exit_code"),
+        ({"segments": [{"command": "ls"}]}, r"required field n_arguments - at \$.segments\[0\]"),
+        (
+            {"segments": [{"command": "ls", "n_arguments": 1, "exakt": True}]},
+            r"unknown field exakt - at \$.segments\[0\] \(SHIO-D13\)\n  did you mean exact",
+        ),
+        ({"irreducibility": "1"}, r"expected float or null, got str - at \$.irreducibility"),
+        ({"content_digests": {"a": 1}}, r"expected str, got int - at \$.content_digests"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(change: dict[str, object], message: str) -> None:
     document = {**json.loads(encode(RECORD)), **change}
     with pytest.raises(RecordError, match=message):
         decode(json.dumps(document))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "schema_version"])
+def test_a_field_that_is_missing_is_named(name: str) -> None:
+    document = json.loads(encode(RECORD))
+    del document[name]
+    with pytest.raises(RecordError, match=f"a record lacks '{name}'"):
+        decode(json.dumps(document))
+
+
+def test_what_a_segment_does_not_hold_is_absent_from_the_line() -> None:
+    record = replace(RECORD, segments=[ScoredSegment(command="ls", n_arguments=1)])
+    assert b'"segments":[{"command":"ls","n_arguments":1}]' in encode(record)
+    assert decode(encode(record)) == record
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":2}', b"\xff"])

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from msgspec import convert
 from scripted_shell import Opener, ScriptedShell
 
 from shioenv.domain.behavior import Behavior
@@ -330,7 +331,7 @@ def test_execution_rewards_the_irreducibility() -> None:
 def test_info_at_the_end_is_a_record() -> None:
     env, _ = make()
     *_, info = play(env, [*row("ls", "-l<ns>", "<ns>a"), EXECUTE])
-    record = Record(**{name: info[name] for name in NAMES})
+    record = convert({name: info[name] for name in NAMES}, Record)
     assert encode(record)
     assert record.input == "cd /home/ubuntu; ls -la"
     assert record.input_args == ["ls", "-l<ns>", "<ns>a"]

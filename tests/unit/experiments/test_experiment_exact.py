@@ -31,7 +31,7 @@ from shioenv.experiments.exact import (
 )
 from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.setting import Setting, Stream
-from shioenv.files.lines import checksummed, sound
+from shioenv.files.journal import checksummed, sound
 
 
 @pytest.fixture

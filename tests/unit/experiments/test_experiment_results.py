@@ -25,11 +25,11 @@ from shioenv.experiments.results import (
     Findings,
     agree,
     check_libraries,
-    locked,
     read_columns,
     write_columns,
 )
 from shioenv.experiments.setting import Setting
+from shioenv.files.durable import locked
 from shioenv.report import drawing
 from shioenv.report.panels import chart
 from shioenv.report.tables import Table
