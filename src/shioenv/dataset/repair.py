@@ -14,15 +14,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener, Progress, Teller, plan_of, setup_of
+from shioenv.dataset.generate import Progress, Teller, plan_of
+from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import MANIFEST, SHARD_RECORDS, Manifest, Shard, read_manifest
 from shioenv.dataset.store import OTHER_INPUTS
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import sealed
 from shioenv.domain.record import NAMES, Record, decode, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
-from shioenv.execution.pool import Pool, Task
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, lock, sha256_of, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
@@ -82,18 +83,19 @@ def damaged_shards(directory: Path, manifest: Manifest) -> dict[Shard, str]:
 def repair(
     directory: str | Path,
     *,
-    workers: int = 1,
     system: str | None = None,
     policy: str | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
 
     `system` names the system where it was built from a file, `policy` the file of counts where the
-    inputs were drawn by one. Errors: UnknownDatasetError; RepairError for a dataset that was not
-    generated, or other inputs than the manifest's; DatasetMismatchError where system, grammars or
-    version are others; DatasetBusyError, DatasetStorageError, those of `find_system` and of
-    opening a sandbox. Nothing is changed then, but for the shards that were finished before.
+    inputs were drawn by one, `executor` is as `generate` takes it. Errors: UnknownDatasetError;
+    RepairError for a dataset that was not generated, or other inputs than the manifest's;
+    DatasetMismatchError where system, grammars or version are others; DatasetBusyError,
+    DatasetStorageError, those of `find_system` and of opening a sandbox. Nothing is changed then,
+    but for the shards that were finished before.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
@@ -116,7 +118,7 @@ def repair(
         directory,
         lambda count: sample_on(built, drawing, count, grammars=grammars),
         system=system or plan.system,
-        workers=workers,
+        executor=executor,
         report=report,
     )
 
@@ -126,15 +128,14 @@ def repair_with(
     samples: Samples,
     *,
     system: str,
-    workers: int = 1,
-    opener: Opener = open_sandbox,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """What `repair` does once the stream is known."""
     with storage_errors(directory):
         handle = lock(directory)
     try:
-        return tuple(_repair(directory, samples, system, workers, opener, report))
+        return tuple(_repair(directory, samples, system, executor or LocalExecutor(), report))
     finally:
         os.close(handle)
 
@@ -143,8 +144,7 @@ def _repair(
     directory: Path,
     samples: Samples,
     system: str,
-    workers: int,
-    opener: Opener,
+    executor: Executor,
     report: Callable[[Progress], None],
 ) -> Iterator[Repaired]:
     manifest = read_manifest(directory)
@@ -152,17 +152,17 @@ def _repair(
     numbers = {shard.number for shard in damaged}
     last = max((one.number * SHARD_RECORDS + one.records for one in damaged), default=0)
 
-    def tasks() -> Iterator[Task]:
+    def tasks() -> Iterator[tuple[int, Sample]]:
         for number, drawn in enumerate(samples(last)):
             if number // SHARD_RECORDS in numbers:
                 yield number, drawn
 
     teller = Teller(sum(one.records for one in damaged), report)
     finished: dict[int, dict[int, bytes]] = {number: {} for number in numbers}
-    with Pool(setup_of(manifest.plan, system, opener), workers) as pool:
-        for line in pool.records(tasks()):
-            number = line.session_id // SHARD_RECORDS
-            finished[number][line.session_id] = line.content
+    with executor:
+        for place, line in executor.map(recording(manifest.plan, system), tasks()):
+            number = place // SHARD_RECORDS
+            finished[number][place] = line.content
             teller.add(line)
             shard = next(one for one in damaged if one.number == number)
             if len(finished[number]) == shard.records:

@@ -19,7 +19,6 @@ from typing import Any
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -42,6 +41,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
+from shioenv.execution.job import Opener
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.samples import record as make_record
 from shioenv.recording.samples import session_text

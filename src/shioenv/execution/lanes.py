@@ -1,7 +1,8 @@
-"""Who may execute now: lanes of one worker take turns, and one of all workers may be alone.
+"""Sandboxes that are opened again where they broke, and who may execute in them now.
 
 Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
-sandboxes for that, its lanes, and goes on in another one meanwhile.
+sandboxes for that, its lanes, and goes on in another one meanwhile: they take turns, and one of all
+workers' may be alone.
 """
 
 from __future__ import annotations
@@ -11,8 +12,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import SandboxError
+from shioenv.recording.cache import ExecutionCache
+from shioenv.recording.effort import Effort
+from shioenv.recording.samples import Built, Observer
 
 LANES = 16
 """Sandboxes of a worker at most (ours; inputs that wait take ten times as long, all together, as
@@ -22,6 +30,107 @@ PATIENCE = (0.005, 0.05)
 """Seconds, at least and at most, after which an execution that is not done is taken to wait, so
 that the next one may begin beside it: twice what executions usually take (ours; 3 ms on a machine
 that does nothing else, and on a busy one a fixed time would let all lanes begin at once)."""
+
+
+class Closes(Protocol):
+    """What is open until it is closed."""
+
+    def close(self) -> None:
+        """Ends it."""
+        ...
+
+
+Sandbox = TypeVar("Sandbox", bound=Closes)
+Answer = TypeVar("Answer")
+
+
+class Reopened(Generic[Sandbox]):
+    """A sandbox that is opened when it is needed; another one after it was closed."""
+
+    def __init__(self, opens: Callable[[], Sandbox]) -> None:
+        self._opens = opens
+        self._opened: Sandbox | None = None
+
+    def open(self) -> Sandbox:
+        """The sandbox. Errors: those of opening one."""
+        if self._opened is None:
+            self._opened = self._opens()
+        return self._opened
+
+    def close(self) -> None:
+        """Ends the sandbox, whatever state it is in; any number of calls."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(SandboxError, OSError):
+                opened.close()
+
+
+class Lane(Reopened[Observer]):
+    """A sandbox that one task at a time is done in, what it took, and what it shares with others.
+
+    Errors of every use: those of opening a sandbox.
+    """
+
+    def __init__(self, opens: Callable[[], Observer], cache: ExecutionCache | None = None) -> None:
+        super().__init__(opens)
+        self.effort = Effort()
+        self.cache = cache
+
+    @property
+    def system(self) -> Built:
+        """Where inputs run."""
+        return self.open().system
+
+    def run(self, shell_input: str, **how: Any) -> Behavior:
+        """What the input does; `how` is as the sandbox takes it."""
+        sandbox = self.open()
+        before = sandbox.seconds
+        try:
+            return sandbox.run(shell_input, **how)
+        finally:
+            self.effort.ran += 1
+            self.effort.own_seconds += sandbox.seconds - before
+
+    def alone(self, run: Callable[[], Behavior]) -> Behavior:
+        """Runs while nobody else does."""
+        return run()
+
+
+class SharedLane(Lane):
+    """A lane among others of its process and of others: it runs when it is its turn."""
+
+    def __init__(
+        self,
+        opens: Callable[[], Observer],
+        cache: ExecutionCache | None,
+        gate: Gate,
+        turns: Turns,
+    ) -> None:
+        super().__init__(opens, cache)
+        self._gate, self._turns = gate, turns
+        self._alone = False
+
+    def run(self, shell_input: str, **how: Any) -> Behavior:
+        """What the input does, when it is this lane's turn; the wait for it is no effort."""
+        if self._alone:
+            return super().run(shell_input, **how)
+        asked = time.perf_counter()
+        with self._turns.turn(), self._gate.among_others():
+            self.effort.lane_seconds -= time.perf_counter() - asked
+            return super().run(shell_input, **how)
+
+    def alone(self, run: Callable[[], Behavior]) -> Behavior:
+        """Runs while nobody else does, but for what slept until its time was over: that lacked no
+        processor.
+        """
+        if self.open().waited:
+            return run()
+        with self._gate.alone():
+            self._alone = True
+            try:
+                return run()
+            finally:
+                self._alone = False
 
 
 class Turns:

@@ -8,22 +8,22 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
+from shioenv.execution.job import Executor, Job
 from shioenv.experiments.charts import RAMP, Spec, titled
 from shioenv.experiments.repeats import (
     Cause,
     Pass,
-    Task,
     cause_of,
     commands_of,
+    executor_of,
     marked,
     masked,
     passes,
@@ -43,7 +43,6 @@ from shioenv.experiments.results import (
 )
 from shioenv.experiments.setting import Setting, stream_of
 from shioenv.files.durable import storage_errors
-from shioenv.recording.bounds import LIMITS
 from shioenv.report.charts import ACCENT, INK
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
@@ -108,8 +107,16 @@ class Verdict:
         return "declared volatile" if self.cause.mark == "declared" else "noticed when recorded"
 
 
-def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES) -> Outcome:
+def run(
+    setting: Setting,
+    *,
+    count: int = COUNT,
+    number_of_passes: int = PASSES,
+    executors: Callable[[int], Executor] = executor_of,
+) -> Outcome:
     """Runs `count` inputs in each of the passes that are not there yet and writes what came out.
+
+    `executors` gives what executes the pass of a number, and as that of 0 what is to be explained.
 
     Errors: UsageError for fewer than two passes, MissingExtraError before anything is executed;
     DatasetMismatchError where the passes that are there are of other inputs, DatasetBusyError,
@@ -122,8 +129,8 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
     drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, "inputs": len(samples)}
-    seen, reused = _seen(setting, plan, samples, number_of_passes)
-    verdicts = list(_verdicts(setting, samples, seen))
+    seen, reused = _seen(setting, plan, samples, number_of_passes, executors)
+    verdicts = list(_verdicts(setting, samples, seen, executors(0)))
     findings = Findings(
         title="Determinism: the same inputs again",
         data={"inputs": _columns(verdicts)},
@@ -145,7 +152,11 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
 
 
 def _seen(
-    setting: Setting, plan: Mapping[str, Any], samples: Sequence[Sample], wanted: int
+    setting: Setting,
+    plan: Mapping[str, Any],
+    samples: Sequence[Sample],
+    wanted: int,
+    executors: Callable[[int], Executor],
 ) -> tuple[list[list[Digests]], int]:
     """By pass and number, what was seen; and how many passes were there."""
     directory = setting.data / NAME
@@ -158,13 +169,11 @@ def _seen(
                 for number in range(1, wanted + 1)
                 if (path := directory / f"pass-{number}.parquet").exists()
             }
-            tasks: list[Task] = [
-                (number, Session(one.cwd, (one.input,)).text, one.cwd)
-                for number, one in enumerate(samples)
-            ]
             missing = [number for number in range(1, wanted + 1) if number not in there]
             name = setting.system_name or plan["system"]
-            for number, found in passes(tasks, name, setting.seed, missing, setting.report):
+            for number, found in passes(
+                samples, name, setting.seed, missing, setting.report, executors
+            ):
                 path = directory / f"pass-{number}.parquet"
                 write_columns(path, _digested(found))
             paths = [directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)]
@@ -210,15 +219,23 @@ def _read(path: Path, count: int) -> list[Digests]:
 
 
 def _verdicts(
-    setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
+    setting: Setting,
+    samples: Sequence[Sample],
+    seen: Sequence[Sequence[Digests]],
+    executor: Executor,
 ) -> Iterator[Verdict]:
     declared = volatile_commands()
     differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
     explained: dict[int, Cause] = {}
-    with open_sandbox(setting.system, LIMITS) as observer:
-        for done, number in enumerate(differing, 1):
-            explained[number] = cause_of(observer, samples[number], declared)
-            setting.report("differences explained", done, len(differing))
+    job = Job(
+        partial(cause_of, volatile=declared),
+        system=setting.system_name or setting.system.name,
+        what="input",
+    )
+    with executor:
+        for number, cause in executor.map(job, ((n, samples[n]) for n in differing)):
+            explained[number] = cause
+            setting.report("differences explained", len(explained), len(differing))
     for number, one in enumerate(samples):
         first = seen[0][number]
         others = [digests[number] for digests in seen[1:] if digests[number] != first]

@@ -52,7 +52,7 @@ def run(
         BUDGETS,
         replays=replays,
         seed=setting.seed,
-        workers=setting.workers,
+        executor=setting.executor,
         report=setting.report,
     )
     groups = {f"{shortest} to {longest} arguments": cells(found)} if shortest < longest else {}

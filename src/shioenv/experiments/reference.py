@@ -11,24 +11,24 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from shioenv.behavior.compare import Channel
-from shioenv.behavior.observe import Observer
 from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role, Session
-from shioenv.execution.processes import Executors
+from shioenv.execution.job import Job
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.session import Runner
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample, sample_on
 
@@ -172,30 +172,20 @@ REASONS = ("waiting", "volatile")
 """Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An input with an argument at least, and how its record was scored."""
-
-    number: int
-    sample: Sample
-    seed: int
-    scoring: Scoring
-
-
 class _WaitsError(Exception):
     """A run does not end in time."""
 
 
-def rescored(observer: Observer, task: Task) -> Rescored:
-    """The input scored on the sub-inputs that its record was scored on.
+def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
+    """An input, with an argument at least, scored on the sub-inputs that its record was scored on.
 
-    Errors: those of the observer's `run`.
+    `seed` and `scoring` are its dataset's. Errors: those of the runner.
     """
-    number, one = task.number, task.sample
+    number, one = task
     prefix = Session(one.cwd, ()).text
 
     def behave(text: str) -> Behavior:
-        behavior = observer.run(prefix + text, cwd=one.cwd)
+        behavior = runner.run(prefix + text, cwd=one.cwd)
         if behavior.timed_out:
             raise _WaitsError
         return behavior
@@ -205,8 +195,8 @@ def rescored(observer: Observer, task: Task) -> Rescored:
         found = estimate_irreducibility(
             one.input,
             seen,
-            replace(task.scoring, noise_runs=Scoring().noise_runs, target_se=None),
-            rng=generator(task.seed, "score", number),
+            replace(scoring, noise_runs=Scoring().noise_runs, target_se=None),
+            rng=generator(seed, "score", number),
         )
     except _WaitsError:
         return Rescored(number, None, "waiting")
@@ -267,7 +257,7 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
     """The inputs of these records of a dataset, executed again.
 
     What an earlier call executed is used; it lies in the dataset's directory. Errors: those of
-    `Journal` and `Executors`.
+    `Journal` and of the executor.
     """
     plan = read_manifest(directory).plan
     system = setting.system
@@ -278,16 +268,13 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
         missing = wanted - journal.tried.keys()
         count = max(missing, default=-1) + 1
         samples = sample_on(system, plan.drawing, count, grammars=grammars)
-        tasks = [
-            Task(number, one, plan.drawing.seed, plan.scoring or Scoring())
-            for number, one in enumerate(samples)
-            if number in missing
-        ]
+        tasks = [(number, one) for number, one in enumerate(samples) if number in missing]
         kept = len(wanted) - len(missing)
-        with Executors(setting.system_name or system.name, setting.workers) as executors:
-            running = [executors.submit(rescored, task) for task in tasks]
-            for done, future in enumerate(as_completed(running), kept + 1):
-                journal.add(future.result())
+        score = partial(rescored, seed=plan.drawing.seed, scoring=plan.scoring or Scoring())
+        job = Job(score, system=setting.system_name or system.name, what="input")
+        with setting.executor as executor:
+            for done, (_, found) in enumerate(executor.map(job, tasks), kept + 1):
+                journal.add(found)
                 setting.report(f"{directory.name} inputs by other rules", done, len(wanted))
         tried = [(one, journal.tried[one.session_id]) for one in scores]
     reasons = Counter(found.why for _, found in tried)

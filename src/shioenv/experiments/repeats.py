@@ -11,29 +11,27 @@ Every pass but the first has an order of its own; those after the fifth are like
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shioenv.behavior.observe import Observer, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError
-from shioenv.execution.processes import Executors, batches, follow_parent
+from shioenv.domain.inputs import Session
+from shioenv.execution.job import Executor, Job
+from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.bounds import LIMITS
-from shioenv.recording.samples import record
+from shioenv.recording.samples import Scene, record
+from shioenv.recording.session import Runner
 from shioenv.synthesis.sample import Sample
-
-BATCH = 100
-"""Inputs that a process is given at once."""
 
 SHOW_CLOCK = frozenset({"date", "ps", "uptime", "w"})
 """Commands whose output is the present, masked or not."""
@@ -49,92 +47,77 @@ _CLOCK = re.compile(
 )
 """Dates, times of day, seconds since 1970."""
 
-Task: TypeAlias = tuple[int, str, str]
-"""An input's number, its text, its start directory."""
-
 Pass: TypeAlias = Iterator[tuple[int, Behavior]]
 """Behaviors by the number of the input, as they are seen."""
 
 
+def executor_of(number: int) -> Executor:
+    """What executes the pass of a number."""
+    return SerialExecutor() if number <= 2 else LocalExecutor(2 if number == 4 else 1)
+
+
 def passes(
-    tasks: Sequence[Task], system: str, seed: int, numbers: Iterable[int], report: Report
+    samples: Sequence[Sample],
+    system: str,
+    seed: int,
+    numbers: Iterable[int],
+    report: Report,
+    executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
     """The passes of these numbers; each is to be read to its end before the next one.
 
-    The fifth waits until it is another minute than at the first call. Errors: those of
-    `open_sandbox`, SandboxError where a sandbox breaks twice.
+    The fifth waits until it is another minute than at the first call. Errors: those of the
+    executors.
     """
     minute = time.time() // 60
     for number in numbers:
-        order = list(tasks)
+        order = list(enumerate(samples))
         if number > 1:
-            order = random.Random(f"{seed} {number}").sample(tasks, len(tasks))
-        yield number, _pass(number, order, system, minute, report)
-
-
-def _pass(number: int, order: Sequence[Task], system: str, minute: float, report: Report) -> Pass:
-    found: Pass
-    if number <= 2:
-        found = _here(order, system)
-    else:
+            order = random.Random(f"{seed} {number}").sample(order, len(order))
         if number == 5 and time.time() // 60 == minute:
             time.sleep(60 - time.time() % 60)
-        found = _elsewhere(order, system, 2 if number == 4 else 1)
-    with _busy(number == 4):
-        for done, one in enumerate(found, 1):
-            yield one
+        yield number, _pass(number, order, system, executors(number), report)
+
+
+def _pass(
+    number: int,
+    order: Sequence[tuple[int, Sample]],
+    system: str,
+    executor: Executor,
+    report: Report,
+) -> Pass:
+    job = Job(_behavior, system=system, what="input")
+    # places in this order are ascending, as the numbers of the inputs are not
+    tasks = ((place, sample) for place, (_, sample) in enumerate(order))
+    with executor, busy() if number == 4 else nullcontext():
+        for done, (place, behavior) in enumerate(executor.map(job, tasks), 1):
+            yield order[place][0], behavior
             report(f"pass {number}", done, len(order))
 
 
-def _here(tasks: Iterable[Task], system: str) -> Pass:
-    with open_sandbox(system, LIMITS) as observer:
-        for task in tasks:
-            try:
-                yield task[0], _run(observer, task)
-            except SandboxError:  # it may be repeated, elsewhere
-                with open_sandbox(system, LIMITS) as other:
-                    yield task[0], _run(other, task)
-
-
-def _elsewhere(tasks: Iterable[Task], system: str, processes: int) -> Pass:
-    """From new processes, batch by batch."""
-    with Executors(system, processes) as executors:
-        for done in executors.map(_run_batch, batches(tasks, BATCH)):
-            yield from done
-
-
-def _run_batch(observer: Observer, tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
-    return [(task[0], _run(observer, task)) for task in tasks]
-
-
-def _run(observer: Observer, task: Task) -> Behavior:
-    _, text, cwd = task
-    behavior = observer.run(text, cwd=cwd)
+def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
+    _, sample = task
+    text = Session(sample.cwd, (sample.input,)).text
+    behavior = runner.run(text, cwd=sample.cwd)
     if behavior.timed_out:  # as a record does: once more, and the second one counts
-        behavior = observer.run(text, cwd=cwd)
+        behavior = runner.run(text, cwd=sample.cwd)
     return behavior
 
 
+_SPIN = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
+
+
 @contextmanager
-def _busy(wanted: bool) -> Iterator[None]:
+def busy() -> Iterator[None]:
     """While it lasts, every processor has something else to do as well."""
-    context = multiprocessing.get_context("spawn")
-    count = len(os.sched_getaffinity(0)) if wanted else 0
-    processes = [context.Process(target=_spin, daemon=True) for _ in range(count)]
-    for process in processes:
-        process.start()
+    spin = [sys.executable, "-c", _SPIN.format(os.getpid())]
+    processes = [subprocess.Popen(spin, start_new_session=True) for _ in os.sched_getaffinity(0)]
     try:
         yield
     finally:
         for process in processes:
             process.kill()
-            process.join()
-
-
-def _spin() -> None:
-    follow_parent()
-    while True:
-        pass
+            process.wait()
 
 
 # ---- what differs, and why ----
@@ -180,10 +163,11 @@ def shows_clock(one: Sample, volatile: Container[str]) -> bool:
     return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
 
 
-def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Cause:
+def cause_of(scene: Scene, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
     """Why a sample did something else, run once more where it must be; `volatile` is what
     `volatile_commands` gives.
     """
+    _, one = task
     commands = commands_of(one)
     declared = [name for name in commands if name in volatile]
     if declared:
@@ -191,6 +175,6 @@ def cause_of(observer: Observer, one: Sample, volatile: Mapping[str, str]) -> Ca
     if one.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
     # budget 1: all runs of the whole input, hardly any of its parts
-    if record(one, 0, observer, Scoring(budget=1), random.Random(0), sampler="gcs").volatile:
+    if record(one, 0, scene, Scoring(budget=1), random.Random(0), sampler="gcs").volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
     return Cause("none", "no cause is stated")

@@ -64,7 +64,7 @@ def run(
         BUDGETS,
         replays=replays,
         seed=setting.seed,
-        workers=setting.workers,
+        executor=setting.executor,
         report=setting.report,
     )
     by_length = {n: cells([one for one in found if one.n == n]) for n in wanted(count, longest)}

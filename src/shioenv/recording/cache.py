@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import shioenv
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import ShioenvError
@@ -266,7 +265,7 @@ def executor_digest() -> str:
     The sources themselves rather than a version that somebody has to count up.
     """
     digest = hashlib.sha256()
-    root = Path(shioenv.__file__).parent
+    root = Path(__file__).parents[1]
     for package in _SOURCES:
         for path in sorted((root / package).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":

@@ -62,6 +62,9 @@ class Sample:
     volatile: bool
     trace: tuple[SegmentTrace, ...]
 
+    def __str__(self) -> str:
+        return self.input.text
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiment_fakes import SYSTEM, FakeExecutors, stream
+from experiment_fakes import SYSTEM, FakeExecutor, stream
 
 from shioenv.experiments import estimators, exact, sampling_efficiency
 from shioenv.experiments.estimators import Cells, spent
@@ -49,13 +49,9 @@ def test_outcomes_are_averaged_over_inputs() -> None:
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    class Executors(FakeExecutors):
-        pass
-
-    monkeypatch.setattr(exact, "Executors", Executors)
     monkeypatch.setattr(exact, "stream", stream)
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=1)
+    return Setting(out=tmp_path, executor=FakeExecutor())
 
 
 def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: Setting) -> None:

@@ -11,6 +11,7 @@ import pytest
 from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
+from shioenv.execution.local import LocalExecutor
 from shioenv.experiments import results
 from shioenv.experiments.charts import STYLES, Spec, styled
 from shioenv.experiments.results import (
@@ -37,7 +38,7 @@ CHART: Spec = {
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=3, seed=4, command="shioenv experiment x")
+    return Setting(out=tmp_path, executor=LocalExecutor(3), seed=4, command="shioenv experiment x")
 
 
 def test_results_say_what_they_were_made_with(setting: Setting) -> None:
