@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
@@ -13,7 +12,8 @@ from typing import Any, TypeAlias, cast
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Segment, Session
 from shioenv.domain.record import NAMES, Record
-from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
+from shioenv.errors import EnvironmentOptionError, UnknownSystemError
+from shioenv.execution.lanes import Reopened
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import without_assignments
@@ -120,8 +120,9 @@ class Executor:
         self._system = system
         self._scoring = scoring
         self._limits = limits
-        self._source = observer
-        self._opened: Runner | None = None
+        self._given = cast("Runner", observer) if _is_open(observer) else None
+        opens = cast("Callable[[], Any]", self._open if observer is None else observer)
+        self._sandbox: Reopened[Any] = Reopened(opens)
         self._cache = BehaviorCache()
 
     def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
@@ -134,23 +135,19 @@ class Executor:
         here breaks, everything is done once more in a new one. Errors: what the sandbox raises;
         what was opened here is closed then, whatever state it was left in.
         """
-        try:
-            try:
-                return self._execute(session, seed, session_id, sampler)
-            except SandboxError:
-                if self._opened is None:
-                    raise
-                self._abandon()
-                return self._execute(session, seed, session_id, sampler)
-        except BaseException:
-            self._abandon()
-            raise
 
-    def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
+        def execute(runner: Runner) -> Outcome:
+            return self._execute(runner, session, seed, session_id, sampler)
+
+        return self._sandbox.repeat(execute) if self._given is None else execute(self._given)
+
+    def _execute(
+        self, runner: Runner, session: Session, seed: int, session_id: int, sampler: str
+    ) -> Outcome:
         cache = self._cache.at(session.cwd)
         record, score = record_session(
             session,
-            self._observer(),
+            runner,
             session_id=session_id,
             system=self.declaration.name,
             sampler=sampler,
@@ -164,31 +161,17 @@ class Executor:
 
     def close(self) -> None:
         """Close the sandbox if one was opened here; any number of calls."""
-        opened, self._opened = self._opened, None
-        close = getattr(opened, "close", None)
-        if close is not None:
-            close()
-
-    def _abandon(self) -> None:
-        """Close a sandbox that may be broken."""
-        with suppress(SandboxError, OSError):
-            self.close()
-
-    def _observer(self) -> Runner:
-        if self._opened is None:
-            source = self._source
-            if source is None:
-                self._opened = self._open()
-            elif isinstance(source, type) or not hasattr(source, "run"):
-                self._opened = cast("Callable[[], Runner]", source)()
-            else:
-                return cast("Runner", source)
-        return self._opened
+        self._sandbox.close()
 
     def _open(self) -> Runner:
         from shioenv.behavior.observe import open_sandbox
 
         return open_sandbox(self._system, self._limits)
+
+
+def _is_open(source: ObserverSource | None) -> bool:
+    """Whether it is an observer, not what opens one."""
+    return hasattr(source, "run") and not isinstance(source, type)
 
 
 def declaration_of(system: str | None) -> SystemDeclaration:

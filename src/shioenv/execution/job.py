@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from shioenv.errors import ShioenvError, UsageError
 from shioenv.execution.lanes import Lane
@@ -114,20 +112,3 @@ def processes(workers: int | None) -> int:
     if workers is not None and workers < 1:
         raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
     return workers or len(os.sched_getaffinity(0))
-
-
-def pickled(value: object) -> bytes:
-    """The value for other processes. ValueError where they could not find what it names."""
-    try:
-        content = pickle.dumps(value)
-        _Importable(io.BytesIO(content)).load()
-    except (AttributeError, pickle.PicklingError) as error:
-        raise ValueError(f"{value} is not importable by worker processes: {error}") from error
-    return content
-
-
-class _Importable(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "__main__":  # another one there
-            raise AttributeError(f"{name} is of a script")
-        return super().find_class(module, name)

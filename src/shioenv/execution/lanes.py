@@ -13,8 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Generic, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
@@ -32,16 +32,9 @@ that the next one may begin beside it: twice what executions usually take (ours;
 that does nothing else, and on a busy one a fixed time would let all lanes begin at once)."""
 
 
-class Closes(Protocol):
-    """What is open until it is closed."""
-
-    def close(self) -> None:
-        """Ends it."""
-        ...
-
-
-Sandbox = TypeVar("Sandbox", bound=Closes)
+Sandbox = TypeVar("Sandbox")
 Answer = TypeVar("Answer")
+Among: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Reopened(Generic[Sandbox]):
@@ -57,24 +50,49 @@ class Reopened(Generic[Sandbox]):
             self._opened = self._opens()
         return self._opened
 
+    def repeat(self, action: Callable[[Sandbox], Answer]) -> Answer:
+        """What the action gives; where its sandbox breaks, it is done once more in a new one.
+
+        After any other error, and the second one, the sandbox is closed, whatever state it is in.
+        """
+        try:
+            try:
+                return action(self.open())
+            except SandboxError:
+                self.close()
+                return action(self.open())
+        except BaseException:
+            self.close()
+            raise
+
     def close(self) -> None:
-        """Ends the sandbox, whatever state it is in; any number of calls."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
+        """Ends the sandbox, whatever state it is in, if it can be closed; any number of calls."""
+        close = getattr(self._opened, "close", None)
+        self._opened = None
+        if close is not None:
             with suppress(SandboxError, OSError):
-                opened.close()
+                close()
 
 
 class Lane(Reopened[Observer]):
-    """A sandbox that one task at a time is done in, what it took, and what it shares with others.
+    """A sandbox that one task at a time is done in, what that took, and what it shares with others.
 
-    Errors of every use: those of opening a sandbox.
+    `turn` is entered for every run, `by_itself` where nobody else may run. Errors of every use:
+    those of opening a sandbox.
     """
 
-    def __init__(self, opens: Callable[[], Observer], cache: ExecutionCache | None = None) -> None:
+    def __init__(
+        self,
+        opens: Callable[[], Observer],
+        cache: ExecutionCache | None = None,
+        turn: Among = nullcontext,
+        by_itself: Among = nullcontext,
+    ) -> None:
         super().__init__(opens)
         self.effort = Effort()
         self.cache = cache
+        self._turn, self._by_itself = turn, by_itself
+        self._alone = False
 
     @property
     def system(self) -> Built:
@@ -82,42 +100,17 @@ class Lane(Reopened[Observer]):
         return self.open().system
 
     def run(self, shell_input: str, **how: Any) -> Behavior:
-        """What the input does; `how` is as the sandbox takes it."""
-        sandbox = self.open()
-        before = sandbox.seconds
-        try:
-            return sandbox.run(shell_input, **how)
-        finally:
-            self.effort.ran += 1
-            self.effort.own_seconds += sandbox.seconds - before
-
-    def alone(self, run: Callable[[], Behavior]) -> Behavior:
-        """Runs while nobody else does."""
-        return run()
-
-
-class SharedLane(Lane):
-    """A lane among others of its process and of others: it runs when it is its turn."""
-
-    def __init__(
-        self,
-        opens: Callable[[], Observer],
-        cache: ExecutionCache | None,
-        gate: Gate,
-        turns: Turns,
-    ) -> None:
-        super().__init__(opens, cache)
-        self._gate, self._turns = gate, turns
-        self._alone = False
-
-    def run(self, shell_input: str, **how: Any) -> Behavior:
-        """What the input does, when it is this lane's turn; the wait for it is no effort."""
-        if self._alone:
-            return super().run(shell_input, **how)
+        """What the input does, when it is its turn; `how` is as the sandbox takes it."""
         asked = time.perf_counter()
-        with self._turns.turn(), self._gate.among_others():
+        with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
-            return super().run(shell_input, **how)
+            sandbox = self.open()
+            before = sandbox.seconds
+            try:
+                return sandbox.run(shell_input, **how)
+            finally:
+                self.effort.ran += 1
+                self.effort.own_seconds += sandbox.seconds - before
 
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
         """Runs while nobody else does, but for what slept until its time was over: that lacked no
@@ -125,7 +118,7 @@ class SharedLane(Lane):
         """
         if self.open().waited:
             return run()
-        with self._gate.alone():
+        with self._by_itself():
             self._alone = True
             try:
                 return run()

@@ -17,7 +17,7 @@ from typing import IO, Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
-from shioenv.execution.job import Job, Opener, Tell, pickled, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, processes, silent
 from shioenv.execution.lanes import Lane
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
@@ -72,7 +72,7 @@ class SerialExecutor:
 class LocalExecutor:
     """Does jobs in so many processes of this machine (None: one a processor).
 
-    `opener` opens sandboxes there and must be importable (ValueError); executions are shared with
+    `opener` opens sandboxes there and must be importable; executions are shared with
     other processes and runs through a file of at most about `cache_bytes` in the user's cache
     directory (0: through none), which changes no record (`docs/design/execution-cache.md`).
     Processes start with the first task, go on with the next tasks of the same job, and end with
@@ -83,7 +83,6 @@ class LocalExecutor:
         self, workers: int | None = None, *, opener: Opener = open_sandbox, cache_bytes: int = 0
     ) -> None:
         self.workers = processes(workers)
-        pickled(opener)
         self._opener, self._cache_bytes = opener, cache_bytes
         self._crew: Crew | None = None
         self.kernels = frozenset({platform.release()})
@@ -130,7 +129,7 @@ class Crew:
 
     def __init__(self, job: Job[Any, Any], opener: Opener, cache_bytes: int, workers: int) -> None:
         self.job = job
-        self._given = pickled((job, opener, cache_bytes))
+        self._given = pickle.dumps((job, opener, cache_bytes))
         self._wanted = workers
         self._workers: list[_Worker] = []
         self._dead_starts = 0

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
-from shioenv.execution.job import Job, Opener, Tell, pickled, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, processes, silent
 from shioenv.execution.local import Crew
 from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
 from shioenv.system.store import find_system
@@ -213,7 +213,7 @@ class RayExecutor:
             if job.system.endswith(".toml"):
                 named = replace(job, system=find_system(job.system).name)
             self._job = job
-            self._given = pickled((named, self._opener, self._cache_bytes))
+            self._given = pickle.dumps((named, self._opener, self._cache_bytes))
         self._connect()
         try:
             while schedule.left:

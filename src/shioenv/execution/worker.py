@@ -11,14 +11,15 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from shioenv.errors import SandboxError
 from shioenv.execution.job import Job, Opener
-from shioenv.execution.lanes import Gate, Lane, SharedLane, Turns
+from shioenv.execution.lanes import Gate, Lane, Turns
 from shioenv.execution.schedule import Failure
 
 READY, DONE, BROKEN, FAILED = range(4)
@@ -44,6 +45,7 @@ class _Worker:
     def __init__(self, connection: Connection[Any, Any], door: str, room: str) -> None:
         self._connection = connection
         self._gate = door, room
+        self._turns = Turns()
         self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._lanes = 1
@@ -76,11 +78,11 @@ class _Worker:
         job: Job[Any, Any]
         opener: Opener
         job, opener, cache_bytes = pickle.loads(body)
-        turns = Turns()
-        lanes = [
-            SharedLane(lambda: job.opened(opener), job.cache(cache_bytes), Gate(*self._gate), turns)
-            for _ in range(job.lanes)
-        ]
+        lanes = []
+        for gate in [Gate(*self._gate) for _ in range(job.lanes)]:
+            turn = partial(self._in_turn, gate)
+            cache = job.cache(cache_bytes)
+            lanes.append(Lane(partial(job.opened, opener), cache, turn, gate.alone))
         if job.system:
             self._guarded(None, lanes[0].open)
         self._lanes = len(lanes)
@@ -90,6 +92,11 @@ class _Worker:
             thread.start()
         for thread in threads:
             thread.join()
+
+    @contextmanager
+    def _in_turn(self, gate: Gate) -> Iterator[None]:
+        with self._turns.turn(), gate.among_others():
+            yield
 
     def _send(self, kind: int, number: int | None, what: object) -> None:
         """Says something, and counts it as an answer."""

@@ -11,7 +11,7 @@ from dataset_fakes import FakeObserver
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution import lanes
-from shioenv.execution.lanes import Gate, SharedLane, Turns
+from shioenv.execution.lanes import Gate, Lane, Turns
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -114,7 +114,7 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     gate, other = (Gate(str(door), str(room)) for _ in range(2))
     observer = FakeObserver(str(tmp_path))
     observer.waited = waited
-    lane = SharedLane(lambda: observer, None, gate, Turns())
+    lane = Lane(lambda: observer, by_itself=gate.alone)
     ended = threading.Event()
 
     def repeat() -> None:
