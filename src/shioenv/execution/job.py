@@ -79,7 +79,7 @@ class Executor(Protocol):
 
     @property
     def kernels(self) -> Set[str]:
-        """Releases of the kernels under which tasks were done so far."""
+        """Releases of the kernels under which tasks of the newest job were done."""
         ...
 
     def map(

@@ -245,6 +245,7 @@ class RayExecutor:
         self._nodes.clear()
         self._refused.clear()
         self._dead_starts.clear()
+        self.kernels.clear()
         self._looked = float("-inf")
 
     def _connect(self) -> None:
