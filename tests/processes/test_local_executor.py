@@ -138,6 +138,28 @@ def test_errors_of_a_job_come_back_as_themselves() -> None:
     assert caught.value.hint == "another one"
 
 
+class Unreadable:
+    """Cannot be unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return exploding, ()
+
+
+def exploding() -> None:
+    raise RuntimeError("nobody can read it")
+
+
+def test_a_task_that_workers_cannot_read_is_named_with_their_last_words() -> None:
+    with local() as executor, pytest.raises(GenerationError) as caught:
+        list(executor.map(Job(untouched), [(3, Unreadable())]))
+    assert "task 3 could not be made in 5 attempts" in caught.value.message
+    assert caught.value.message.endswith("RuntimeError: nobody can read it")
+
+
+def untouched(lane: object, task: tuple[int, object]) -> int:
+    return task[0]
+
+
 def test_answers_of_a_map_that_was_left_come_never() -> None:
     job = Job(slowly)
     with local() as executor:

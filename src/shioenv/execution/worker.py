@@ -10,7 +10,6 @@ import pickle
 import queue
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -35,6 +34,7 @@ def main() -> None:
     _, _, connection, door, room = sys.argv
     os.set_inheritable(int(connection), False)
     worker = _Worker(Connection(int(connection)), door, room)
+    threading.excepthook = _end_all
     threading.Thread(target=worker.listen, daemon=True).start()
     worker.work()
 
@@ -107,8 +107,8 @@ class _Worker:
     def _in_lane(self, job: Job[Any, Any], lane: Lane) -> None:
         while (body := self._waiting.get()) is not None:
             task = pickle.loads(body)
-            self._guarded(task[0], lambda: self._do(job, lane, task))  # noqa: B023
-        self._guarded(None, lane.close)
+            self._guarded(task[0], partial(self._do, job, lane, task))
+        lane.close()
 
     def _do(self, job: Job[Any, Any], lane: Lane, task: tuple[int, Any]) -> None:
         try:
@@ -120,16 +120,17 @@ class _Worker:
             self._send(DONE, task[0], answer)
 
     def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
-        """Ends the whole process where the action fails, whatever thread it is in."""
+        """Tells what fails and ends the process; what another worker may do ends it only."""
         try:
             action()
-        except (BrokenPipeError, ConnectionResetError):
-            os._exit(1)
-        except SandboxError:  # another worker takes over
-            traceback.print_exc()
-            os._exit(1)
+        except (SandboxError, BrokenPipeError, ConnectionResetError):
+            raise
         except Exception as error:
-            traceback.print_exc()
-            with suppress(OSError):
-                self._send(FAILED, number, Failure.of(error))
+            self._send(FAILED, number, Failure.of(error))
             os._exit(1)
+
+
+def _end_all(failed: threading.ExceptHookArgs) -> None:
+    """A lane that fails ends all of them: their tasks go to another worker."""
+    threading.__excepthook__(failed)
+    os._exit(1)
