@@ -15,18 +15,21 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import TypeAlias
 
-from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import plan_of, setup_of
-from shioenv.execution.pool import Pool, Task
-from shioenv.execution.ray_engine import RayPool
-from shioenv.execution.worker import Setup
+from shioenv.dataset.generate import plan_of
+from shioenv.dataset.job import recording
+from shioenv.execution.job import Executor, Job
+from shioenv.execution.local import LocalExecutor
+from shioenv.execution.ray_executor import RayExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.line import Line
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import find_system
+
+Batch: TypeAlias = list[tuple[int, Sample]]
 
 
 def main() -> None:
@@ -38,17 +41,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    setup, batches = prepared(asked)
-    local = Pool(setup, asked.workers)
-    ray = RayPool(setup, asked.workers, report=lambda note: None, under=lambda kernel: None)
+    job, batches = prepared(asked)
+    local, ray = LocalExecutor(asked.workers), RayExecutor(asked.workers)
     pairs: list[tuple[float, float]] = []
     with local, ray:
-        engines: list[Any] = [local, ray]
+        engines: list[Executor] = [local, ray]
         first = next(batches)
-        started = [window(engine, first) for engine in engines]
+        started = [window(engine, job, first) for engine in engines]
         for batch in islice(batches, asked.pairs):
             engines.reverse()
-            times = {id(engine): window(engine, batch) for engine in engines}
+            times = {id(engine): window(engine, job, batch) for engine in engines}
             pairs.append((times[id(local)], times[id(ray)]))
             print(f"local {pairs[-1][0]:.2f} s, ray {pairs[-1][1]:.2f} s", file=sys.stderr)
     told = {
@@ -71,7 +73,7 @@ def main() -> None:
         print(f"{key:16} {value}")
 
 
-def prepared(asked: argparse.Namespace) -> tuple[Setup, Iterator[list[Task]]]:
+def prepared(asked: argparse.Namespace) -> tuple[Job[Sample, Line], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(None, versions=system.packages)
@@ -83,14 +85,14 @@ def prepared(asked: argparse.Namespace) -> tuple[Setup, Iterator[list[Task]]]:
     )
     count = (asked.pairs + 1) * asked.records
     numbered = enumerate(sample_on(system, plan.drawing, count, grammars=grammars))
-    setup = setup_of(plan, system.name, open_sandbox)
-    return setup, iter(lambda: list(islice(numbered, asked.records)), [])
+    batches = iter(lambda: list(islice(numbered, asked.records)), [])
+    return recording(plan, system.name), batches
 
 
-def window(engine: Any, batch: list[Task]) -> float:
+def window(engine: Executor, job: Job[Sample, Line], batch: Batch) -> float:
     """Seconds from the first sample to the last record."""
     start = time.perf_counter()
-    made = sum(1 for _ in engine.records(iter(batch)))
+    made = sum(1 for _ in engine.map(job, batch))
     assert made == len(batch)
     return time.perf_counter() - start
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, generate
+from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
@@ -166,8 +167,7 @@ def turn(count: int, budget: int, seed: int, where: Path) -> list[dict[str, Any]
             summary = generate(
                 where / str(number),
                 count=count,
-                workers=way.workers,
-                cache_bytes=CACHE_BYTES if way.shared else 0,
+                executor=LocalExecutor(way.workers, cache_bytes=CACHE_BYTES if way.shared else 0),
                 report=pace.report,
                 drawing=Drawing(seed=seed),
                 scoring=Scoring(budget=budget),

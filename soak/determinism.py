@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from common import Drawn, Progress, drawn, parser, report
 
@@ -43,7 +43,6 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.experiments.repeats import (
-    Task,
     cause_of,
     masked,
     passes,
@@ -52,6 +51,9 @@ from shioenv.experiments.repeats import (
 )
 from shioenv.recording.bounds import LIMITS
 from shioenv.system.store import find_system
+
+Task: TypeAlias = tuple[int, str, str]
+"""An input's number, its text, its start directory."""
 
 PASSES = 5
 WANTED = 0.99
@@ -86,7 +88,7 @@ def main() -> int:
         for number, one in enumerate(inputs)
     ]
     numbers = range(1, chosen.passes + 1)
-    found = passes(tasks, system.name, chosen.seed, numbers, _Shown())
+    found = passes([one.sample for one in inputs], system.name, chosen.seed, numbers, _Shown())
     first = dict(next(found)[1])
     others = [
         {number: other for number, other in one if other != first[number]} for _, one in found
@@ -138,7 +140,7 @@ def _verdicts(
             channels = tuple(dict.fromkeys(name for other in seen for name in _other(base, other)))
             clock = all(masked(base) == masked(other) for other in seen)
             clock = clock or shows_clock(one.sample, declared)
-            cause = cause_of(observer, one.sample, declared)
+            cause = cause_of(observer, (number, one.sample), volatile=declared)
             values = getattr(base, channels[0]), getattr(seen[0], channels[0])
             verdicts.append(Verdict(number, one, channels, clock, cause.mark, cause.text, values))
     return verdicts

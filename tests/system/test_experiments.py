@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import GenerationError
-from shioenv.execution.processes import Executors
+from shioenv.execution.job import Job
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
 from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.results import read_columns
 
@@ -136,19 +137,24 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1]
 
 
-def deadly(observer: SandboxRunner, task: int) -> int:
-    assert observer.run("echo x").output == b"x\n"
-    if task == 2:
+def deadly(lane: Lane, task: tuple[int, str]) -> int:
+    number, once = task
+    assert lane.run("echo x").output == b"x\n"
+    if number == 2 and not (once and Path(once).exists()):
+        Path(once or "/dev/null").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return 10 * task
+    return 10 * number
 
 
-def answers(tasks: list[int]) -> list[int]:
-    with Executors("debian-12", 1) as executors:
-        return list(executors.map(deadly, tasks))
+def answers(numbers: list[int], once: str = "") -> dict[int, int]:
+    """What becomes of the numbers; 2 kills its process every time, or until a file is there."""
+    with LocalExecutor(1) as executor:
+        return dict(executor.map(Job(deadly, system="debian-12"), ((n, once) for n in numbers)))
 
 
-def test_a_process_that_dies_ends_the_work_with_an_error() -> None:
-    assert answers([1, 3]) == [10, 30]
-    with pytest.raises(GenerationError):
+def test_what_a_process_that_dies_had_is_begun_again_and_one_that_kills_all_is_named(
+    tmp_path: Path,
+) -> None:
+    assert answers([1, 2, 3], str(tmp_path / "once")) == {1: 10, 2: 20, 3: 30}
+    with pytest.raises(GenerationError, match="task 2 could not be made in 5 attempts"):
         answers([1, 2, 3])

@@ -23,6 +23,7 @@ from shioenv.errors import (
     UnknownGrammarError,
     UnknownSamplerError,
 )
+from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.stats import statistics
@@ -44,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     summary = generate(
         directory,
         count=COUNT,
-        workers=1,
+        executor=LocalExecutor(1),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),
     )
@@ -67,7 +68,7 @@ def test_two_workers_make_what_one_makes(whole: Path, tmp_path: Path) -> None:
     generate(
         tmp_path / "two",
         count=COUNT,
-        workers=2,
+        executor=LocalExecutor(2),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),
     )
@@ -116,10 +117,12 @@ def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
 SCRIPT = f"""
 import sys
 from shioenv.dataset.generate import generate
+from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
-         scoring=Scoring(budget={BUDGET}), workers=2, report=lambda p: print(p.done, flush=True))
+         scoring=Scoring(budget={BUDGET}), executor=LocalExecutor(2),
+         report=lambda p: print(p.done, flush=True))
 """
 
 
@@ -197,7 +200,7 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
     generate(
         tmp_path / "a",
         count=COUNT,
-        workers=2,
+        executor=LocalExecutor(2),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),
     )
@@ -221,8 +224,7 @@ def shared(directory: Path, workers: int) -> Summary:
     return generate(
         directory,
         count=COUNT,
-        workers=workers,
-        cache_bytes=CACHE_BYTES,
+        executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),
     )
@@ -277,7 +279,7 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
     generate(
         tmp_path / "a",
         count=COUNT,
-        workers=1,
+        executor=LocalExecutor(1),
         report=lambda progress: kept.append(progress.kept),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import SystemNotBuiltError
+from shioenv.execution.local import LocalExecutor
+from shioenv.execution.ray_executor import RayExecutor
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 
@@ -42,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generate(
         directory,
         count=COUNT,
-        workers=2,
+        executor=LocalExecutor(2),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),
     )
@@ -65,18 +67,27 @@ def cluster() -> Iterator[Any]:
             made.shutdown()
 
 
-def make(directory: Path, cluster: Any, **changed: Any) -> tuple[Summary, list[str]]:
+def make(
+    directory: Path,
+    cluster: Any,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[Summary, list[str]]:
     """The dataset, made on the cluster, and what was noted on the way."""
     notes: list[str] = []
-    report = changed.pop("report", lambda progress: None)
 
     def listen(progress: Progress) -> None:
         if progress.note:
             notes.append(progress.note)
         report(progress)
 
-    options = {"count": COUNT, "seed": SEED, "budget": BUDGET, "engine": "ray"}
-    made = generate(directory, **{**options, **changed}, address=cluster.address, report=listen)
+    made = generate(
+        directory,
+        count=COUNT,
+        drawing=Drawing(seed=SEED),
+        scoring=Scoring(budget=BUDGET),
+        executor=RayExecutor(address=cluster.address),
+        report=listen,
+    )
     return made, notes
 
 
@@ -134,7 +145,11 @@ def stop_at_ten(progress: Progress) -> None:
 SCRIPT = f"""
 import sys
 from shioenv.dataset.generate import generate
-generate(sys.argv[1], count={COUNT}, seed={SEED}, budget={BUDGET}, engine="ray", workers=2,
+from shioenv.execution.ray_executor import RayExecutor
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
+generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
+         scoring=Scoring(budget={BUDGET}), executor=RayExecutor(2),
          report=lambda p: print(p.note or p.done, flush=True))
 """
 
@@ -147,7 +162,7 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
         generate(
             tmp_path / "a",
             count=COUNT,
-            workers=1,
+            executor=LocalExecutor(1),
             report=stop_at_ten,
             drawing=Drawing(seed=SEED),
             scoring=Scoring(budget=BUDGET),
@@ -215,7 +230,7 @@ def test_ctrl_c_ends_everything_loses_nothing_and_another_engine_goes_on(
     generate(
         tmp_path / "a",
         count=COUNT,
-        workers=1,
+        executor=LocalExecutor(1),
         report=lambda progress: kept.append(progress.kept),
         drawing=Drawing(seed=SEED),
         scoring=Scoring(budget=BUDGET),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,21 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_modules(path: Path) -> Iterator[str]:
+def nodes(path: Path) -> Iterator[ast.AST]:
+    """All of a file, but for what is imported for types alone."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+            continue
+        yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+def imported_modules(path: Path, *, for_types: bool = True) -> Iterator[str]:
     """Every module of ours that a file imports anywhere, deferred imports included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text())) if for_types else nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -68,6 +81,47 @@ def test_imports_point_one_way() -> None:
         assert LAYERS.index(layer(imported)) <= LAYERS.index(layer(importer)), (
             f"{importer} imports {imported}"
         )
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    imports = {
+        module_name(path): set(imported_modules(path, for_types=False)) - {module_name(path)}
+        for path in SOURCE.rglob("*.py")
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def private_uses(path: Path) -> Iterator[str]:
+    """Names of other packages of ours that are theirs alone and that a file uses all the same."""
+    own = module_name(path).split(".")[:2]
+    modules: dict[str, str] = {}
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shioenv"):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if name.split(".")[:2] == own:
+                    continue
+                modules[alias.asname or alias.name] = name
+                if is_private(alias.name):
+                    yield name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            if module and is_private(node.attr):
+                yield f"{module}.{node.attr}"
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_private_name_is_used_in_another_package() -> None:
+    found = {str(path): list(private_uses(path)) for path in SOURCE.rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_inside_a_package_submodules_are_imported_never_the_package() -> None:

@@ -217,28 +217,31 @@ def import_(
     from shioenv.errors import UsageError, did_you_mean
 
     if format_ == "commands":
-        from shioenv.dataset.external import import_commands
+        from shioenv.dataset.external import CommandList, import_commands
+        from shioenv.execution.local import LocalExecutor
 
         shown = meter()
         try:
             with shown:
                 summary = import_commands(
-                    source,
+                    CommandList(
+                        source,
+                        sampler=sampler or format_,
+                        placeholders=placeholders,
+                        bindings=bindings,
+                        seed=seed,
+                        start_directories=() if cwd is None else (cwd,),
+                    ),
                     directory,
-                    sampler=sampler or format_,
-                    placeholders=placeholders,
-                    bindings=bindings,
-                    seed=seed,
                     scoring=Scoring(
                         budget=budget,
                         noise_runs=noise_runs,
                         estimator=estimator,
                         target_se=target_se,
                     ),
-                    workers=workers,
                     system=system,
-                    start_directories=None if cwd is None else [cwd],
                     limits=shared.limits_of(timeout),
+                    executor=LocalExecutor(workers),
                     report=shown.report,
                 )
         except KeyboardInterrupt:
@@ -283,17 +286,16 @@ def repair(
     those that were there. Where volatile records came out otherwise, that is said and noted in the
     manifest. Other damage is left to verify to name.
     """
-    import os
-
     from shioenv.dataset.repair import repair as repair_shards
+    from shioenv.execution.local import LocalExecutor
 
     shown = meter()
     with shown:
         repaired = repair_shards(
             directory,
-            workers=workers or len(os.sched_getaffinity(0)),
             system=system,
             policy=policy,
+            executor=LocalExecutor(workers),
             report=shown.report,
         )
     if json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -242,19 +242,20 @@ def _run(
     *,
     json: bool,
 ) -> None:
+    from shioenv.execution.local import LocalExecutor
     from shioenv.experiments.results import shown_command
     from shioenv.experiments.setting import Setting
+    from shioenv.recording.cache import CACHE_BYTES
 
-    given: dict[str, Any] = {} if workers is None else {"workers": workers}
     try:
         with _Meter() as meter:
             setting = Setting(
                 out=out,
                 seed=seed,
                 system_name=system,
+                executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
                 command=shown_command(),
                 report=meter.report,
-                **given,
             )
             outcome = experiment(setting)
     except KeyboardInterrupt:

@@ -69,6 +69,7 @@ def generate(
     same bytes as a run that was never interrupted. A larger count makes a dataset longer.
     """
     from shioenv.dataset.generate import generate as generate_records
+    from shioenv.execution.engines import executor_named
     from shioenv.irreducibility.scoring import Scoring
     from shioenv.sandbox.base import MEBIBYTE
     from shioenv.synthesis.drawing import Drawing
@@ -95,13 +96,15 @@ def generate(
                     estimator=estimator,
                     target_se=target_se,
                 ),
-                workers=workers,
-                engine=engine,
-                address=address,
-                limits=shared.limits_of(timeout),
                 system=system,
+                limits=shared.limits_of(timeout),
+                executor=executor_named(
+                    engine,
+                    workers,
+                    address,
+                    cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
+                ),
                 report=shown.report,
-                cache_bytes=0 if no_cache else cache_size * MEBIBYTE,
             )
     except KeyboardInterrupt:
         shared.note(f"stopped; what is finished is kept in {directory}, the same command goes on")

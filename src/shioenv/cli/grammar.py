@@ -279,6 +279,7 @@ def report(
     that the program blames on the command line as typed. The exit status is 1 where a number is not
     what it must be.
     """
+    from shioenv.execution.local import LocalExecutor
     from shioenv.report.grammar_report import grammar_report, page
 
     made = grammar_report(
@@ -286,8 +287,8 @@ def report(
         ucs_inputs=ucs_count,
         round_trip=round_trip,
         seed=seed,
-        workers=workers,
         system=system,
+        executor=LocalExecutor(workers),
         tell=shared.note,
     )
     if json:

@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener, Progress, Summary, plan_of, run
+from shioenv.dataset.generate import Progress, Summary, plan_of, run
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
+from shioenv.execution.job import Executor
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.bind import values_of
 from shioenv.grammar.library import load_grammars
@@ -42,13 +42,47 @@ REJECTED = "rejected.ndjson"
 """In a dataset's directory: what an import could not take, with line and reason."""
 
 PLACEHOLDERS = ("reject", "bind", "keep")
-"""What is done with lines that hold generic words: see `import_commands`."""
+"""What is done with lines that hold generic words: see `CommandList`."""
 
 ATTEMPTS = 20
 """How often a line is bound anew to become an input that is not there yet."""
 
 Catalogues = Mapping[str, Mapping[str, Sequence[str]]]
 """Names by token, for each start directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandList:
+    """A file of inputs, one a line, and how they are read.
+
+    Words such as `File` or `[Size]` are generic in some corpora (`placeholder_table`). With
+    `reject` lines that hold one are left out; with `bind` whole words become names and values of
+    the system, drawn by `seed`, up to `bindings` different inputs from each such line, and lines
+    where one stays inside a longer word (`+Size`) are left out; with `keep` they are words.
+    Errors: UsageError.
+    """
+
+    path: str | Path
+    sampler: str = "commands"
+    """What the records say wrote them."""
+    placeholders: str = "reject"
+    """One of `PLACEHOLDERS`."""
+    bindings: int = 1
+    seed: int = 0
+    """Draws names, start directories and sub-inputs."""
+    start_directories: tuple[str, ...] = ()
+    """None for all of the system."""
+
+    def __post_init__(self) -> None:
+        if self.placeholders not in PLACEHOLDERS:
+            raise UsageError(
+                f"placeholders cannot be {self.placeholders!r}",
+                hint=did_you_mean(self.placeholders, PLACEHOLDERS),
+            )
+        if self.bindings < 1 or (self.bindings > 1 and self.placeholders != "bind"):
+            raise UsageError(
+                "several bindings of a line need placeholders to bind, and are at least 1"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,58 +135,39 @@ def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
 
 
 def import_commands(
-    source: str | Path,
+    commands: CommandList,
     directory: str | Path,
     *,
-    sampler: str = "commands",
-    placeholders: str = "reject",
-    bindings: int = 1,
-    seed: int = 0,
     scoring: Scoring = Scoring(),
-    workers: int | None = None,
     system: str | None = None,
-    start_directories: Sequence[str] | None = None,
     limits: Limits | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
-    """A dataset in `directory` of the inputs in a file, one a line; run again to go on.
+    """A dataset in `directory` of the inputs in a list; run again to go on.
 
     Each is taken apart by the grammars of the system's versions, executed in a start directory
-    drawn by `seed`, scored and recorded as `generate` does it: the same bytes for the same list,
-    arguments and system, whatever `workers` is. `sampler` is what the records say wrote them.
-
-    Words such as `File` or `[Size]` are generic in some corpora (`placeholder_table`). With
-    `reject` lines that hold one are left out; with `bind` whole words become names and values of
-    the system, drawn by `seed`, up to `bindings` different inputs from each such line, and lines
-    where one stays inside a longer word (`+Size`) are left out; with `keep` they are words.
+    drawn by the list's seed, scored and recorded as `generate` does it: the same bytes for the same
+    list, arguments and system, whatever the executor.
 
     What cannot be recorded is left out and told with its line: empty, only a comment, not UTF-8, a
     NUL byte, too long, the same as an earlier input. Errors: ImportFileError where nothing can be
-    taken, UsageError, those of `find_system` and StartDirectoryError before anything is written;
+    taken, those of `find_system` and StartDirectoryError before anything is written;
     then those of `generate`.
     """
-    if placeholders not in PLACEHOLDERS:
-        raise UsageError(
-            f"placeholders cannot be {placeholders!r}",
-            hint=did_you_mean(placeholders, PLACEHOLDERS),
-        )
-    if bindings < 1 or (bindings > 1 and placeholders != "bind"):
-        raise UsageError("several bindings of a line need placeholders to bind, and are at least 1")
     built = find_system(system)
     grammars = load_grammars(versions=built.packages)
-    directories = tuple(start_directories or built.declaration.session.start_directories)
+    directories = commands.start_directories or built.declaration.session.start_directories
     catalogues = {one: catalogue(built, one) for one in directories}
-    path = Path(source)
-    accepted = read_list(
-        path, InputParser(grammars), catalogues, placeholders=placeholders, bindings=bindings,
-        seed=seed,
-    )  # fmt: skip
+    accepted = read_list(commands, InputParser(grammars), catalogues)
     if not accepted.samples:
         counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
-        raise ImportFileError(f"{path}: no line can be recorded; {counts or 'it is empty'}")
+        raise ImportFileError(
+            f"{commands.path}: no line can be recorded; {counts or 'it is empty'}"
+        )
     drawing = Drawing(
-        sampler=sampler,
-        seed=seed,
+        sampler=commands.sampler,
+        seed=commands.seed,
         start_directories=directories,
         horizon=0,
         composite_share=0.0,
@@ -163,14 +178,14 @@ def import_commands(
         "kind": "commands",
         "sha256": accepted.sha256,
         "lines": accepted.lines,
-        "placeholders": placeholders,
-        "bindings": bindings,
+        "placeholders": commands.placeholders,
+        "bindings": commands.bindings,
         "rejected": dict(sorted(reasons(accepted.rejected).items())),
     }
     # nothing is drawn by a policy
     plan = replace(plan, drawing=replace(plan.drawing, policy=""), origin=origin)
     return import_list(
-        accepted, directory, plan, workers=workers, system=system or built.name, report=report
+        accepted, directory, plan, system=system or built.name, executor=executor, report=report
     )
 
 
@@ -192,9 +207,8 @@ def import_list(
     plan: Plan,
     *,
     system: str,
-    workers: int | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
-    opener: Opener = open_sandbox,
 ) -> ImportSummary:
     """What `import_commands` does once list and plan are known."""
     summary = run(
@@ -202,10 +216,9 @@ def import_list(
         plan,
         _samples(accepted.samples),
         count=len(accepted.samples),
-        workers=workers,
         system=system,
+        executor=executor,
         report=report,
-        opener=opener,
     )
     write_rejections(Path(directory), accepted.rejected)
     return ImportSummary(summary, accepted.lines, accepted.rejected)
@@ -217,42 +230,26 @@ def _samples(lines: Iterable[bytes]) -> Iterator[Sample]:
         yield Sample(Input.from_marked(tokens), cwd, volatile, ())
 
 
-def read_list(
-    path: Path,
-    parser: InputParser,
-    catalogues: Catalogues,
-    *,
-    placeholders: str,
-    bindings: int,
-    seed: int,
-) -> Accepted:
+def read_list(commands: CommandList, parser: InputParser, catalogues: Catalogues) -> Accepted:
     """The inputs of a file's lines, taken apart and bound. Errors: ImportFileError."""
-    reader = _Reader(parser, catalogues, placeholders, bindings, seed)
+    reader = _Reader(commands, parser, catalogues)
     digest = hashlib.sha256()
     number = 0
     try:
-        with path.open("rb") as file:
+        with Path(commands.path).open("rb") as file:
             for number, line in enumerate(file, 1):
                 digest.update(line)
                 reader.read(number, line.rstrip(b"\r\n"))
     except OSError as error:
-        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+        raise ImportFileError(f"{commands.path} cannot be read: {error.strerror}") from None
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
 
 class _Reader:
     """Takes lines apart; `samples` are what `Accepted` calls so."""
 
-    def __init__(
-        self,
-        parser: InputParser,
-        catalogues: Catalogues,
-        placeholders: str,
-        bindings: int,
-        seed: int,
-    ) -> None:
-        self._parser, self._directories = parser, list(catalogues)
-        self._placeholders, self._bindings, self._seed = placeholders, bindings, seed
+    def __init__(self, commands: CommandList, parser: InputParser, catalogues: Catalogues) -> None:
+        self._commands, self._parser, self._directories = commands, parser, list(catalogues)
         self._binder = Binder(catalogues)
         self._seen: set[bytes] = set()
         self.samples: list[bytes] = []
@@ -262,23 +259,23 @@ class _Reader:
         """One line, without its end."""
         text, reason = _readable(content)
         generic = reason is None and PLACEHOLDER.search(text) is not None
-        if generic and self._placeholders == "reject":
+        if generic and self._commands.placeholders == "reject":
             reason = "a placeholder"
-        elif generic and self._placeholders == "bind":
+        elif generic and self._commands.placeholders == "bind":
             reason = _left_over(text)
         if reason is None:
-            reason = self._add(number, text, generic and self._placeholders == "bind")
+            reason = self._add(number, text, generic and self._commands.placeholders == "bind")
         if reason is not None:
             shown = content[:2000].decode("utf-8", "replace")[:500]
             self.rejected.append(Rejection(number, shown, reason))
 
     def _add(self, number: int, text: str, generic: bool) -> str | None:
         """Adds the inputs of a line; why, where there is none."""
-        wanted = self._bindings if generic else 1
+        wanted = self._commands.bindings if generic else 1
         made = 0
         reason = None
         for attempt in range(wanted * ATTEMPTS if generic else 1):
-            rng = generator(self._seed, "import", number, attempt)
+            rng = generator(self._commands.seed, "import", number, attempt)
             cwd = rng.choice(self._directories)
             bound = self._binder.bind(text, cwd, rng) if generic else text
             reason = self._sample(bound, cwd)

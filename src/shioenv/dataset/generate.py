@@ -7,22 +7,20 @@ number is its place in it. What a record's score draws depends on the seed and t
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
-from shioenv.domain.runner import Installed
-from shioenv.errors import UsageError, did_you_mean
-from shioenv.execution.pool import Pool, Task
-from shioenv.execution.worker import Setup, named
+from shioenv.errors import UsageError
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.irreducibility.scoring import Scoring
@@ -36,15 +34,6 @@ from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 from shioenv.version import package_version
-
-if TYPE_CHECKING:
-    from shioenv.execution.ray_engine import RayPool
-
-ENGINES = ("local", "ray")
-"""What executes the samples: processes of this machine, or of the nodes of a Ray cluster."""
-
-Opener = Callable[[str, Limits], Installed]
-"""Called in each worker, by its importable name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +105,18 @@ def generate(
     count: int,
     drawing: Drawing = Drawing(),
     scoring: Scoring = Scoring(),
-    workers: int | None = None,
     system: str | None = None,
     limits: Limits | None = None,
-    engine: str = "local",
-    address: str | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
-    opener: Opener = open_sandbox,
-    cache_bytes: int = 0,
 ) -> Summary:
     """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
 
-    The same bytes for the same arguments and system, whatever `workers` (None: one a processor) is
-    and however often the run was killed; of volatile records the same number, input and arguments.
-    A larger `count` makes a dataset longer. `system` is a name or file as `open_sandbox` takes it,
-    `limits` bounds each execution (None: `LIMITS`, 2 seconds of wall time), `engine` is one of
-    `ENGINES`, `address` where the Ray cluster is (None: `RAY_ADDRESS`, else one of this machine
-    alone), `report` is told of progress. Executions of sub-inputs are shared between records,
-    workers and runs through a file of at most about `cache_bytes` in the user's cache directory (0:
-    through none), which does not change what is recorded: see `docs/design/execution-cache.md`.
+    The same bytes for the same arguments and system, whatever the `executor` is (None: processes of
+    this machine, one a processor) and however often the run was killed; of volatile records the
+    same number, input and arguments. A larger `count` makes a dataset longer. `system` is a name or
+    file as `open_sandbox` takes it, `limits` bounds each execution (None: `LIMITS`, 2 seconds of
+    wall time), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -152,13 +134,9 @@ def generate(
         plan,
         samples,
         count=count,
-        workers=workers,
         system=system or built.name,
-        engine=engine,
-        address=address,
+        executor=executor,
         report=report,
-        opener=opener,
-        cache_bytes=cache_bytes,
     )
 
 
@@ -221,48 +199,27 @@ def run(
     samples: Iterable[Sample],
     *,
     count: int,
-    workers: int | None = None,
     system: str,
-    engine: str = "local",
-    address: str | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
-    opener: Opener = open_sandbox,
-    cache_bytes: int = 0,
 ) -> Summary:
     """What `generate` does once plan and samples are known: the first `count` of them recorded.
 
-    `opener` is called in every worker with `system` and the plan's limits and must be importable
-    there; its system's digest must be the plan's. Another node of a Ray cluster finds a system of a
-    file of one's own by its name.
+    `system` is where the plan's system is found, whose digest it must have.
     """
-    if engine not in ENGINES:
-        raise UsageError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
-    if address is not None and engine != "ray":
-        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
-    if count < 1 or (workers is not None and workers < 1):
-        raise UsageError(
-            f"cannot generate {count} records with {workers} workers", hint="each is at least 1"
-        )
-    setup = setup_of(plan, system, opener, cache_bytes=cache_bytes)
+    if count < 1:
+        raise UsageError(f"cannot generate {count} records", hint="at least 1")
+    executor = executor or LocalExecutor()
+    retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)
-    pool: Pool | RayPool
-    if engine == "ray":
-        from shioenv.execution.ray_engine import RayPool
-
-        pool = RayPool(
-            setup if not system.endswith(".toml") else replace(setup, system=plan.system),
-            workers,
-            address=address,
-            report=teller.tell,
-            under=lambda kernel: store.made_under(kernel),
-        )
-    else:
-        pool = Pool(setup, workers or len(os.sched_getaffinity(0)))
     with Store(directory, plan, count, kernel=platform.release(), report=teller.tell) as store:
         teller.kept = store.kept
         teller.tell()
-        with pool:
-            for line in pool.records(missing(store, samples, count)):
+        tasks = missing(store, samples, count)
+        with executor:
+            for _, line in executor.map(recording(plan, system), tasks, teller.tell):
+                for kernel in executor.kernels:
+                    store.made_under(kernel)
                 store.append(line)
                 teller.add(line)
         return Summary(
@@ -270,28 +227,14 @@ def run(
             manifest=store.manifest,
             new=teller.new,
             executions=teller.executions,
-            retried=pool.retried,
-            restarts=pool.restarts,
+            retried=executor.retried - retried,
+            restarts=executor.restarts - restarts,
             seconds=teller.seconds,
             effort=teller.effort,
         )
 
 
-def setup_of(plan: Plan, system: str, opener: Opener, *, cache_bytes: int = 0) -> Setup:
-    """What workers have to know of a plan. ValueError for an opener that they cannot find."""
-    return Setup(
-        opener=named(opener),
-        system=system,
-        digest=plan.system_digest,
-        limits=plan.limits or LIMITS,
-        sampler=plan.drawing.sampler,
-        seed=plan.drawing.seed,
-        scoring=plan.scoring or Scoring(),
-        cache_bytes=cache_bytes,
-    )
-
-
-def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[Task]:
+def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Sample]]:
     """The samples not recorded yet, with their numbers. UsageError where they end early."""
     stream = iter(samples)
     for number in range(count):

@@ -17,14 +17,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener, Progress, Teller, missing, plan_of, setup_of
+from shioenv.dataset.generate import Progress, Teller, missing, plan_of
+from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.record import Record, decode, differing, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
-from shioenv.execution.pool import Pool
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import sha256_of
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
@@ -70,17 +71,18 @@ class Repaired:
 def repair(
     directory: str | Path,
     *,
-    workers: int = 1,
     system: str | None = None,
     policy: str | None = None,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
 
     `system` names the system where it was built from a file, `policy` the file of counts where the
-    inputs were drawn by one. Errors: UnknownDatasetError; RepairError for a dataset that was not
-    generated, or bytes that nothing explains; DatasetCorruptError for other inputs than the
-    manifest's; DatasetMismatchError where system, grammars or version are others; DatasetBusyError,
+    inputs were drawn by one, `executor` is as `generate` takes it. Errors: UnknownDatasetError;
+    RepairError for a dataset that was not generated, or bytes that nothing explains;
+    DatasetCorruptError for other inputs than the manifest's; DatasetMismatchError where system,
+    grammars or version are others; DatasetBusyError,
     DatasetStorageError, those of `find_system` and of opening a sandbox. Nothing is changed then,
     but for the shards that were finished before.
     """
@@ -105,7 +107,7 @@ def repair(
         directory,
         lambda count: sample_on(built, drawing, count, grammars=grammars),
         system=system or plan.system,
-        workers=workers,
+        executor=executor,
         report=report,
     )
 
@@ -115,8 +117,7 @@ def repair_with(
     samples: Samples,
     *,
     system: str,
-    workers: int = 1,
-    opener: Opener = open_sandbox,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """What `repair` does once the stream is known."""
@@ -128,10 +129,11 @@ def repair_with(
         teller = Teller(sum(one.records for one in damaged.values()), report)
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
-        with Pool(setup_of(manifest.plan, system, opener), workers) as pool:
-            for line in pool.records(missing(store, samples(last), last)):
+        with executor or LocalExecutor() as executor:
+            job, tasks = recording(manifest.plan, system), missing(store, samples(last), last)
+            for session_id, line in executor.map(job, tasks):
                 teller.add(line)
-                number = line.session_id // SHARD_RECORDS
+                number = session_id // SHARD_RECORDS
                 if number not in damaged:
                     store.append(line)
                     continue

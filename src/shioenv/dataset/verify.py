@@ -21,7 +21,6 @@ from msgspec import UNSET, structs
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Opener
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -52,6 +51,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
+from shioenv.execution.job import Opener
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
@@ -14,7 +13,8 @@ from msgspec import to_builtins
 from shioenv.domain.inputs import Segment, Session
 from shioenv.domain.record import Record
 from shioenv.domain.runner import Executing, Runner, executing
-from shioenv.errors import EnvironmentOptionError, SandboxError, UnknownSystemError
+from shioenv.errors import EnvironmentOptionError, UnknownSystemError
+from shioenv.execution.lanes import Reopened
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import without_assignments
@@ -65,8 +65,9 @@ class Executor:
         self._system = system
         self._scoring = scoring
         self._limits = limits
-        self._source = runner
-        self._opened: Executing | None = None
+        self._given = executing(cast("Runner", runner)) if _is_open(runner) else None
+        source = cast("Callable[[], Runner]", self._open if runner is None else runner)
+        self._sandbox: Reopened[Executing] = Reopened(lambda: executing(source()))
         self._cache = MemoryCache()
 
     def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
@@ -79,24 +80,20 @@ class Executor:
         here breaks, everything is done once more in a new one. Errors: what the sandbox raises;
         what was opened here is closed then, whatever state it was left in.
         """
-        try:
-            try:
-                return self._execute(session, seed, session_id, sampler)
-            except SandboxError:
-                if self._opened is None:
-                    raise
-                self._abandon()
-                return self._execute(session, seed, session_id, sampler)
-        except BaseException:
-            self._abandon()
-            raise
 
-    def _execute(self, session: Session, seed: int, session_id: int, sampler: str) -> Outcome:
+        def execute(runner: Executing) -> Outcome:
+            return self._execute(runner, session, seed, session_id, sampler)
+
+        return self._sandbox.repeat(execute) if self._given is None else execute(self._given)
+
+    def _execute(
+        self, runner: Executing, session: Session, seed: int, session_id: int, sampler: str
+    ) -> Outcome:
         cache = self._cache.at(session.cwd)
         recorder = SessionRecorder(scoring=self._scoring, cache=cache, pipe_runs=0)
         recorded = recorder.record(
             session,
-            self._runner(),
+            runner,
             random.Random(seed),
             volatile=is_declared_volatile(session),
         )
@@ -105,30 +102,17 @@ class Executor:
 
     def close(self) -> None:
         """Close the sandbox if one was opened here; any number of calls."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
-
-    def _abandon(self) -> None:
-        """Close a sandbox that may be broken."""
-        with suppress(SandboxError, OSError):
-            self.close()
-
-    def _runner(self) -> Executing:
-        if self._opened is None:
-            source = self._source
-            if source is None:
-                self._opened = self._open()
-            elif isinstance(source, type) or not hasattr(source, "run"):
-                self._opened = executing(cast("Callable[[], Runner]", source)())
-            else:
-                return executing(cast("Runner", source))
-        return self._opened
+        self._sandbox.close()
 
     def _open(self) -> Executing:
         from shioenv.behavior.observe import open_sandbox
 
         return open_sandbox(self._system, self._limits)
+
+
+def _is_open(source: RunnerSource | None) -> bool:
+    """Whether it is a runner, not what opens one."""
+    return hasattr(source, "run") and not isinstance(source, type)
 
 
 def declaration_of(system: str | None) -> SystemDeclaration:

@@ -1,7 +1,8 @@
-"""Who may execute now: lanes of one worker take turns, and one of all workers may be alone.
+"""Sandboxes that are opened again where they broke, and who may execute in them now.
 
 Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
-sandboxes for that, its lanes, and goes on in another one meanwhile.
+sandboxes for that, its lanes, and goes on in another one meanwhile: they take turns, and one of all
+workers' may be alone.
 """
 
 from __future__ import annotations
@@ -11,8 +12,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Built, Installed, State
+from shioenv.errors import SandboxError
+from shioenv.recording.cache import ExecutionCache
+from shioenv.recording.effort import Effort
 
 LANES = 16
 """Sandboxes of a worker at most (ours; inputs that wait take ten times as long, all together, as
@@ -22,6 +30,114 @@ PATIENCE = (0.005, 0.05)
 """Seconds, at least and at most, after which an execution that is not done is taken to wait, so
 that the next one may begin beside it: twice what executions usually take (ours; 3 ms on a machine
 that does nothing else, and on a busy one a fixed time would let all lanes begin at once)."""
+
+
+Sandbox = TypeVar("Sandbox")
+Answer = TypeVar("Answer")
+Among: TypeAlias = Callable[[], AbstractContextManager[None]]
+
+
+class Reopened(Generic[Sandbox]):
+    """A sandbox that is opened when it is needed; another one after it was closed."""
+
+    def __init__(self, opens: Callable[[], Sandbox]) -> None:
+        self._opens = opens
+        self._opened: Sandbox | None = None
+
+    def open(self) -> Sandbox:
+        """The sandbox. Errors: those of opening one."""
+        if self._opened is None:
+            self._opened = self._opens()
+        return self._opened
+
+    def repeat(self, action: Callable[[Sandbox], Answer]) -> Answer:
+        """What the action gives; where its sandbox breaks, it is done once more in a new one.
+
+        After any other error, and the second one, the sandbox is closed, whatever state it is in.
+        """
+        try:
+            try:
+                return action(self.open())
+            except SandboxError:
+                self.close()
+                return action(self.open())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the sandbox, whatever state it is in, if it can be closed; any number of calls."""
+        close = getattr(self._opened, "close", None)
+        self._opened = None
+        if close is not None:
+            with suppress(SandboxError, OSError):
+                close()
+
+
+class Lane(Reopened[Installed]):
+    """A sandbox that one task at a time is done in, what that took, and what it shares with others.
+
+    `turn` is entered for every run, `by_itself` where nobody else may run. Errors of every use:
+    those of opening a sandbox.
+    """
+
+    def __init__(
+        self,
+        opens: Callable[[], Installed],
+        cache: ExecutionCache | None = None,
+        turn: Among = nullcontext,
+        by_itself: Among = nullcontext,
+    ) -> None:
+        super().__init__(opens)
+        self.effort = Effort()
+        self.cache = cache
+        self._turn, self._by_itself = turn, by_itself
+        self._alone = False
+
+    @property
+    def system(self) -> Built:
+        """Where inputs run."""
+        return self.open().system
+
+    @property
+    def seconds(self) -> float:
+        """Of the sandbox that is open."""
+        return self.open().seconds
+
+    @property
+    def waited(self) -> bool:
+        """Of the sandbox that is open."""
+        return self.open().waited
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the input does, when it is its turn."""
+        return self.execute(shell_input, state)
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """The same below the seam; `how` is as the sandbox takes it."""
+        asked = time.perf_counter()
+        with nullcontext() if self._alone else self._turn():
+            self.effort.lane_seconds -= time.perf_counter() - asked
+            sandbox = self.open()
+            before = sandbox.seconds
+            try:
+                return sandbox.execute(shell_input, state, **how)
+            finally:
+                self.effort.ran += 1
+                self.effort.own_seconds += sandbox.seconds - before
+
+    def alone(self, run: Callable[[], Behavior]) -> Behavior:
+        """Runs while nobody else does, but for what slept until its time was over: that lacked no
+        processor.
+        """
+        if self.open().waited:
+            return run()
+        with self._by_itself():
+            self._alone = True
+            try:
+                return run()
+            finally:
+                self._alone = False
 
 
 class Turns:

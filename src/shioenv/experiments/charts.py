@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 
 from shioenv.experiments import quoted
-from shioenv.experiments.determinism import REASONS, Verdict
 from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
-from shioenv.experiments.sampling_efficiency import BUDGETS, Cell
+from shioenv.experiments.repeats import REASONS, Verdict
+from shioenv.experiments.replay import Cell
 from shioenv.experiments.scores import NAMES, Score, values
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.drawing import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
@@ -127,8 +127,10 @@ def sampling_efficiency(
     by_length: Mapping[int, Mapping[Any, Cell]], inputs: int, replays: int
 ) -> alt.ConcatChart:
     """Errors by number of arguments and budget, a panel for each estimator."""
+    budgets = sorted({cell.budget for found in by_length.values() for cell in found.values()})
+    middle = (len(budgets) - 1) / 2
     rows = [
-        {"arguments": n + DODGE * (BUDGETS.index(cell.budget) - 2.5), **_errors(cell)}
+        {"arguments": n + DODGE * (budgets.index(cell.budget) - middle), **_errors(cell)}
         for n, found in by_length.items()
         for cell in found.values()
         if (1 << n) - 1 > cell.budget
@@ -140,7 +142,7 @@ def sampling_efficiency(
         return alt.Y(f"{field}:Q", title="mean absolute error", scale=scale, axis=axis)
 
     x = lengths_axis(list(by_length))
-    scale = alt.Scale(domain=list(BUDGETS), range=list(RAMP))
+    scale = alt.Scale(domain=budgets, range=list(RAMP))
     series = {"color": alt.Color("budget:O", title="budget M", scale=scale)}
     panels = []
     for name in ESTIMATORS:

@@ -8,21 +8,23 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
+from shioenv.execution.job import Executor, Job
 from shioenv.experiments.repeats import (
+    REASONS,
     Cause,
     Pass,
-    Task,
+    Verdict,
     cause_of,
     commands_of,
+    executor_of,
     marked,
     masked,
     passes,
@@ -40,7 +42,6 @@ from shioenv.experiments.results import (
 )
 from shioenv.experiments.setting import Setting, stream_of
 from shioenv.files.durable import locked, storage_errors
-from shioenv.recording.bounds import LIMITS
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
@@ -58,49 +59,20 @@ MASKED = "masked"
 
 CHANNELS = tuple(item.name for item in fields(Behavior))
 
-REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
-"""Why inputs differ; of several reasons the first counts, but the last stands above all."""
-
 Digests = Mapping[str, str]
 """What a pass saw of an input: a digest of each of `CHANNELS`, and of `MASKED`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An input, and what the passes said of it."""
-
-    number: int
-    sample: Sample
-    channels: tuple[str, ...]
-    """The fields of its behavior in which a pass differs from the first; none where all agree."""
-    differing: int
-    """Passes that differ from the first."""
-    time_of_day: bool
-    """They agree but for clocks, or a command prints the present."""
-    cause: Cause | None
-    """None where all agree."""
-    command: str
-    """The one it is counted under: the first that is declared volatile, else the first."""
-
-    @property
-    def identical(self) -> bool:
-        """Whether all passes agree byte for byte."""
-        return not self.channels
-
-    @property
-    def reason(self) -> str:
-        """One of `REASONS`; "" where there is nothing to explain."""
-        if self.cause is None:
-            return ""
-        if self.cause.mark == "none":
-            return "not explained"
-        if self.time_of_day:
-            return "time of day"
-        return "declared volatile" if self.cause.mark == "declared" else "noticed when recorded"
-
-
-def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES) -> Outcome:
+def run(
+    setting: Setting,
+    *,
+    count: int = COUNT,
+    number_of_passes: int = PASSES,
+    executors: Callable[[int], Executor] = executor_of,
+) -> Outcome:
     """Runs `count` inputs in each of the passes that are not there yet and writes what came out.
+
+    `executors` gives what executes the pass of a number, and as that of 0 what is to be explained.
 
     Errors: UsageError for fewer than two passes, MissingExtraError before anything is executed;
     DatasetMismatchError where the passes that are there are of other inputs, DatasetBusyError,
@@ -115,8 +87,8 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
     drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, "inputs": len(samples)}
-    seen, reused = _seen(setting, plan, samples, number_of_passes)
-    verdicts = list(_verdicts(setting, samples, seen))
+    seen, reused = _seen(setting, plan, samples, number_of_passes, executors)
+    verdicts = list(_verdicts(setting, samples, seen, executors(0)))
     findings = Findings(
         title="Determinism: the same inputs again",
         data={"inputs": _columns(verdicts)},
@@ -142,7 +114,11 @@ def run(setting: Setting, *, count: int = COUNT, number_of_passes: int = PASSES)
 
 
 def _seen(
-    setting: Setting, plan: Mapping[str, Any], samples: Sequence[Sample], wanted: int
+    setting: Setting,
+    plan: Mapping[str, Any],
+    samples: Sequence[Sample],
+    wanted: int,
+    executors: Callable[[int], Executor],
 ) -> tuple[list[list[Digests]], int]:
     """By pass and number, what was seen; and how many passes were there."""
     directory = setting.data / NAME
@@ -155,13 +131,11 @@ def _seen(
                 for number in range(1, wanted + 1)
                 if (path := directory / f"pass-{number}.parquet").exists()
             }
-            tasks: list[Task] = [
-                (number, Session(one.cwd, (one.input,)).text, one.cwd)
-                for number, one in enumerate(samples)
-            ]
             missing = [number for number in range(1, wanted + 1) if number not in there]
             name = setting.system_name or plan["system"]
-            for number, found in passes(tasks, name, setting.seed, missing, setting.report):
+            for number, found in passes(
+                samples, name, setting.seed, missing, setting.report, executors
+            ):
                 path = directory / f"pass-{number}.parquet"
                 write_columns(path, _digested(found))
             paths = [directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)]
@@ -207,15 +181,23 @@ def _read(path: Path, count: int) -> list[Digests]:
 
 
 def _verdicts(
-    setting: Setting, samples: Sequence[Sample], seen: Sequence[Sequence[Digests]]
+    setting: Setting,
+    samples: Sequence[Sample],
+    seen: Sequence[Sequence[Digests]],
+    executor: Executor,
 ) -> Iterator[Verdict]:
     declared = volatile_commands()
     differing = [n for n in range(len(samples)) if any(one[n] != seen[0][n] for one in seen)]
     explained: dict[int, Cause] = {}
-    with open_sandbox(setting.system, LIMITS) as observer:
-        for done, number in enumerate(differing, 1):
-            explained[number] = cause_of(observer, samples[number], declared)
-            setting.report("differences explained", done, len(differing))
+    job = Job(
+        partial(cause_of, volatile=declared),
+        system=setting.system_name or setting.system.name,
+        what="input",
+    )
+    with executor:
+        for number, cause in executor.map(job, ((n, samples[n]) for n in differing)):
+            explained[number] = cause
+            setting.report("differences explained", len(explained), len(differing))
     for number, one in enumerate(samples):
         first = seen[0][number]
         others = [digests[number] for digests in seen[1:] if digests[number] != first]

@@ -11,17 +11,9 @@ from collections.abc import Mapping
 
 from shioenv.experiments import quoted
 from shioenv.experiments.exact import collect, wanted
-from shioenv.experiments.replay import replayed
+from shioenv.experiments.replay import Cell, cells, replayed
 from shioenv.experiments.results import Findings, Outcome, check_libraries, write
-from shioenv.experiments.sampling_efficiency import (
-    COUNT,
-    LONGEST,
-    REPLAYS,
-    Cell,
-    cells,
-    counts,
-    error_columns,
-)
+from shioenv.experiments.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.tables import Table
@@ -53,7 +45,7 @@ def run(
         BUDGETS,
         replays=replays,
         seed=setting.seed,
-        workers=setting.workers,
+        executor=setting.executor,
         report=setting.report,
     )
     groups = {f"{shortest} to {longest} arguments": cells(found)} if shortest < longest else {}

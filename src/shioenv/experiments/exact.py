@@ -11,15 +11,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
-from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.runner import State
-from shioenv.execution.processes import Executors
+from shioenv.domain.runner import Runner, State
+from shioenv.execution.job import Job
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import Contrast, estimate_irreducibility
@@ -73,6 +72,9 @@ class Known:
     """Those that do something else where outputs must be equal bytes (D-2s)."""
     seconds: float
     """That executing and comparing them took."""
+
+    def __str__(self) -> str:
+        return self.input.text
 
     @property
     def n(self) -> int:
@@ -159,21 +161,21 @@ class Passed:
         return {"number": self.number, "n_arguments": self.n, "passed": self.why}
 
 
-def executed(observer: SandboxRunner, task: tuple[int, Sample]) -> Known | Passed:
+def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
     """A sample with all its sub-inputs executed, or why it was passed over.
 
-    Errors: those of the observer's `run`.
+    Errors: those of the runner.
     """
     number, one = task
     n = one.input.n_arguments
-    if _seconds(observer, one) > SLOW_SECONDS and _seconds(observer, one) > SLOW_SECONDS:
+    if _seconds(runner, one) > SLOW_SECONDS and _seconds(runner, one) > SLOW_SECONDS:
         return Passed(number, n, "slow")
     started = time.perf_counter()
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
             raise _PassedOverError("slow")
-        behavior = observer.run(text, State(cwd=one.cwd))
+        behavior = runner.run(text, State(cwd=one.cwd))
         if behavior.timed_out:
             raise _PassedOverError("waiting")
         return behavior
@@ -200,10 +202,10 @@ def executed(observer: SandboxRunner, task: tuple[int, Sample]) -> Known | Passe
     )
 
 
-def _seconds(observer: SandboxRunner, one: Sample) -> float:
+def _seconds(runner: Runner, one: Sample) -> float:
     """How long it takes, or has taken until its time was over."""
     started = time.perf_counter()
-    observer.run(one.input.text, State(cwd=one.cwd))
+    runner.run(one.input.text, State(cwd=one.cwd))
     return time.perf_counter() - started
 
 
@@ -245,7 +247,7 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     Samples are taken in the order of their stream, those that a grammar declares volatile left
     out. Which are passed over as slow may depend on the machine; what is decided stays so in
     this directory. Errors: DatasetMismatchError where other seeds, systems, grammars or versions
-    were used there, those of `Journal` and `Executors`.
+    were used there, those of `Journal` and of the executor.
     """
     system = setting.system
     directory = setting.data / "exact"
@@ -256,33 +258,23 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
         lengths = {n: _Length(n, count) for n, count in counts.items()}
         there = set(journal.tried)
         total = sum(counts.values())
-        with Executors(setting.system_name or system.name, setting.workers) as executors:
-
-            def begin(length: _Length) -> None:
-                """Tries samples until as many are accepted or being executed as are wanted."""
-                while length.accepted + len(length.running) < length.wanted:
-                    task = candidates.next(length.n)
-                    known = journal.tried.get(task[0])
-                    if known is None:
-                        length.running.append(executors.submit(executed, task))
-                    else:
-                        length.found.append(known)
-
+        job = Job(executed, system=setting.system_name or system.name, what="input")
+        with setting.executor as executor:
             while True:
-                for length in lengths.values():
-                    begin(length)
-                done = sum(min(length.accepted, length.wanted) for length in lengths.values())
+                done = sum(length.accepted for length in lengths.values())
                 setting.report("inputs executed whole", done, total)
-                running = [one for length in lengths.values() for one in length.running]
-                if not running:
+                untried = [
+                    task
+                    for length in lengths.values()
+                    for task in length.untried(candidates, journal.tried)
+                ]
+                if not untried:
                     break
-                wait(running, return_when=FIRST_COMPLETED)
-                for length in lengths.values():
-                    for future in [one for one in length.running if one.done()]:
-                        length.running.remove(future)
-                        found = future.result()
-                        journal.add(found)
-                        length.found.append(found)
+                for _, found in executor.map(job, sorted(untried, key=itemgetter(0))):
+                    journal.add(found)
+                    lengths[found.n].found.append(found)
+                    done += isinstance(found, Known)
+                    setting.report("inputs executed whole", done, total)
     accepted = [one for length in lengths.values() for one in length.inputs]
     passed = [one.why for length in lengths.values() for one in length.passed]
     declared = sum(candidates.declared(length.n, length.last) for length in lengths.values())
@@ -319,12 +311,25 @@ class _Candidates:
 
 @dataclass(slots=True)
 class _Length:
-    """The inputs of one number of arguments that were tried, or are."""
+    """The inputs of one number of arguments that were tried."""
 
     n: int
     wanted: int
     found: list[Known | Passed] = field(default_factory=list)
-    running: list[Future[Known | Passed]] = field(default_factory=list)
+
+    def untried(
+        self, candidates: _Candidates, tried: Mapping[int, Known | Passed]
+    ) -> list[tuple[int, Sample]]:
+        """The next samples, as many as inputs are missing; what was tried before is taken."""
+        samples: list[tuple[int, Sample]] = []
+        while self.accepted + len(samples) < self.wanted:
+            task = candidates.next(self.n)
+            known = tried.get(task[0])
+            if known is None:
+                samples.append(task)
+            else:
+                self.found.append(known)
+        return samples
 
     @property
     def accepted(self) -> int:

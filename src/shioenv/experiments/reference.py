@@ -11,19 +11,18 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from shioenv.behavior.compare import Channel
-from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role
-from shioenv.domain.runner import State
-from shioenv.execution.processes import Executors
+from shioenv.domain.runner import Runner, State
+from shioenv.execution.job import Job
 from shioenv.experiments.journal import Journal
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting
@@ -173,29 +172,19 @@ REASONS = ("waiting", "volatile")
 """Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An input with an argument at least, and how its record was scored."""
-
-    number: int
-    sample: Sample
-    seed: int
-    scoring: Scoring
-
-
 class _WaitsError(Exception):
     """A run does not end in time."""
 
 
-def rescored(observer: SandboxRunner, task: Task) -> Rescored:
-    """The input scored on the sub-inputs that its record was scored on.
+def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
+    """An input, with an argument at least, scored on the sub-inputs that its record was scored on.
 
-    Errors: those of the observer's `run`.
+    `seed` and `scoring` are its dataset's. Errors: those of the runner.
     """
-    number, one = task.number, task.sample
+    number, one = task
 
     def behave(text: str) -> Behavior:
-        behavior = observer.run(text, State(cwd=one.cwd))
+        behavior = runner.run(text, State(cwd=one.cwd))
         if behavior.timed_out:
             raise _WaitsError
         return behavior
@@ -205,8 +194,8 @@ def rescored(observer: SandboxRunner, task: Task) -> Rescored:
         found = estimate_irreducibility(
             one.input,
             seen,
-            replace(task.scoring, noise_runs=Scoring().noise_runs, target_se=None),
-            rng=generator(task.seed, "score", number),
+            replace(scoring, noise_runs=Scoring().noise_runs, target_se=None),
+            rng=generator(seed, "score", number),
         )
     except _WaitsError:
         return Rescored(number, None, "waiting")
@@ -267,7 +256,7 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
     """The inputs of these records of a dataset, executed again.
 
     What an earlier call executed is used; it lies in the dataset's directory. Errors: those of
-    `Journal` and `Executors`.
+    `Journal` and of the executor.
     """
     plan = read_manifest(directory).plan
     system = setting.system
@@ -278,16 +267,13 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
         missing = wanted - journal.tried.keys()
         count = max(missing, default=-1) + 1
         samples = sample_on(system, plan.drawing, count, grammars=grammars)
-        tasks = [
-            Task(number, one, plan.drawing.seed, plan.scoring or Scoring())
-            for number, one in enumerate(samples)
-            if number in missing
-        ]
+        tasks = [(number, one) for number, one in enumerate(samples) if number in missing]
         kept = len(wanted) - len(missing)
-        with Executors(setting.system_name or system.name, setting.workers) as executors:
-            running = [executors.submit(rescored, task) for task in tasks]
-            for done, future in enumerate(as_completed(running), kept + 1):
-                journal.add(future.result())
+        score = partial(rescored, seed=plan.drawing.seed, scoring=plan.scoring or Scoring())
+        job = Job(score, system=setting.system_name or system.name, what="input")
+        with setting.executor as executor:
+            for done, (_, found) in enumerate(executor.map(job, tasks), kept + 1):
+                journal.add(found)
                 setting.report(f"{directory.name} inputs by other rules", done, len(wanted))
         tried = [(one, journal.tried[one.session_id]) for one in scores]
     reasons = Counter(found.why for _, found in tried)

@@ -11,30 +11,26 @@ Every pass but the first has an order of its own; those after the fifth are like
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import State
-from shioenv.errors import SandboxError
-from shioenv.execution.processes import Executors, batches, follow_parent
+from shioenv.domain.runner import Executing, Runner, State
+from shioenv.execution.job import Executor, Job
+from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.experiments.setting import Report
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.sample import Sample
-
-BATCH = 100
-"""Inputs that a process is given at once."""
 
 SHOW_CLOCK = frozenset({"date", "ps", "uptime", "w"})
 """Commands whose output is the present, masked or not."""
@@ -50,92 +46,77 @@ _CLOCK = re.compile(
 )
 """Dates, times of day, seconds since 1970."""
 
-Task: TypeAlias = tuple[int, str, str]
-"""An input's number, its text, its start directory."""
-
 Pass: TypeAlias = Iterator[tuple[int, Behavior]]
 """Behaviors by the number of the input, as they are seen."""
 
 
+def executor_of(number: int) -> Executor:
+    """What executes the pass of a number."""
+    return SerialExecutor() if number <= 2 else LocalExecutor(2 if number == 4 else 1)
+
+
 def passes(
-    tasks: Sequence[Task], system: str, seed: int, numbers: Iterable[int], report: Report
+    samples: Sequence[Sample],
+    system: str,
+    seed: int,
+    numbers: Iterable[int],
+    report: Report,
+    executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
     """The passes of these numbers; each is to be read to its end before the next one.
 
-    The fifth waits until it is another minute than at the first call. Errors: those of
-    `open_sandbox`, SandboxError where a sandbox breaks twice.
+    The fifth waits until it is another minute than at the first call. Errors: those of the
+    executors.
     """
     minute = time.time() // 60
     for number in numbers:
-        order = list(tasks)
+        order = list(enumerate(samples))
         if number > 1:
-            order = random.Random(f"{seed} {number}").sample(tasks, len(tasks))
-        yield number, _pass(number, order, system, minute, report)
-
-
-def _pass(number: int, order: Sequence[Task], system: str, minute: float, report: Report) -> Pass:
-    found: Pass
-    if number <= 2:
-        found = _here(order, system)
-    else:
+            order = random.Random(f"{seed} {number}").sample(order, len(order))
         if number == 5 and time.time() // 60 == minute:
             time.sleep(60 - time.time() % 60)
-        found = _elsewhere(order, system, 2 if number == 4 else 1)
-    with _busy(number == 4):
-        for done, one in enumerate(found, 1):
-            yield one
+        yield number, _pass(number, order, system, executors(number), report)
+
+
+def _pass(
+    number: int,
+    order: Sequence[tuple[int, Sample]],
+    system: str,
+    executor: Executor,
+    report: Report,
+) -> Pass:
+    job = Job(_behavior, system=system, what="input")
+    # places in this order are ascending, as the numbers of the inputs are not
+    tasks = ((place, sample) for place, (_, sample) in enumerate(order))
+    with executor, busy() if number == 4 else nullcontext():
+        for done, (place, behavior) in enumerate(executor.map(job, tasks), 1):
+            yield order[place][0], behavior
             report(f"pass {number}", done, len(order))
 
 
-def _here(tasks: Iterable[Task], system: str) -> Pass:
-    with open_sandbox(system, LIMITS) as observer:
-        for task in tasks:
-            try:
-                yield task[0], _run(observer, task)
-            except SandboxError:  # it may be repeated, elsewhere
-                with open_sandbox(system, LIMITS) as other:
-                    yield task[0], _run(other, task)
-
-
-def _elsewhere(tasks: Iterable[Task], system: str, processes: int) -> Pass:
-    """From new processes, batch by batch."""
-    with Executors(system, processes) as executors:
-        for done in executors.map(_run_batch, batches(tasks, BATCH)):
-            yield from done
-
-
-def _run_batch(observer: SandboxRunner, tasks: Sequence[Task]) -> list[tuple[int, Behavior]]:
-    return [(task[0], _run(observer, task)) for task in tasks]
-
-
-def _run(observer: SandboxRunner, task: Task) -> Behavior:
-    _, text, cwd = task
-    behavior = observer.run(text, State(cwd=cwd))
+def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
+    _, sample = task
+    text, state = sample.input.text, State(cwd=sample.cwd)
+    behavior = runner.run(text, state)
     if behavior.timed_out:  # as a record does: once more, and the second one counts
-        behavior = observer.run(text, State(cwd=cwd))
+        behavior = runner.run(text, state)
     return behavior
 
 
+_SPIN = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
+
+
 @contextmanager
-def _busy(wanted: bool) -> Iterator[None]:
+def busy() -> Iterator[None]:
     """While it lasts, every processor has something else to do as well."""
-    context = multiprocessing.get_context("spawn")
-    count = len(os.sched_getaffinity(0)) if wanted else 0
-    processes = [context.Process(target=_spin, daemon=True) for _ in range(count)]
-    for process in processes:
-        process.start()
+    spin = [sys.executable, "-c", _SPIN.format(os.getpid())]
+    processes = [subprocess.Popen(spin, start_new_session=True) for _ in os.sched_getaffinity(0)]
     try:
         yield
     finally:
         for process in processes:
             process.kill()
-            process.join()
-
-
-def _spin() -> None:
-    follow_parent()
-    while True:
-        pass
+            process.wait()
 
 
 # ---- what differs, and why ----
@@ -181,10 +162,11 @@ def shows_clock(one: Sample, volatile: Container[str]) -> bool:
     return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
 
 
-def cause_of(observer: SandboxRunner, one: Sample, volatile: Mapping[str, str]) -> Cause:
+def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
     """Why a sample did something else, run once more where it must be; `volatile` is what
     `volatile_commands` gives.
     """
+    _, one = task
     commands = commands_of(one)
     declared = [name for name in commands if name in volatile]
     if declared:
@@ -193,6 +175,44 @@ def cause_of(observer: SandboxRunner, one: Sample, volatile: Mapping[str, str]) 
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
     # budget 1: all runs of the whole input, hardly any of its parts
     recorder = SessionRecorder(scoring=Scoring(budget=1))
-    if recorder.record(one.session, observer, random.Random(0)).behavior.volatile:
+    if recorder.record(one.session, runner, random.Random(0)).behavior.volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
     return Cause("none", "no cause is stated")
+
+
+REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
+"""Why inputs differ; of several reasons the first counts, but the last stands above all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An input, and what the passes said of it."""
+
+    number: int
+    sample: Sample
+    channels: tuple[str, ...]
+    """The fields of its behavior in which a pass differs from the first; none where all agree."""
+    differing: int
+    """Passes that differ from the first."""
+    time_of_day: bool
+    """They agree but for clocks, or a command prints the present."""
+    cause: Cause | None
+    """None where all agree."""
+    command: str
+    """The one it is counted under: the first that is declared volatile, else the first."""
+
+    @property
+    def identical(self) -> bool:
+        """Whether all passes agree byte for byte."""
+        return not self.channels
+
+    @property
+    def reason(self) -> str:
+        """One of `REASONS`; "" where there is nothing to explain."""
+        if self.cause is None:
+            return ""
+        if self.cause.mark == "none":
+            return "not explained"
+        if self.time_of_day:
+            return "time of day"
+        return "declared volatile" if self.cause.mark == "declared" else "noticed when recorded"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from shioenv.execution.processes import new_processes
+from shioenv.execution.job import Executor, Job
 from shioenv.experiments.exact import Known, mask_of
+from shioenv.experiments.setting import Report
 from shioenv.irreducibility.estimators import ESTIMATORS, estimator_named
 from shioenv.irreducibility.spread import together
 from shioenv.irreducibility.subsets import Kept
+from shioenv.report.means import Mean, bootstrapped
 from shioenv.seeding import generator
 
 
@@ -81,27 +83,26 @@ def replayed(
     *,
     replays: int,
     seed: int,
-    workers: int,
-    report: Callable[[str, int, int], None],
+    executor: Executor,
+    report: Report,
 ) -> list[Outcome]:
     """Every estimator at every budget on every input, `replays` times, in the order of the inputs.
 
-    The same for any number of workers.
+    The same for every executor.
     """
-    found: list[Outcome] = []
-    one = partial(_outcomes, budgets=tuple(budgets), replays=replays, seed=seed)
-    with ExitStack() as stack:
-        each: Callable[..., Iterator[list[Outcome]]] = map
-        if workers > 1:
-            each = stack.enter_context(new_processes(workers)).map
-        for done, some in enumerate(each(one, inputs), 1):
-            found += some
-            report("inputs replayed", done, len(inputs))
-    return found
+    job = Job(partial(_outcomes, budgets=tuple(budgets), replays=replays, seed=seed), what="input")
+    found: dict[int, list[Outcome]] = {}
+    with executor:
+        for number, some in executor.map(job, enumerate(inputs)):
+            found[number] = some
+            report("inputs replayed", len(found), len(inputs))
+    return [one for _, some in sorted(found.items()) for one in some]
 
 
-def _outcomes(known: Known, budgets: tuple[int, ...], replays: int, seed: int) -> list[Outcome]:
-    return list(outcomes(known, budgets, replays, seed))
+def _outcomes(
+    lane: object, task: tuple[int, Known], budgets: tuple[int, ...], replays: int, seed: int
+) -> list[Outcome]:
+    return list(outcomes(task[1], budgets, replays, seed))
 
 
 def outcomes(known: Known, budgets: Sequence[int], replays: int, seed: int) -> Iterator[Outcome]:
@@ -126,3 +127,33 @@ def outcomes(known: Known, budgets: Sequence[int], replays: int, seed: int) -> I
                 error=math.fsum(errors) / len(errors),
                 executions=math.fsum(looked for _, looked in estimates) / len(estimates),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The errors of one estimator at one budget on inputs that have something in common."""
+
+    estimator: str
+    budget: int
+    error: Mean
+    """Mean absolute error; its interval is over the inputs."""
+    bias: float
+    """Mean of estimate - score."""
+    executions: float
+    """Sub-inputs executed, on average."""
+
+
+def cells(found: Iterable[Outcome]) -> dict[tuple[str, int], Cell]:
+    """The outcomes by estimator and budget."""
+    groups: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
+    for one in found:
+        groups[one.estimator, one.budget].append(one)
+    return {
+        key: Cell(
+            *key,
+            error=bootstrapped([one.absolute_error for one in group]),
+            bias=sum(one.error for one in group) / len(group),
+            executions=sum(one.executions for one in group) / len(group),
+        )
+        for key, group in groups.items()
+    }

@@ -79,7 +79,7 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
             "command": setting.command,
             "seed": setting.seed,
             "parameters": dict(found.parameters),
-            "workers": setting.workers,
+            "workers": setting.executor.workers,
             "system": {"name": system.name, "digest": system.digest},
             "versions": {
                 "shioenv": package_version(),

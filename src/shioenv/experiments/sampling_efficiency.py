@@ -7,18 +7,17 @@ all sub-inputs; estimates are replayed on what was executed.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
-from shioenv.experiments.replay import Outcome, replayed
+from shioenv.experiments.replay import Cell, Outcome, cells, replayed
 from shioenv.experiments.results import Findings, check_libraries, write
 from shioenv.experiments.results import Outcome as Result
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.report.means import Mean, Spread, bootstrapped
+from shioenv.report.means import Mean, Spread
 from shioenv.report.tables import Table
 from shioenv.report.text import fixed, share
 
@@ -29,20 +28,6 @@ LONGEST = 12
 REPLAYS = 20
 """Estimates of each input by each estimator at each budget."""
 BUDGETS = (4, 8, 16, 32, 64, 128)
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The errors of one estimator at one budget on inputs that have something in common."""
-
-    estimator: str
-    budget: int
-    error: Mean
-    """Mean absolute error; its interval is over the inputs."""
-    bias: float
-    """Mean of estimate - score."""
-    executions: float
-    """Sub-inputs executed, on average."""
 
 
 def run(
@@ -63,7 +48,7 @@ def run(
         BUDGETS,
         replays=replays,
         seed=setting.seed,
-        workers=setting.workers,
+        executor=setting.executor,
         report=setting.report,
     )
     by_length = {n: cells([one for one in found if one.n == n]) for n in wanted(count, longest)}
@@ -85,22 +70,6 @@ def run(
         summary=_summary(by_length[longest]),
     )
     return write(setting, NAME, findings, started=started)
-
-
-def cells(found: Iterable[Outcome]) -> dict[tuple[str, int], Cell]:
-    """The outcomes by estimator and budget."""
-    groups: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
-    for one in found:
-        groups[one.estimator, one.budget].append(one)
-    return {
-        key: Cell(
-            *key,
-            error=bootstrapped([one.absolute_error for one in group]),
-            bias=sum(one.error for one in group) / len(group),
-            executions=sum(one.executions for one in group) / len(group),
-        )
-        for key, group in groups.items()
-    }
 
 
 def counts(collected: Collection) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.samples import command_of
 from shioenv.synthesis.drawing import Drawing
 
@@ -72,10 +71,9 @@ def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Sco
         count=max(count, _begun(directory)),
         drawing=replace(drawing, seed=setting.seed),
         scoring=scoring,
-        workers=setting.workers,
         system=setting.system_name,
+        executor=setting.executor,
         report=setting.progress(f"{name} inputs"),
-        cache_bytes=CACHE_BYTES,
     )
     return Made(directory, summary.new, list(_scores(directory, count)))
 

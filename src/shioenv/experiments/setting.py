@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from shioenv.dataset.generate import Progress, plan_of
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample, sample_on
@@ -32,8 +33,8 @@ class Setting:
     """A built system, or the TOML file it was built from; None for the default one."""
     seed: int = 0
     """Of everything drawn."""
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Processes that execute. What they find does not depend on how many there are."""
+    executor: Executor = field(default_factory=LocalExecutor)
+    """What executes. What it finds does not depend on how many processes it has."""
     command: str = ""
     """The command line, as it was typed."""
     report: Report = silent

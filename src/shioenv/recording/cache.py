@@ -22,7 +22,6 @@ from typing import Any
 
 import msgspec
 
-import shioenv
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.irreducibility.score import Cache
@@ -254,7 +253,7 @@ def executor_digest() -> str:
     The sources themselves rather than a version that somebody has to count up.
     """
     digest = hashlib.sha256()
-    root = Path(shioenv.__file__).parent
+    root = Path(__file__).parents[1]
     for package in _SOURCES:
         for path in sorted((root / package).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":

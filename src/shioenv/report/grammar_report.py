@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from functools import cache
@@ -15,7 +13,9 @@ from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
-from shioenv.execution.trials import Trial, trials
+from shioenv.domain.runner import Runner, State
+from shioenv.execution.job import Executor, Job
+from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.misuse import is_misuse
@@ -39,7 +39,33 @@ JUDGED = 100
 BATCH = 500
 """Inputs parsed back at once by a process."""
 
+KEPT = 4096
+"""Characters of output kept: messages stand at the beginning, or at the end."""
+
 Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one execution of an input gave.
+
+    `grammar` is the first command's, `output` the first and the last 2,048 characters.
+    """
+
+    grammar: str
+    exit_code: int
+    output: str
+    timed_out: bool
+
+
+def tried(runner: Runner, task: tuple[int, Sample]) -> Trial:
+    """A sample executed once."""
+    _, sample = task
+    behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
+    output = behavior.text
+    if len(output) > KEPT:
+        output = f"{output[: KEPT // 2]}\n{output[-KEPT // 2 :]}"
+    return Trial(sample.trace[0].grammar, behavior.exit_code, output, behavior.timed_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +222,8 @@ def grammar_report(
     ucs_inputs: int = 5_000,
     round_trip: int = 100_000,
     seed: int = 0,
-    workers: int = 2,
     system: str | None = None,
+    executor: Executor | None = None,
     tell: Tell = _silent,
 ) -> GrammarReport:
     """The shipped grammars measured on a built system: counted, executed, parsed back.
@@ -206,6 +232,7 @@ def grammar_report(
     volatile. About four minutes with the defaults. Errors: those of `find_system`, `open_sandbox`.
     """
     built = find_system(system)
+    executor = executor or LocalExecutor()
     grammars = load_grammars(versions=built.packages)
     size = size_of(grammars)
     tell("options: comparing with the system's help texts")
@@ -216,16 +243,16 @@ def grammar_report(
     started = time.process_time()
     drawn = list(stream)
     speed = len(drawn) / (time.process_time() - started)
-    otherwise = _parsed_otherwise(drawn[:round_trip], workers)
+    otherwise = _parsed_otherwise(drawn[:round_trip], executor)
     outcomes = {}
     for sampler, samples in (
         ("gcs", drawn[:inputs]),
         ("ucs", list(_stream("ucs", built, seed, ucs_inputs))),
     ):
         tell(f"executing {len(samples):,} inputs of {sampler}")
-        outcomes[sampler] = outcome_of(
-            trials(samples, system=system or built.name, workers=workers)
-        )
+        job = Job(tried, system=system or built.name, what="input")
+        with executor:
+            outcomes[sampler] = outcome_of(t for _, t in executor.map(job, enumerate(samples)))
     return GrammarReport(
         date=datetime.now(UTC).date(),
         system=built.name,
@@ -268,17 +295,16 @@ def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sa
     return islice(sample_on(system, drawing), number)
 
 
-def _parsed_otherwise(samples: list[Sample], workers: int) -> int:
+def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
     """How many of the samples' texts are parsed to other arguments than were sampled."""
     shown = [one.input.input_args for one in samples]
     batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context) as pool:
-        return sum(pool.map(_otherwise, batches))
+    with executor:
+        return sum(n for _, n in executor.map(Job(_otherwise), enumerate(batches)))
 
 
-def _otherwise(batch: list[list[str]]) -> int:
-    inputs = [Input.from_marked(one) for one in batch]
+def _otherwise(lane: object, task: tuple[int, list[list[str]]]) -> int:
+    inputs = [Input.from_marked(one) for one in task[1]]
     return sum(_parser().parse(one.text) != one for one in inputs)
 
 

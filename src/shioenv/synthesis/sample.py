@@ -67,6 +67,9 @@ class Sample:
         """The sample as a session of one row."""
         return Session(self.cwd, (self.input,))
 
+    def __str__(self) -> str:
+        return self.input.text
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:

@@ -17,13 +17,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Opener, Progress, Summary, run
+from shioenv.dataset.generate import Progress, Summary, run
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.errors import HostError, SandboxError
+from shioenv.execution.job import Executor
+from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
@@ -142,12 +144,13 @@ def make(
     directory: Path,
     count: int = 30,
     *,
-    workers: int = 1,
     stream: Iterable[Sample] | None = None,
-    opener: Opener = open_fake,
+    executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """The stream's first samples (or those of `stream`) recorded, with the scratch beside them."""
+    """The stream's first samples (or those of `stream`) recorded, with the scratch beside them; in
+    this process, where no executor is given.
+    """
     scratch = directory.with_name(f"{directory.name}-scratch")
     scratch.mkdir(exist_ok=True)
     return run(
@@ -155,9 +158,8 @@ def make(
         plan(),
         samples() if stream is None else stream,
         count=count,
-        workers=workers,
         system=str(scratch),
-        opener=opener,
+        executor=executor or SerialExecutor(open_fake),
         report=report,
     )
 

@@ -14,6 +14,7 @@ from dataset_fakes import HOME, contents, open_fake, plan
 from shioenv.dataset.external import (
     Accepted,
     Binder,
+    CommandList,
     import_list,
     placeholder_table,
     read_list,
@@ -22,6 +23,7 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.verify import verify
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, ImportFileError, RepairError
+from shioenv.execution.local import SerialExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
@@ -41,7 +43,7 @@ def read(
     path = tmp_path / "list.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     settings = {"placeholders": "reject", "bindings": 1, "seed": 1, **options}
-    found = read_list(path, parser, {HOME: TOKENS}, **settings)
+    found = read_list(CommandList(path, **settings), parser, {HOME: TOKENS})
     return found, [json.loads(one) for one in found.samples]
 
 
@@ -137,10 +139,10 @@ def test_an_import_is_a_dataset_that_resumes(
     origin = {"kind": "commands", "sha256": found.sha256}
     made = plan(sampler="mine", horizon=0, origin=origin)
 
-    def run(directory: Path, workers: int = 1, **changes: Any) -> Any:
+    def run(directory: Path, **changes: Any) -> Any:
         return import_list(
-            found, directory, replace(made, **changes), system=str(tmp_path), workers=workers,
-            opener=open_fake,
+            found, directory, replace(made, **changes), system=str(tmp_path),
+            executor=SerialExecutor(open_fake),
         )  # fmt: skip
 
     done = run(tmp_path / "whole")
@@ -150,7 +152,7 @@ def test_an_import_is_a_dataset_that_resumes(
     assert len(records) == 30
     assert {one.sampler for one in records} == {"mine"}
     assert all(one.irreducibility is not None for one in records)
-    run(tmp_path / "two", workers=2)
+    run(tmp_path / "two")
     assert contents(tmp_path / "two") == contents(tmp_path / "whole")
     assert run(tmp_path / "two").summary.new == 0
     with pytest.raises(DatasetMismatchError, match=r"origin\.sha256"):
@@ -165,6 +167,4 @@ def test_an_import_is_a_dataset_that_resumes(
 
 def test_a_file_that_is_not_there(parser: InputParser, tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="cannot be read"):
-        read_list(
-            tmp_path / "none", parser, {HOME: TOKENS}, placeholders="keep", bindings=1, seed=0
-        )
+        read_list(CommandList(tmp_path / "none"), parser, {HOME: TOKENS})

@@ -19,10 +19,12 @@ from shioenv.dataset.repair import Repaired, repair, repair_with
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import verify
 from shioenv.errors import DatasetCorruptError, RepairError
+from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import checksummed
 from shioenv.synthesis.sample import Sample
 
 COUNT = 1050
+SERIAL = SerialExecutor(open_fake)
 SECOND = "data/00001.ndjson"
 
 
@@ -60,12 +62,12 @@ def volatile_dataset(tmp_path: Path, made_once: tuple[Path, Path]) -> Path:
 
 
 def make(directory: Path, scratch: str, stream: Iterator[Sample]) -> Path:
-    run(directory, plan(), stream, count=COUNT, workers=1, system=scratch, opener=open_fake)
+    run(directory, plan(), stream, count=COUNT, system=scratch, executor=SERIAL)
     return directory
 
 
 def mend(directory: Path, scratch: str) -> Repaired:
-    (one,) = repair_with(directory, stream, system=scratch, opener=open_fake)
+    (one,) = repair_with(directory, stream, system=scratch, executor=SERIAL)
     return one
 
 
@@ -99,7 +101,7 @@ def test_surviving_volatile_records_are_put_back(volatile_dataset: Path, scratch
     before = contents(dataset)
     lines = (dataset / SECOND).read_bytes().splitlines(keepends=True)
     (dataset / SECOND).write_bytes(b"".join(lines[:40]))
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert made.identical
     assert made.salvaged == 2
     assert contents(dataset) == before
@@ -115,7 +117,7 @@ def test_surviving_volatile_records_are_kept_beside_new_ones(
     dataset = volatile_dataset
     before = lines_of(dataset)
     (dataset / SECOND).write_bytes(b"".join(before[:20]))  # of 1007 and 1030, the first
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert (made.identical, made.volatile, made.salvaged) == (False, 2, 1)
     after = lines_of(dataset)
     assert [n for n, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]] == [
@@ -131,7 +133,7 @@ def test_a_volatile_record_that_contradicts_itself_is_not_kept(
     lines = lines_of(dataset)[:20]
     lines[7] = re.sub(rb'"exit_code":\d+', b'"exit_code":777', lines[7])
     (dataset / SECOND).write_bytes(b"".join(lines))
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert (made.identical, made.salvaged) == (False, 0)
     assert verify(dataset).ok
 
@@ -141,7 +143,7 @@ def test_a_changed_volatile_record_is_made_again(volatile_dataset: Path, scratch
     before = lines_of(dataset)
     changed = re.sub(rb'"exit_code":\d+', b'"exit_code":77', before[7])
     (dataset / SECOND).write_bytes(b"".join([*before[:7], changed, *before[8:]]))
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert (made.identical, made.salvaged) == (False, 0)
     assert b'"exit_code":77,' not in lines_of(dataset)[7]
     assert verify(dataset).ok
@@ -160,7 +162,7 @@ def test_volatile_records_explain_no_other_that_comes_out_otherwise(
     (dataset / SECOND).write_bytes(b"".join(lines[:45]))
     before = contents(dataset)
     with pytest.raises(RepairError, match="no volatile record was lost"):
-        tuple(repair_with(dataset, volatile, system=scratch, opener=open_fake))
+        tuple(repair_with(dataset, volatile, system=scratch, executor=SERIAL))
     assert contents(dataset) == before
 
 
@@ -168,7 +170,7 @@ def test_lost_volatile_records_are_said_to_be_others(volatile_dataset: Path, scr
     dataset = volatile_dataset
     before = read_manifest(dataset)
     (dataset / SECOND).unlink()
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SERIAL)
     assert not made.identical
     assert made.volatile == 2
     after = read_manifest(dataset)
@@ -178,9 +180,7 @@ def test_lost_volatile_records_are_said_to_be_others(volatile_dataset: Path, scr
     noted = {"file": SECOND, "was_sha256": before.shards[1].sha256, "volatile": 2}
     assert after.repaired == (noted,)
     assert verify(dataset).ok
-    again = run(
-        dataset, plan(), volatile(COUNT), count=COUNT, workers=1, system=scratch, opener=open_fake
-    )
+    again = run(dataset, plan(), volatile(COUNT), count=COUNT, system=scratch, executor=SERIAL)
     assert again.new == 0
     assert again.manifest.repaired == (noted,)
 
@@ -194,7 +194,7 @@ def test_other_inputs_are_never_written(dataset: Path, scratch: str) -> None:
                 dataset,
                 lambda count: islice(samples(seed=8), count),
                 system=scratch,
-                opener=open_fake,
+                executor=SERIAL,
             )
         )
     assert contents(dataset) == before
@@ -220,7 +220,7 @@ def test_what_a_killed_repair_left_takes_no_part(volatile_dataset: Path, scratch
     (dataset / SECOND).write_bytes(b"".join(lines[:40]))
     other = re.sub(rb'"exit_code":\d+', b'"exit_code":77', lines[7])
     (dataset / "data/00001.journal").write_bytes(checksummed(other))
-    (made,) = repair_with(dataset, volatile, system=scratch, opener=open_fake)
+    (made,) = repair_with(dataset, volatile, system=scratch, executor=SerialExecutor(open_fake))
     assert (made.identical, made.salvaged) == (True, 2)
     assert contents(dataset) == before
 
@@ -229,7 +229,7 @@ def test_every_shard_may_be_lost(dataset: Path, scratch: str) -> None:
     before = contents(dataset)
     for path in (dataset / "data").iterdir():
         path.unlink()
-    made = repair_with(dataset, stream, system=scratch, opener=open_fake)
+    made = repair_with(dataset, stream, system=scratch, executor=SerialExecutor(open_fake))
     assert [(one.was, one.identical) for one in made] == [("gone", True)] * 2
     assert contents(dataset) == before
 

@@ -11,10 +11,7 @@ from dataset_fakes import FakeRunner
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution import lanes
-from shioenv.execution.lanes import Gate, Turns
-from shioenv.execution.worker import Setup, _Lane
-from shioenv.irreducibility.scoring import Scoring
-from shioenv.sandbox.base import Limits
+from shioenv.execution.lanes import Gate, Lane, Turns
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -115,14 +112,13 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     door.touch()
     room.touch()
     gate, other = (Gate(str(door), str(room)) for _ in range(2))
-    setup = Setup("", "", "", Limits(), "gcs", 0, Scoring(budget=1, noise_runs=1))
-    lane = _Lane(setup, gate, Turns())
-    lane._observer = FakeRunner(str(tmp_path))
-    lane._observer.waited = waited
+    observer = FakeRunner(str(tmp_path))
+    observer.waited = waited
+    lane = Lane(lambda: observer, by_itself=gate.alone)
     ended = threading.Event()
 
     def repeat() -> None:
-        lane._run_alone(lambda: Behavior(124, b"", timed_out=True))
+        lane.alone(lambda: Behavior(124, b"", timed_out=True))
         ended.set()
 
     repeating = threading.Thread(target=repeat)

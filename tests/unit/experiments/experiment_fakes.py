@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.execution.job import Job, Tell, silent
+from shioenv.execution.local import SerialExecutor
 from shioenv.experiments.exact import Known
 from shioenv.experiments.setting import Stream
 from shioenv.synthesis.sample import Sample, SegmentTrace
+
+T = TypeVar("T")
+A = TypeVar("A")
 
 HOME = "/home/ubuntu"
 SYSTEM: Any = SimpleNamespace(
@@ -55,6 +59,8 @@ class FakeRunner(ScriptedRunner):
     blanks and two numbers, without `x` three; `random` is volatile; where `waits` is the last word,
     it runs out of time."""
 
+    system: Any = SYSTEM
+
     def answer_to(self, asked: Asked) -> Behavior:
         words = asked.text.rpartition("; ")[2].split()
         code = {"needs": 0, "fails": 2, "shouts": 0, "pads": 0}[words[0]]
@@ -88,30 +94,25 @@ def stream(system: object, seed: int) -> Stream:
     return Stream(samples(), {"seed": seed, "grammar digest": "g"})
 
 
-class FakeExecutors:
-    """Executes at once, in this process; `fail_after` tasks it is interrupted."""
+class FakeExecutor(SerialExecutor):
+    """Executes in this process; after `fail_after` tasks it is interrupted. `executed` counts."""
 
-    executed = 0
-    fail_after: int | None = None
+    def __init__(self, fail_after: int | None = None) -> None:
+        super().__init__(lambda system, limits: FakeRunner())
+        self.executed = 0
+        self._fail_after = fail_after
 
-    def __init__(self, system: str, workers: int) -> None:
-        self._observer: Any = FakeRunner()
+    def map(
+        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+    ) -> Iterator[tuple[int, A]]:
+        return super().map(job, self._counted(tasks), tell)
 
-    def __enter__(self) -> FakeExecutors:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def submit(self, function: Callable[[Any, Any], Any], task: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        cls = type(self)
-        if cls.fail_after is not None and cls.executed >= cls.fail_after:
-            future.set_exception(KeyboardInterrupt())
-        else:
-            future.set_result(function(self._observer, task))
-        cls.executed += 1
-        return future
+    def _counted(self, tasks: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
+        for task in tasks:
+            if self.executed == self._fail_after:
+                raise KeyboardInterrupt
+            self.executed += 1
+            yield task
 
 
 def columns_of(document: Mapping[str, Any]) -> set[int]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from experiment_fakes import HOME, SYSTEM, sample
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.execution.job import Executor
+from shioenv.execution.local import SerialExecutor
 from shioenv.experiments import determinism
 from shioenv.experiments.determinism import CHANNELS, MASKED, digests
-from shioenv.experiments.repeats import Cause, Task, masked, shows_clock
-from shioenv.experiments.results import read_columns
-from shioenv.experiments.setting import Report, Setting, Stream
+from shioenv.experiments.repeats import Cause, masked, shows_clock
+from shioenv.experiments.results import Outcome, read_columns
+from shioenv.experiments.setting import Setting, Stream
 from shioenv.synthesis.sample import Sample
 
 
@@ -77,27 +80,38 @@ SAMPLES = [
 """The first never differs, the second by a clock, the third as declared, the others otherwise."""
 
 
-def behavior(number: int, time: int) -> Behavior:
-    texts = ["same", f"10:00:0{time}", f"/tmp/x{time}", f"inode {time}", f"what {time}"]
-    return Behavior(0, texts[number].encode())
+class Changing(ScriptedRunner):
+    """A sandbox of a pass: what it gives depends on which pass it is."""
+
+    system: Any = SYSTEM
+
+    def __init__(self, time: int) -> None:
+        super().__init__()
+        self._time = time
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        assert asked.state == State(cwd=HOME)
+        texts = {
+            "ls": "same",
+            "touch": f"10:00:0{self._time}",
+            "mktemp": f"/tmp/x{self._time}",
+            "find": f"inode {self._time}",
+            "cat": f"what {self._time}",
+        }
+        return Behavior(0, texts[asked.text.split()[0]].encode())
+
+
+def executors(number: int) -> Executor:
+    return SerialExecutor(lambda system, limits: Changing(number))
 
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    def passes(
-        tasks: Sequence[Task], system: str, seed: int, numbers: Iterable[int], report: Report
-    ) -> Iterator[tuple[int, Iterator[tuple[int, Behavior]]]]:
-        for one in numbers:
-            assert all(text.startswith(f"cd {HOME}; ") for _, text, _ in tasks)
-            yield one, ((number, behavior(number, one)) for number, _, _ in reversed(tasks))
-
-    def cause_of(observer: object, one: Sample, volatile: object) -> Cause:
+    def cause_of(scene: object, task: tuple[int, Sample], volatile: object) -> Cause:
         marks = {"touch": "noticed", "mktemp": "declared", "find": "noticed", "cat": "none"}
-        return Cause(marks[one.trace[0].grammar], "because")
+        return Cause(marks[task[1].trace[0].grammar], "because")
 
-    monkeypatch.setattr(determinism, "passes", passes)
     monkeypatch.setattr(determinism, "cause_of", cause_of)
-    monkeypatch.setattr(determinism, "open_sandbox", lambda *given: nullcontext())
     monkeypatch.setattr(
         determinism,
         "stream_of",
@@ -106,11 +120,17 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
         ),
     )
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=1)
+    return Setting(out=tmp_path)
+
+
+def run(setting: Setting, count: int, number_of_passes: int) -> Outcome:
+    return determinism.run(
+        setting, count=count, number_of_passes=number_of_passes, executors=executors
+    )
 
 
 def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
-    outcome = determinism.run(setting, count=5, number_of_passes=3)
+    outcome = run(setting, 5, 3)
     data = read_columns(outcome.directory / "inputs.parquet")
     assert data["identical"] == [True, False, False, False, False]
     assert data["reason"] == [
@@ -129,20 +149,20 @@ def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
 
 
 def test_passes_that_are_there_are_not_run_again(setting: Setting) -> None:
-    determinism.run(setting, count=5, number_of_passes=2)
-    outcome = determinism.run(setting, count=5, number_of_passes=3)
+    run(setting, 5, 2)
+    outcome = run(setting, 5, 3)
     assert outcome.document["counts"]["passes of earlier calls"] == 2
     (setting.data / "determinism" / "pass-1.parquet").unlink()
-    again = determinism.run(setting, count=5, number_of_passes=3)
+    again = run(setting, 5, 3)
     assert again.document["summary"] == outcome.document["summary"]
 
 
 def test_passes_of_other_inputs_are_refused(setting: Setting) -> None:
-    determinism.run(setting, count=5, number_of_passes=2)
+    run(setting, 5, 2)
     with pytest.raises(DatasetMismatchError, match="inputs: 5 there, 4 asked for"):
-        determinism.run(setting, count=4, number_of_passes=2)
+        run(setting, 4, 2)
 
 
 def test_one_pass_says_nothing(setting: Setting) -> None:
     with pytest.raises(UsageError):
-        determinism.run(setting, count=5, number_of_passes=1)
+        run(setting, 5, 1)

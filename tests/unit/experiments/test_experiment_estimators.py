@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiment_fakes import SYSTEM, FakeExecutors, stream
+from experiment_fakes import SYSTEM, FakeExecutor, stream
 
 from shioenv.experiments import estimators, exact, sampling_efficiency
 from shioenv.experiments.estimators import Cells, spent
-from shioenv.experiments.replay import Outcome
+from shioenv.experiments.replay import Cell, Outcome, cells
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.sampling_efficiency import Cell, cells
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.means import Mean
@@ -49,13 +48,9 @@ def test_outcomes_are_averaged_over_inputs() -> None:
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    class Executors(FakeExecutors):
-        pass
-
-    monkeypatch.setattr(exact, "Executors", Executors)
     monkeypatch.setattr(exact, "stream", stream)
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=1)
+    return Setting(out=tmp_path, executor=FakeExecutor())
 
 
 def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: Setting) -> None:

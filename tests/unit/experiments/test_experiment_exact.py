@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from experiment_fakes import (
     SYSTEM,
-    FakeExecutors,
+    FakeExecutor,
     FakeRunner,
     at_random,
     needing,
@@ -34,15 +34,20 @@ from shioenv.experiments.setting import Setting, Stream
 from shioenv.files.journal import checksummed, sound
 
 
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
-    class Executors(FakeExecutors):
-        pass
-
-    monkeypatch.setattr(exact, "Executors", Executors)
+@pytest.fixture(autouse=True)
+def _system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "stream", stream)
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Executors
+
+
+def setting_of(out: Path, seed: int = 0, fail_after: int | None = None) -> Setting:
+    return Setting(out=out, seed=seed, executor=FakeExecutor(fail_after))
+
+
+def executed_by(setting: Setting) -> int:
+    """How many inputs were executed so far."""
+    assert isinstance(setting.executor, FakeExecutor)
+    return setting.executor.executed
 
 
 def test_scores_of_inputs_whose_needed_arguments_are_known() -> None:
@@ -89,8 +94,8 @@ def test_short_inputs_are_more_than_long_ones() -> None:
     assert wanted(2, 3) == {2: 8, 3: 8}
 
 
-def test_the_first_inputs_of_each_length_are_taken(fakes: object, tmp_path: Path) -> None:
-    found = collect(Setting(out=tmp_path), {2: 4, 3: 3})
+def test_the_first_inputs_of_each_length_are_taken(tmp_path: Path) -> None:
+    found = collect(setting_of(tmp_path), {2: 4, 3: 3})
     # 4, 9, 14 are declared volatile; 3, 10 and 17 turn out to be
     assert [(known.n, known.number) for known in found.inputs] == [
         (2, 0), (2, 2), (2, 6), (2, 8), (3, 1), (3, 5), (3, 7),
@@ -99,30 +104,27 @@ def test_the_first_inputs_of_each_length_are_taken(fakes: object, tmp_path: Path
     assert found.reused == 0
 
 
-def test_what_is_there_is_not_executed_again(fakes: type[FakeExecutors], tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path)
-    first = collect(setting, {2: 2, 3: 2})
-    fakes.executed = 0
+def test_what_is_there_is_not_executed_again(tmp_path: Path) -> None:
+    first = collect(setting_of(tmp_path), {2: 2, 3: 2})
+    setting = setting_of(tmp_path)
     assert collect(setting, {2: 2, 3: 2}).inputs == first.inputs
-    assert fakes.executed == 0
+    assert executed_by(setting) == 0
     more = collect(setting, {2: 4, 3: 2})
-    assert fakes.executed == 2
+    assert executed_by(setting) == 2
     assert set(first.inputs) < set(more.inputs)
     assert more.reused == 4
     assert collect(setting, {2: 1}).inputs == first.inputs[:1]
 
 
-def test_a_stopped_call_goes_on(fakes: type[FakeExecutors], tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path / "stopped")
-    fakes.fail_after = 3
+def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
+    setting = setting_of(tmp_path / "stopped", fail_after=3)
     with pytest.raises(KeyboardInterrupt):
         collect(setting, {2: 4, 3: 3})
     journal = setting.data / "exact" / JOURNAL
     with journal.open("ab") as file:
         file.write(b'{"number": 8, "n_argu')  # killed while it wrote
-    fakes.fail_after = None
-    found = collect(setting, {2: 4, 3: 3})
-    assert found.inputs == _untimed(collect(Setting(out=tmp_path / "whole"), {2: 4, 3: 3}), found)
+    found = collect(setting_of(tmp_path / "stopped"), {2: 4, 3: 3})
+    assert found.inputs == _untimed(collect(setting_of(tmp_path / "whole"), {2: 4, 3: 3}), found)
     assert b"n_argu{" not in journal.read_bytes()
 
 
@@ -135,24 +137,22 @@ def _untimed(other: exact.Collection, found: exact.Collection) -> tuple[Known, .
     )
 
 
-def test_another_seed_is_refused(fakes: object, tmp_path: Path) -> None:
-    collect(Setting(out=tmp_path), {2: 1})
+def test_another_seed_is_refused(tmp_path: Path) -> None:
+    collect(setting_of(tmp_path), {2: 1})
     with pytest.raises(DatasetMismatchError, match="seed: 0 there, 1 asked for"):
-        collect(Setting(out=tmp_path, seed=1), {2: 1})
+        collect(setting_of(tmp_path, seed=1), {2: 1})
 
 
-def test_other_grammars_are_refused(
-    fakes: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collect(Setting(out=tmp_path), {2: 1})
+def test_other_grammars_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect(setting_of(tmp_path), {2: 1})
     other = Stream(samples(), {"seed": 0, "grammar digest": "h"})
     monkeypatch.setattr(exact, "stream", lambda system, seed: other)
     with pytest.raises(DatasetMismatchError, match="grammar digest: 'g' there, 'h' asked for"):
-        collect(Setting(out=tmp_path), {2: 1})
+        collect(setting_of(tmp_path), {2: 1})
 
 
-def test_what_is_damaged_is_executed_again(fakes: type[FakeExecutors], tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path)
+def test_what_is_damaged_is_executed_again(tmp_path: Path) -> None:
+    setting = setting_of(tmp_path)
     first = collect(setting, {2: 3})
     journal = setting.data / "exact" / JOURNAL
     plan, one, two, three = journal.read_bytes().splitlines(keepends=True)
@@ -160,41 +160,39 @@ def test_what_is_damaged_is_executed_again(fakes: type[FakeExecutors], tmp_path:
     journal.write_bytes(
         plan + one + two.replace(b'"differs": "', b'"differs": "A') + b"x\n" + three
     )
-    fakes.executed = 0
+    before = executed_by(setting)
     assert collect(setting, {2: 3}).inputs == _untimed(first, collect(setting, {2: 3}))
-    assert fakes.executed == 1
+    assert executed_by(setting) == before + 1
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[]", b'["touch", ""]'])
 @pytest.mark.parametrize("place", ["plan", "entry"])
-def test_a_journal_that_is_none_is_named(
-    fakes: object, tmp_path: Path, line: bytes, place: str
-) -> None:
-    collect(Setting(out=tmp_path), {2: 1})
+def test_a_journal_that_is_none_is_named(tmp_path: Path, line: bytes, place: str) -> None:
+    collect(setting_of(tmp_path), {2: 1})
     journal = tmp_path / "data" / "exact" / JOURNAL
     there = b"" if place == "plan" else journal.read_bytes()
     journal.write_bytes(there + checksummed(line) + b"\n")
     with pytest.raises(DatasetCorruptError, match=JOURNAL):
-        collect(Setting(out=tmp_path), {2: 1})
+        collect(setting_of(tmp_path), {2: 1})
 
 
-def test_an_entry_with_an_input_that_is_none_is_named(fakes: object, tmp_path: Path) -> None:
-    collect(Setting(out=tmp_path), {2: 1})
+def test_an_entry_with_an_input_that_is_none_is_named(tmp_path: Path) -> None:
+    collect(setting_of(tmp_path), {2: 1})
     journal = tmp_path / "data" / "exact" / JOURNAL
     plan, one = journal.read_bytes().splitlines()
     entry = json.loads(sound(one) or b"")
     entry["input_args"].append("")
     journal.write_bytes(plan + b"\n" + checksummed(json.dumps(entry).encode()) + b"\n")
     with pytest.raises(DatasetCorruptError, match=JOURNAL):
-        collect(Setting(out=tmp_path), {2: 1})
+        collect(setting_of(tmp_path), {2: 1})
 
 
-def test_a_full_disk_is_told_and_the_directory_is_free_again(fakes: object, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_the_directory_is_free_again(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, limits[1]))
     try:
         with pytest.raises(DatasetStorageError, match=JOURNAL):
-            collect(Setting(out=tmp_path), {2: 50})
+            collect(setting_of(tmp_path), {2: 50})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert len(collect(Setting(out=tmp_path), {2: 50}).inputs) == 50
+    assert len(collect(setting_of(tmp_path), {2: 50}).inputs) == 50

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from experiment_fakes import HOME, SYSTEM, FakeExecutors, FakeRunner, sample, samples
+from experiment_fakes import HOME, SYSTEM, FakeExecutor, FakeRunner, sample, samples
 
 from shioenv.domain.runner import State
 from shioenv.errors import DatasetMismatchError
@@ -18,7 +19,6 @@ from shioenv.experiments.reference import (
     Command,
     Differs,
     Rescored,
-    Task,
     by_rule,
     evenly,
     means_by_rule,
@@ -47,7 +47,7 @@ def rounded(*commands: Command, ranges: int | None = None) -> list[float]:
 def scores(*input_args: str, observer: FakeRunner | None = None) -> dict[str, float]:
     """By rule, of what a budget of 64 covers."""
     runner: Any = observer or FakeRunner()
-    found = rescored(runner, Task(0, sample(*input_args), 0, Scoring()))
+    found = rescored(runner, (0, sample(*input_args)), seed=0, scoring=Scoring())
     assert found.scores is not None
     return {rule: round(one, 4) for rule, one in zip(RULES, found.scores, strict=True)}
 
@@ -107,7 +107,7 @@ def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
     observer: Any = FakeRunner()
 
     def found(number: int, *input_args: str) -> Rescored:
-        return rescored(observer, Task(number, sample(*input_args), 0, Scoring()))
+        return rescored(observer, (number, sample(*input_args)), seed=0, scoring=Scoring())
 
     assert found(3, "needs", "x", "waits") == Rescored(3, None, "waiting")
     assert found(4, "needs", "x", "random") == Rescored(4, None, "volatile")
@@ -134,33 +134,29 @@ class Plan:
         return {"seed": self.drawing.seed, "budget": self.scoring.budget}
 
 
-@pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeExecutors]:
-    class Executors(FakeExecutors):
-        pass
-
+@pytest.fixture(autouse=True)
+def _system(monkeypatch: pytest.MonkeyPatch) -> None:
     def some(system: object, drawing: Drawing, count: int, **how: object) -> list[Sample]:
         return [one for _, one in zip(range(count), samples(), strict=False)]
 
-    monkeypatch.setattr(reference, "Executors", Executors)
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
     monkeypatch.setattr(reference, "sample_on", some)
     monkeypatch.setattr(reference, "load_grammars", lambda versions: [])
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Executors
 
 
-def test_records_are_scored_again_once(fakes: type[FakeExecutors], tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path, workers=1)
+def test_records_are_scored_again_once(tmp_path: Path) -> None:
+    executor = FakeExecutor()
+    setting = Setting(out=tmp_path, executor=executor)
     wanted = [record(0), record(3), record(6)]
     found = scores_by_rule(setting, setting.data / "gcs", wanted[:2])
     assert [one.score for one in found.ruled] == wanted[:1]
     assert found.ruled[0].by_rule == by_rule([command(2, 1)], 1)
     assert found.left_out == {"waiting": 0, "volatile": 1}
-    assert fakes.executed == 2
+    assert executor.executed == 2
     more = scores_by_rule(setting, setting.data / "gcs", wanted)
     assert [one.score for one in more.ruled] == [wanted[0], wanted[2]]
-    assert fakes.executed == 3
+    assert executor.executed == 3
     columns = rule_columns(more.ruled)
     assert columns["session_id"] == [0, 6]
     assert columns["R*"] == [0.5, 0.5]
@@ -168,24 +164,20 @@ def test_records_are_scored_again_once(fakes: type[FakeExecutors], tmp_path: Pat
     assert list(scores_by_rule(setting, setting.data / "gcs", []).ruled) == []
 
 
-def test_a_stopped_call_goes_on(fakes: type[FakeExecutors], tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path, workers=1)
+def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
+    setting = Setting(out=tmp_path, executor=FakeExecutor(fail_after=3))
     wanted = [record(number) for number in (0, 2, 6, 8)]
-    fakes.fail_after = 3
     with pytest.raises(KeyboardInterrupt):
         scores_by_rule(setting, setting.data / "gcs", wanted)
     kept = (setting.data / "gcs" / "rules" / JOURNAL).read_bytes().splitlines()
-    fakes.fail_after = None
-    fakes.executed = 0
-    found = scores_by_rule(setting, setting.data / "gcs", wanted)
+    executor = FakeExecutor()
+    found = scores_by_rule(replace(setting, executor=executor), setting.data / "gcs", wanted)
     assert [one.score for one in found.ruled] == wanted
-    assert fakes.executed == len(wanted) - (len(kept) - 1)
+    assert executor.executed == len(wanted) - (len(kept) - 1)
 
 
-def test_those_of_another_plan_are_refused(
-    fakes: type[FakeExecutors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setting = Setting(out=tmp_path, workers=1)
+def test_those_of_another_plan_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(out=tmp_path, executor=FakeExecutor())
     scores_by_rule(setting, setting.data / "gcs", [record(0)])
     monkeypatch.setattr(Plan, "scoring", Scoring(budget=8))
     with pytest.raises(DatasetMismatchError, match="budget: 16 there, 8 asked for"):

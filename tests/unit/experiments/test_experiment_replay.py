@@ -8,6 +8,7 @@ import pytest
 from experiment_fakes import at_random, known, needing
 
 from shioenv.domain.behavior import Behavior
+from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.experiments.exact import Known
 from shioenv.experiments.replay import Replay, outcomes, replayed
 from shioenv.experiments.setting import silent
@@ -66,8 +67,12 @@ def test_outcomes_are_the_same_for_any_number_of_workers() -> None:
     def report(what: str, done: int, total: int) -> None:
         seen.append((what, done, total))
 
-    two = replayed(inputs, (4, 8), replays=2, seed=5, workers=2, report=report)
-    assert two == replayed(inputs, (4, 8), replays=2, seed=5, workers=1, report=silent)
+    two = replayed(inputs, (4, 8), replays=2, seed=5, executor=LocalExecutor(2), report=report)
+    assert two == replayed(
+        inputs, (4, 8), replays=2, seed=5, executor=SerialExecutor(), report=silent
+    )
     assert two == [one for known in inputs for one in outcomes(known, (4, 8), 2, 5)]
     assert seen[-1] == ("inputs replayed", 2, 2)
-    assert two != replayed(inputs, (4, 8), replays=2, seed=6, workers=1, report=silent)
+    assert two != replayed(
+        inputs, (4, 8), replays=2, seed=6, executor=SerialExecutor(), report=silent
+    )

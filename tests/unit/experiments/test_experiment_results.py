@@ -13,6 +13,7 @@ import pytest
 from experiment_fakes import SYSTEM
 
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
+from shioenv.execution.local import LocalExecutor
 from shioenv.experiments import (
     by_length,
     determinism,
@@ -40,7 +41,7 @@ CHART = chart([{"x": 1, "y": 2}]).mark_point().encode(x="x:Q", y="y:Q")
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=3, seed=4, command="shioenv experiment x")
+    return Setting(out=tmp_path, executor=LocalExecutor(3), seed=4, command="shioenv experiment x")
 
 
 def test_results_say_what_they_were_made_with(setting: Setting) -> None:

@@ -62,7 +62,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
         monkeypatch.setattr(experiment, "made", made)
         monkeypatch.setattr(experiment, "scores_by_rule", ruled)
     monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, workers=1)
+    return Setting(out=tmp_path)
 
 
 def test_irreducibility_by_length_compares_the_samplers(

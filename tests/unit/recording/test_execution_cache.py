@@ -177,7 +177,8 @@ def test_a_place_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=2)
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(),
+    lambda inner: st.lists(inner, max_size=2),
 )
 
 
@@ -196,6 +197,11 @@ def test_behaviors_come_back_as_they_were_or_are_not_kept(
     value = encode(behavior)
     assert value is not None
     assert decode(value) == behavior
+
+
+def test_what_no_64_bits_hold_is_not_kept() -> None:
+    patch = ContextPatch((("a", "/fs/x", {"size": 2**64}),))
+    assert encode(Behavior(0, b"", patch)) is None
 
 
 def test_what_would_come_back_as_another_is_not_kept(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from datetime import date
 
-from shioenv.execution.trials import Trial
-from shioenv.report.grammar_report import GrammarReport, Outcome, Share, outcome_of, page
+from shioenv.report.grammar_report import GrammarReport, Outcome, Share, Trial, outcome_of, page
 
 
 def trial(grammar: str, exit_code: int, output: str = "", *, timed_out: bool = False) -> Trial:
-    return Trial(grammar, grammar, "/", exit_code, output, timed_out)
+    return Trial(grammar, exit_code, output, timed_out)
 
 
 DONE = outcome_of(

@@ -10,14 +10,13 @@ from dataset_fakes import plan, samples
 
 from shioenv.dataset.generate import run
 from shioenv.errors import HostError, MissingExtraError, UsageError
-from shioenv.execution.ray_engine import Priority, spread
+from shioenv.execution.engines import executor_named
+from shioenv.execution.ray_executor import Priority, spread
 
 
 def make(directory: Path, engine: str = "ray", address: str | None = None) -> None:
-    run(
-        directory, plan(), samples(), count=3, system=str(directory),
-        engine=engine, address=address,
-    )  # fmt: skip
+    executor = executor_named(engine, address=address)
+    run(directory, plan(), samples(), count=3, system=str(directory), executor=executor)
 
 
 def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

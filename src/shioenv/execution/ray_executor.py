@@ -1,47 +1,41 @@
-"""Records made on the nodes of a Ray cluster: one actor a node, with a pool of processes there.
+"""Jobs done on the nodes of a Ray cluster: one actor a node, with a crew of processes there.
 
-The generator stays where it is: it draws the samples, gives each node a few more than it can work
-on, and is alone in writing. A node holds nothing that is not in the generator's hands as well, so
-one that is lost costs the time of what it had in work.
+Who has the job stays where it is: it draws the tasks, gives each node a few more than it can work
+on, and gets the answers. A node holds nothing that is not in its hands as well, so one that is lost
+costs the time of what it had in work.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 import os
+import pickle
 import platform
 import shutil
 import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
+from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
-from shioenv.execution.pool import (
-    AHEAD,
-    ATTEMPTS,
-    STARTS,
-    WINDOW,
-    Pool,
-    Task,
-    given_up,
-    raised_elsewhere,
-)
-from shioenv.execution.worker import Setup
-from shioenv.recording.line import Line
-from shioenv.synthesis.sample import Sample
+from shioenv.execution.job import Job, Opener, Tell, processes, silent
+from shioenv.execution.local import Crew
+from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
+from shioenv.system.store import find_system
 from shioenv.version import package_version
 
-IN_FLIGHT = AHEAD + 2
-"""Samples a node is given for each of its workers: what its pool hands out, and some that stand by
-while the generator is asked for more."""
+T = TypeVar("T")
+A = TypeVar("A")
+
+STAND_BY = 2
+"""Tasks a node is given for each of its workers besides those that its crew hands out, so that they
+stand by while more are asked for."""
 
 LOOK_SECONDS = 2.0
 """Between two looks at which nodes the cluster has."""
@@ -50,7 +44,7 @@ CONNECT_SECONDS = 10.0
 """How long a cluster may take to accept a connection."""
 
 STORE_BYTES = 100_000_000
-"""Shared memory of a cluster that is started here; records travel without it."""
+"""Shared memory of a cluster that is started here; answers travel without it."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -85,7 +79,7 @@ class Priority:
         if found != self:
             raise HostError(
                 f"Ray gives its workers niceness {found.niceness} and an OOM score of "
-                f"{found.oom_score}, which inputs can see; the generator has {self.niceness} and "
+                f"{found.oom_score}, which inputs can see; here it is {self.niceness} and "
                 f"{self.oom_score}",
                 hint=f"RAY_worker_niceness={self.niceness} "
                 f"RAY_worker_oom_score_adjustment={self.oom_score} ray start ...",
@@ -94,49 +88,35 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a node says of itself once a sandbox is open there."""
+    """What a node says of itself first."""
 
     name: str
     kernel: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why no sandbox opens on a node, or why a record cannot be made there."""
-
-    name: str
-    kind: str
-    message: str
-    hint: str | None
-
-    @classmethod
-    def of(cls, error: ShioenvError) -> Refusal:
-        """An error of this node, in a form that travels."""
-        return cls(platform.node(), type(error).__name__, error.message, error.hint)
-
-    def error(self) -> ShioenvError:
-        """The error again."""
-        return raised_elsewhere(self.kind, self.message, self.hint)
+    refusal: Failure | None
+    """Why no sandbox opens there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of the samples a node has in work since it was asked last."""
+    """What came of the tasks a node has in work since it was asked last."""
 
-    lines: list[Line]
+    answers: list[tuple[int, Any]]
     retried: int
     restarts: int
 
 
-class NodePool:
-    """The pool of one node; becomes an actor there, with one call at a time."""
+class NodeCrew:
+    """The crew of one node; becomes an actor there, with one call at a time."""
 
-    def __init__(self, setup: Setup, workers: int, priority: Priority, version: str) -> None:
-        self._setup, self._priority, self._version = setup, priority, version
-        self._pool = Pool(setup, workers)
+    def __init__(self, given: bytes, workers: int, priority: Priority, version: str) -> None:
+        self._given, self._workers = given, workers
+        self._priority, self._version = priority, version
+        self._crew: Crew
+        self._schedule: Schedule[Any]
 
-    def start(self) -> Host | Refusal:
+    def start(self) -> Host:
         """Opens a first sandbox."""
+        refusal = None
         try:
             if (found := package_version()) != self._version:
                 raise HostError(
@@ -144,102 +124,129 @@ class NodePool:
                     hint=f"pip install 'shioenv[ray]=={self._version}'",
                 )
             self._priority.take()
-            self._pool.start()
+            job, opener, cache_bytes = pickle.loads(self._given)
+            self._crew = Crew(job, opener, cache_bytes, self._workers)
+            self._schedule = Schedule(what=job.what)
+            self._crew.start()
         except ShioenvError as error:
-            return Refusal.of(error)
-        return Host(platform.node(), platform.release())
+            refusal = Failure.of(error)
+        return Host(platform.node(), platform.release(), refusal)
 
-    def exchange(self, tasks: list[Task]) -> Made | Refusal:
-        """Takes samples and waits for finished records; needs samples, now or from before."""
-        pool = self._pool
-        retried, restarts = pool.retried, pool.restarts
+    def exchange(self, tasks: list[tuple[int, Any]]) -> Made | Failure:
+        """Takes tasks and waits for finished ones; needs tasks, now or from before."""
+        crew, schedule = self._crew, self._schedule
+        retried, restarts = schedule.retried, crew.restarts
+        answers: list[tuple[int, Any]] = []
         try:
-            for task in tasks:
-                pool.give(task)
-            lines: list[Line] = []
-            while not lines:
-                lines = pool.take()
+            for number, task in tasks:
+                schedule.add(number, task)
+            while not answers:
+                answers = crew.take(schedule)
         except ShioenvError as error:
-            return Refusal.of(error)
-        return Made(lines, pool.retried - retried, pool.restarts - restarts)
+            return Failure.of(error)
+        return Made(answers, schedule.retried - retried, crew.restarts - restarts)
 
 
-class RayPool:
-    """What `Pool` is on one machine, on the nodes of a cluster; a context manager.
+class RayExecutor:
+    """What `LocalExecutor` is on one machine, on the nodes of a cluster.
 
     `workers` bounds the processes on all nodes together (None: one a processor). `address` is the
-    cluster's (None: `RAY_ADDRESS`, else a cluster of this machine alone, which ends with the pool).
-    `report` is told of nodes that come, are lost or left out, `under` of their kernels' releases.
-    MissingExtraError where Ray is not installed.
+    cluster's (None: `RAY_ADDRESS`, else a cluster of this machine alone, which ends with this). A
+    system declared in a file of one's own is found on the nodes by its name. MissingExtraError
+    where Ray is not installed.
     """
 
     def __init__(
         self,
-        setup: Setup,
-        workers: int | None,
+        workers: int | None = None,
         *,
         address: str | None = None,
-        report: Callable[[str], None],
-        under: Callable[[str], None],
+        opener: Opener = open_sandbox,
+        cache_bytes: int = 0,
     ) -> None:
+        if workers is not None:
+            processes(workers)
         self._ray = _import_ray()
-        self._setup, self._wanted = setup, workers
+        self._wanted = workers
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
-        self._report, self._under = report, under
+        self._opener, self._cache_bytes = opener, cache_bytes
         self._priority = Priority.here()
+        self._job: Job[Any, Any] | None = None
+        self._given = b""
         self._nodes: dict[str, _Node] = {}
         self._refused: dict[str, ShioenvError] = {}
         self._dead_starts: Counter[str] = Counter()
-        self._lost: Counter[int] = Counter()
-        self._retry: list[Task] = []
-        self._newest = -1
         self._looked = float("-inf")
         self._ours = False
         self._directory: str | None = None
+        self._tell: Tell = silent
+        self.kernels: set[str] = set()
         self.retried = 0
         self.restarts = 0
 
-    def __enter__(self) -> RayPool:
+    @property
+    def workers(self) -> int:
+        """Those of the nodes that work now."""
+        return sum(node.workers for node in self._nodes.values())
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def records(self, tasks: Iterator[Task]) -> Iterator[Line]:
-        """The records of the samples, in the order they are finished.
+    def map(
+        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+    ) -> Iterator[tuple[int, A]]:
+        """As every executor; `tell` is told of nodes that come, are lost or left out.
 
-        Errors: HostError where no cluster answers; what kept every node from opening a sandbox;
-        GenerationError where a record fails every time, or no node is left.
+        Errors too: HostError where no cluster answers; what kept every node from opening a sandbox;
+        GenerationError where no node is left.
         """
-        first = next(tasks, None)
-        if first is None:
+        schedule = Schedule(tasks, what=job.what)
+        if not schedule.left:
             return
-        self._retry.append(first)
+        self._tell = tell
+        if job is not self._job:
+            self._end_nodes()
+            named = job
+            if job.system.endswith(".toml"):
+                named = replace(job, system=find_system(job.system).name)
+            self._job = job
+            self._given = pickle.dumps((named, self._opener, self._cache_bytes))
         self._connect()
-        exhausted = False
-        while True:
-            self._look()
-            exhausted = self._hand_out(tasks, exhausted)
-            if exhausted and not self._retry and not any(one.tasks for one in self._all()):
-                return
-            calls = {one.call: one for one in self._all() if one.call is not None}
-            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=LOOK_SECONDS)
-            for call in done:
-                yield from self._receive(calls[call], call)
+        try:
+            while schedule.left:
+                self._look()
+                schedule.window = max(WINDOW, 8 * self.workers)
+                self._hand_out(schedule)
+                calls = {node.call: node for node in self._nodes.values() if node.call is not None}
+                done, _ = self._ray.wait(list(calls), num_returns=1, timeout=LOOK_SECONDS)
+                for call in done:
+                    yield from self._receive(calls[call], schedule)
+        finally:
+            self.retried += schedule.retried
+            if schedule.unfinished:  # nobody is to answer later
+                self._end_nodes()
 
     def close(self) -> None:
         """Ends all workers, and the cluster where it was started here."""
-        for node in self._nodes.values():
-            self._kill(node)
-        self._nodes.clear()
+        self._end_nodes()
         if self._ours:
             self._ray.shutdown()
             self._ours = False
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
-    def _all(self) -> list[_Node]:
-        return list(self._nodes.values())
+    def _end_nodes(self) -> None:
+        for node in self._nodes.values():
+            self._kill(node)
+        self._nodes.clear()
+        self._refused.clear()
+        self._dead_starts.clear()
+        self.kernels.clear()
+        self._looked = float("-inf")
 
     def _connect(self) -> None:
         if self._ray.is_initialized():
@@ -284,11 +291,11 @@ class RayPool:
     def _start(self, name: str, address: str, workers: int) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        kind = self._ray.remote(NodePool).options(
+        kind = self._ray.remote(NodeCrew).options(
             num_cpus=workers,
             scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
         )
-        actor = kind.remote(self._setup, workers, self._priority, package_version())
+        actor = kind.remote(self._given, workers, self._priority, package_version())
         self._nodes[name] = _Node(name, address, workers, actor, actor.start.remote())
 
     def _nobody(self) -> ShioenvError:
@@ -300,94 +307,82 @@ class RayPool:
             hint="what is finished is kept: the same command goes on",
         )
 
-    # records
+    # tasks
 
-    def _hand_out(self, tasks: Iterator[Task], exhausted: bool) -> bool:
-        """Gives each idle or waiting node what it has room for; whether the stream has ended."""
-        for node in self._all():
+    def _hand_out(self, schedule: Schedule[Any]) -> None:
+        """Gives each node that is not asked already what it has room for."""
+        assert self._job is not None
+        for node in self._nodes.values():
             if not node.ready or node.call is not None:
                 continue
-            given = [heapq.heappop(self._retry) for _ in range(min(node.room, len(self._retry)))]
-            wanted = min(node.room - len(given), self._ahead())
-            if wanted > 0 and not exhausted:
-                fresh = list(islice(tasks, wanted))
-                exhausted = len(fresh) < wanted
-                given += fresh
-            for number, drawn in given:
-                node.tasks[number] = drawn
-                self._newest = max(self._newest, number)
+            given: list[tuple[int, Any]] = []
+            while len(node.tasks) < (self._job.lanes + 1 + STAND_BY) * node.workers:
+                if (task := schedule.take()) is None:
+                    break
+                node.tasks[task[0]] = None
+                given.append(task)
             if node.tasks:
                 node.call = node.actor.exchange.remote(given)
-        return exhausted
 
-    def _ahead(self) -> int:
-        """How many more samples may be begun before the oldest is finished."""
-        numbers = [min(one.tasks) for one in self._all() if one.tasks]
-        window = max(WINDOW, 8 * sum(one.workers for one in self._all()))
-        return window - (self._newest - min(numbers, default=self._newest))
-
-    def _receive(self, node: _Node, call: Any) -> list[Line]:
-        """What a node answered; one that is gone gives its samples back."""
-        node.call = None
+    def _receive(self, node: _Node, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
+        """What a node answered; one that is gone gives its tasks back."""
+        call, node.call = node.call, None
         try:
             answer = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             raise GenerationError(f"the node {node.address} failed: {error}") from error
         except self._ray.exceptions.RayError as error:
-            self._bury(node, error)
+            self._bury(node, error, schedule)
             return []
-        if isinstance(answer, Refusal):
-            if node.ready:
-                raise answer.error()
-            self._leave_out(node, answer)
-            return []
+        if isinstance(answer, Failure):
+            raise answer.error()
         if isinstance(answer, Host):
-            node.ready = True
-            self._under(answer.kernel)
-            self._report(
-                f"node {node.address} ({answer.name}) works: {node.workers} at once, "
-                f"Linux {answer.kernel}"
-            )
+            self._welcome(node, answer)
             return []
         self._dead_starts.pop(node.name, None)
         self.retried += answer.retried
         self.restarts += answer.restarts
-        for line in answer.lines:
-            del node.tasks[line.session_id]
-            self._lost.pop(line.session_id, None)
-        return list(answer.lines)
+        for number, _ in answer.answers:
+            del node.tasks[number]
+            schedule.done(number)
+        return list(answer.answers)
 
-    def _leave_out(self, node: _Node, answer: Refusal) -> None:
-        """A node that cannot run sandboxes: says so and goes on without."""
+    def _welcome(self, node: _Node, host: Host) -> None:
+        """A node works, or cannot run sandboxes: then it goes on without."""
+        if host.refusal is None:
+            node.ready = True
+            self.kernels.add(host.kernel)
+            self._tell(
+                f"node {node.address} ({host.name}) works: {node.workers} at once, "
+                f"Linux {host.kernel}"
+            )
+            return
         del self._nodes[node.name]
         self._kill(node)
-        self._refused[node.name] = answer.error()
-        hint = f"; to do there: {answer.hint}" if answer.hint else ""
-        self._report(f"node {node.address} ({answer.name}) is left out: {answer.message}{hint}")
+        error = self._refused[node.name] = host.refusal.error()
+        hint = f"; to do there: {error.hint}" if error.hint else ""
+        self._tell(f"node {node.address} ({host.name}) is left out: {error.message}{hint}")
         self._looked = float("-inf")
 
-    def _bury(self, node: _Node, error: Exception) -> None:
+    def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
         """A node, or its actor, is gone: what it had in work goes to others."""
         del self._nodes[node.name]
         self._kill(node)
         first, *_, last = [*str(error).strip().splitlines(), ""]
         why = f"{type(error).__name__}: {first} {last}".rstrip()
         if node.ready:
-            moved = f"{len(node.tasks)} records go to others"
-            self._report(f"node {node.address} is lost, {moved}: {why}")
+            moved = f"{len(node.tasks)} {schedule.what}s go to others"
+            self._tell(f"node {node.address} is lost, {moved}: {why}")
             self.restarts += node.workers
-        begun = list(node.tasks)[: node.workers]
-        for number in begun:
-            self._lost[number] += 1
-            self.retried += 1
-            if self._lost[number] >= ATTEMPTS:
-                raise given_up(number, node.tasks[number], why)
-        for task in node.tasks.items():
-            heapq.heappush(self._retry, task)
+        for place, number in enumerate(node.tasks):
+            if place < node.workers:
+                schedule.again(number, why)
+            else:
+                schedule.back(number)
         self._dead_starts[node.name] += 1
         if self._dead_starts[node.name] >= STARTS:
             self._refused[node.name] = GenerationError(f"node {node.address} fails: {why}")
-            self._report(f"node {node.address} is left out: {why}")
+            self._tell(f"node {node.address} is left out: {why}")
         self._looked = float("-inf")
 
     def _kill(self, node: _Node) -> None:
@@ -406,12 +401,8 @@ class _Node:
     call: Any
     """The call that is not answered yet: at most one."""
     ready: bool = False
-    tasks: dict[int, Sample] = field(default_factory=dict)
+    tasks: dict[int, None] = field(default_factory=dict)
     """What it has been given and has not finished, in the order given."""
-
-    @property
-    def room(self) -> int:
-        return IN_FLIGHT * self.workers - len(self.tasks)
 
 
 def spread(

@@ -1,0 +1,59 @@
+"""What executors do for a dataset: a sample turned into the line that is kept of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from shioenv.dataset.manifest import Plan
+from shioenv.domain.record import encode
+from shioenv.execution.job import Job
+from shioenv.execution.lanes import LANES, Lane
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.bounds import LIMITS
+from shioenv.recording.effort import Effort
+from shioenv.recording.line import Line
+from shioenv.recording.session import SessionRecorder
+from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Makes lines of numbered samples."""
+
+    sampler: str
+    seed: int
+    scoring: Scoring
+
+    def __call__(self, lane: Lane, task: tuple[int, Sample]) -> Line:
+        """The sample executed and scored, and what that took."""
+        number, sample = task
+        cache = lane.cache
+        lane.effort = effort = Effort()
+        if cache is not None:
+            cache.use = effort
+        began = time.perf_counter()
+        recorder = SessionRecorder(
+            scoring=self.scoring,
+            cache=None if cache is None else cache.of(sample.cwd),
+            alone=lane.alone,
+        )
+        rng = generator(self.seed, "score", number)
+        recorded = recorder.record(sample.session, lane, rng, volatile=sample.volatile)
+        made = recorded.record(number, system=lane.system.name, sampler=self.sampler)
+        effort.lane_seconds += time.perf_counter() - began
+        effort.trouble = None if cache is None else cache.trouble
+        return Line(number, encode(made), made.volatile, made.n_executions, effort)
+
+
+def recording(plan: Plan, system: str) -> Job[Sample, Line]:
+    """What makes the records of a plan; `system` is the name or file of its system."""
+    return Job(
+        Recording(plan.drawing.sampler, plan.drawing.seed, plan.scoring or Scoring()),
+        system=system,
+        limits=plan.limits or LIMITS,
+        digest=plan.system_digest,
+        lanes=LANES,
+        what="record",
+    )

@@ -1,0 +1,27 @@
+"""Executors by the names that a command line has for them."""
+
+from __future__ import annotations
+
+from shioenv.errors import UsageError, did_you_mean
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor
+from shioenv.execution.ray_executor import RayExecutor
+
+ENGINES = ("local", "ray")
+"""What does the work: processes of this machine, or of the nodes of a Ray cluster."""
+
+
+def executor_named(
+    name: str, workers: int | None = None, address: str | None = None, *, cache_bytes: int = 0
+) -> Executor:
+    """The executor of one of `ENGINES`; the rest is as `LocalExecutor` and `RayExecutor` take it.
+
+    Errors: UsageError for another name, or an address that is nobody's; theirs.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))
+    if name == "ray":
+        return RayExecutor(workers, address=address, cache_bytes=cache_bytes)
+    if address is not None:
+        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
+    return LocalExecutor(workers, cache_bytes=cache_bytes)

@@ -1,0 +1,114 @@
+"""What is done with many tasks, and by whom: a job, and what every executor promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
+
+from shioenv.domain.runner import Installed
+from shioenv.errors import ShioenvError, UsageError
+from shioenv.execution.lanes import Lane
+from shioenv.recording.bounds import LIMITS
+from shioenv.recording.cache import ExecutionCache
+from shioenv.sandbox.base import Limits
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+Tell: TypeAlias = Callable[[str], None]
+
+Opener: TypeAlias = Callable[[str, Limits], Installed]
+"""Opens a sandbox of a system, a name or file as `open_sandbox` takes it, under these limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T, A]):
+    """What is done with each of many numbered tasks, and where."""
+
+    do: Callable[[Lane, tuple[int, T]], A]
+    """Called with a sandbox and a task; importable, or a value that can be pickled, since other
+    processes call it. It may be called any number of times for a task, but one answer counts."""
+    system: str = ""
+    """Whose sandboxes; "" where nothing is executed."""
+    limits: Limits = LIMITS
+    digest: str | None = None
+    """What the system's digest has to be; None for any."""
+    lanes: int = 1
+    """Sandboxes of a process at most. With several an input that waits holds no other up, and how
+    long a run takes says little."""
+    what: str = "task"
+    """What a task is called where it fails; its `str` is told as well."""
+
+    def opened(self, opener: Opener) -> Installed:
+        """A sandbox for it. ShioenvError where its system is not the one that is meant."""
+        sandbox = opener(self.system, self.limits)
+        if self.digest not in (None, sandbox.system.digest):
+            raise ShioenvError(
+                f"the system {self.system} was built anew while records were made, or is another "
+                f"one on this host: its digest is {sandbox.system.digest}, the dataset's "
+                f"{self.digest}",
+                hint="generate into another directory, or copy the system here from where it "
+                "was built: docs/how-to/cluster.md",
+            )
+        return sandbox
+
+    def cache(self, size: int) -> ExecutionCache | None:
+        """What is shared with others in a file of so many bytes; None of none, or of a system whose
+        digest is not known.
+        """
+        if not size or self.digest is None:
+            return None
+        return ExecutionCache(self.digest, self.limits, max_bytes=size)
+
+
+class Executor(Protocol):
+    """Does jobs. A context manager that leaves no process behind; it can be used again then."""
+
+    retried: int
+    """Tasks that were begun again because a sandbox broke or a worker died."""
+    restarts: int
+    """Workers that were replaced."""
+
+    @property
+    def workers(self) -> int:
+        """How many processes work at once."""
+        ...
+
+    @property
+    def kernels(self) -> Set[str]:
+        """Releases of the kernels under which tasks of the newest job were done."""
+        ...
+
+    def map(
+        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
+    ) -> Iterator[tuple[int, A]]:
+        """The answers with their tasks' numbers, each task's once, in the order they are finished.
+
+        Tasks have different numbers, and are drawn as there is room for them. Which answers there
+        are does not depend on the executor. `tell` is told what a person wants to know. Errors:
+        GenerationError where a task fails every time, ShioenvErrors of the job as they are.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def silent(text: str) -> None:
+    """Tells nobody."""
+
+
+def processes(workers: int | None) -> int:
+    """So many, None for one a processor. Errors: UsageError."""
+    if workers is not None and workers < 1:
+        raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
+    return workers or len(os.sched_getaffinity(0))

@@ -1,0 +1,251 @@
+"""Executors of one machine: worker processes kept busy and replaced when they die, or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from typing import IO, Any, Self, TypeVar
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.errors import GenerationError, SandboxError
+from shioenv.execution.job import Job, Opener, Tell, processes, silent
+from shioenv.execution.lanes import Lane
+from shioenv.execution.schedule import STARTS, Schedule
+from shioenv.execution.worker import BROKEN, DONE, READY
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from shioenv.execution.worker import main; main()"
+)
+_CLOSING_SECONDS = 10.0
+
+
+class SerialExecutor:
+    """Does jobs in this process, one task after the other, with one sandbox.
+
+    `opener` opens it. For a few tasks, notebooks, and stand-ins for a sandbox.
+    """
+
+    workers = 1
+
+    def __init__(self, opener: Opener = open_sandbox) -> None:
+        self._opener = opener
+        self.kernels = frozenset({platform.release()})
+        self.retried = self.restarts = 0
+
+    def map(
+        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+    ) -> Iterator[tuple[int, A]]:
+        """As every executor; in the order of the tasks."""
+        schedule = Schedule(tasks, what=job.what)
+        with closing(Lane(lambda: job.opened(self._opener))) as lane:
+            while (task := schedule.take()) is not None:
+                try:
+                    answer = job.do(lane, task)
+                except SandboxError as error:
+                    lane.close()
+                    schedule.again(task[0], error)
+                    self.retried += 1
+                else:
+                    schedule.done(task[0])
+                    yield task[0], answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+class LocalExecutor:
+    """Does jobs in so many processes of this machine (None: one a processor).
+
+    `opener` opens sandboxes there and must be importable; executions are shared with
+    other processes and runs through a file of at most about `cache_bytes` in the user's cache
+    directory (0: through none), which changes no record (`docs/design/execution-cache.md`).
+    Processes start with the first task, go on with the next tasks of the same job, and end with
+    this one however that ends. Errors: UsageError for less than one process.
+    """
+
+    def __init__(
+        self, workers: int | None = None, *, opener: Opener = open_sandbox, cache_bytes: int = 0
+    ) -> None:
+        self.workers = processes(workers)
+        self._opener, self._cache_bytes = opener, cache_bytes
+        self._crew: Crew | None = None
+        self.kernels = frozenset({platform.release()})
+        self.retried = self.restarts = 0
+
+    def map(
+        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+    ) -> Iterator[tuple[int, A]]:
+        """As every executor. Errors too where workers do not start: as they say, else a
+        GenerationError with their last words.
+        """
+        schedule = Schedule(tasks, what=job.what)
+        if not schedule.left:
+            return
+        if self._crew is not None and self._crew.job is not job:
+            self.close()
+        if self._crew is None:
+            self._crew = Crew(job, self._opener, self._cache_bytes, self.workers)
+        crew, restarts = self._crew, self._crew.restarts
+        try:
+            while schedule.left:
+                yield from crew.take(schedule)
+        finally:
+            self.retried += schedule.retried
+            self.restarts += crew.restarts - restarts
+            if schedule.unfinished:  # nobody is to answer later
+                self.close()
+
+    def close(self) -> None:
+        """Ends the processes and waits for them."""
+        crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Crew:
+    """The processes that do one job; `restarts` counts those that were replaced."""
+
+    def __init__(self, job: Job[Any, Any], opener: Opener, cache_bytes: int, workers: int) -> None:
+        self.job = job
+        self._given = pickle.dumps((job, opener, cache_bytes))
+        self._wanted = workers
+        self._workers: list[_Worker] = []
+        self._dead_starts = 0
+        self._door, self._room = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Opens a first sandbox. Errors: those of `take`."""
+        while not any(worker.ready for worker in self._workers):
+            self.take(Schedule())
+
+    def take(self, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
+        """Hands tasks out and waits until workers say something; what is finished, perhaps nothing.
+
+        Errors: GenerationError where a task or a worker fails every time; ShioenvErrors of the job
+        and of opening a sandbox.
+        """
+        while len(self._workers) < self._wanted:
+            self._workers.append(_Worker(self._given, (self._door.fileno(), self._room.fileno())))
+        self._hand_out(schedule)
+        answers = []
+        said = wait([worker.connection for worker in self._workers])
+        for worker in [worker for worker in self._workers if worker.connection in said]:
+            try:
+                kind, number, what = worker.connection.recv()
+            except (EOFError, OSError):
+                self._bury(worker, schedule)
+                continue
+            if kind == READY:
+                worker.ready = True
+                self._dead_starts = 0
+            elif kind == DONE:
+                worker.tasks.remove(number)
+                schedule.done(number)
+                answers.append((number, what))
+            elif kind == BROKEN:
+                worker.tasks.remove(number)
+                schedule.again(number, what)
+            else:
+                raise what.error() if number is None else schedule.failed(number, what)
+        return answers
+
+    def close(self) -> None:
+        """Ends all workers and waits for them."""
+        for worker in self._workers:
+            worker.connection.close()
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
+        self._door.close()
+        self._room.close()
+
+    def _hand_out(self, schedule: Schedule[Any]) -> None:
+        """Each worker gets one more task than it has lanes, so that it never waits for the next."""
+        for depth in range(self.job.lanes + 1):
+            for worker in self._workers:
+                if not worker.ready or len(worker.tasks) != depth or schedule.alone(worker.tasks):
+                    continue
+                if (task := schedule.take(beside=depth > 0)) is not None:
+                    worker.give(task)
+
+    def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
+        """A worker is gone: what it had goes to others."""
+        self._workers.remove(worker)
+        why = f"its worker ended with status {worker.end()}{worker.last_words()}"
+        self.restarts += 1
+        if not worker.ready:
+            self._dead_starts += 1
+            if self._dead_starts >= STARTS:
+                raise GenerationError(f"{STARTS} workers in a row did not start: {why}")
+        for number in worker.tasks[self.job.lanes :]:  # not begun
+            schedule.back(number)
+        for number in worker.tasks[: self.job.lanes]:
+            schedule.again(number, why)
+
+
+class _Worker:
+    """One process with its connection; `tasks` are what it was given, in that order."""
+
+    def __init__(self, given: bytes, gate: tuple[int, int]) -> None:
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
+        self.connection, theirs = Pipe()
+        files = (f"/proc/{os.getpid()}/fd/{file}" for file in gate)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno()), *files],
+            stdin=subprocess.DEVNULL,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # Ctrl-C is for who started it
+            env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # lanes' threads would scatter memory
+        )
+        theirs.close()
+        self.tasks: list[int] = []
+        self.ready = False
+        self._send(given)
+
+    def give(self, task: tuple[int, Any]) -> None:
+        self.tasks.append(task[0])
+        self._send(pickle.dumps(task))
+
+    def _send(self, content: bytes) -> None:
+        with suppress(OSError):  # it is dead: the end of what it says tells so
+            self.connection.send_bytes(content)
+
+    def end(self) -> int:
+        """Its status; it is killed where it does not end."""
+        self.connection.close()
+        try:
+            return self._process.wait(_CLOSING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def last_words(self) -> str:
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 2000))
+        text = self._stderr.read().decode("utf-8", "replace").strip()
+        return f":\n{text}" if text else ""
