@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from shioenv.dataset.generate import plan_of
 from shioenv.dataset.job import recording
+from shioenv.domain.context import Context
 from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor
 from shioenv.execution.ray_executor import RayExecutor
@@ -73,7 +74,9 @@ def main() -> None:
         print(f"{key:16} {value}")
 
 
-def prepared(asked: argparse.Namespace) -> tuple[Job[Sample, Line], Iterator[Batch]]:
+def prepared(
+    asked: argparse.Namespace,
+) -> tuple[Job[Sample | str, Line | Context], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(None, versions=system.packages)
@@ -89,7 +92,7 @@ def prepared(asked: argparse.Namespace) -> tuple[Job[Sample, Line], Iterator[Bat
     return recording(plan, system.name), batches
 
 
-def window(engine: Executor, job: Job[Sample, Line], batch: Batch) -> float:
+def window(engine: Executor, job: Job[Sample | str, Line | Context], batch: Batch) -> float:
     """Seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))

@@ -17,6 +17,7 @@ from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import Effect, Record, ScoredSegment, encode
+from shioenv.domain.scripted import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
@@ -75,6 +76,8 @@ def line(number: int) -> Line:
 def attempt(directory: Path, count: int, order: Sequence[int], stop: int) -> None:
     """Records arrive in this order, `stop` of them."""
     with Store(directory, PLAN, count, kernel="k") as store:
+        for number, cwd in store.missing_contexts():
+            store.keep_context(number, ScriptedRunner().context(cwd))
         missing = set()
         for number in range(count):
             text = f"{'é' * (number % 3)}{number}"

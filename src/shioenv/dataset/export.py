@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -19,8 +19,10 @@ from typing import IO, Any
 
 from msgspec import Struct, inspect, to_builtins
 
+from shioenv.dataset.contexts import read_contexts, write_context
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
+from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
 from shioenv.files.durable import atomic_write, new_directory, new_file
@@ -109,6 +111,7 @@ def export(
         raise UsageError(f"{directory} has no records", hint="nothing is there to export")
     if format != "jsonl":
         _pyarrow()  # a missing one is told before anything is written
+    contexts = read_contexts(directory)
     records = _told(read_records(directory, check=True), manifest.records, report)
     count = 1
     if format == "jsonl":
@@ -121,7 +124,7 @@ def export(
         size = output.stat().st_size
     else:
         with new_directory(output) as temporary:
-            count = _write_layout(records, manifest, temporary, licence)
+            count = _write_layout(records, contexts.values(), manifest, temporary, licence)
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     return Exported(output, format, manifest.records, count, size)
 
@@ -254,7 +257,11 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _write_layout(
-    records: Iterator[Record], manifest: Manifest, directory: Path, licence: str
+    records: Iterator[Record],
+    contexts: Iterable[Context],
+    manifest: Manifest,
+    directory: Path,
+    licence: str,
 ) -> int:
     count = -(-manifest.records // FILE_RECORDS)
     (directory / "data").mkdir()
@@ -263,6 +270,8 @@ def _write_layout(
         with new_file(directory / "data" / name) as temporary:
             _write_parquet(islice(records, FILE_RECORDS), temporary)
     next(records, None)  # the last shard's bytes are held against the manifest at its end
+    for number, context in enumerate(contexts):
+        write_context(directory, number, context)
     atomic_write(directory / SOURCE_MANIFEST, manifest.encode())
     atomic_write(directory / "README.md", card(manifest, licence).encode())
     return count

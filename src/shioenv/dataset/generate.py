@@ -11,6 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +216,17 @@ def run(
     with Store(directory, plan, count, kernel=platform.release(), report=teller.tell) as store:
         teller.kept = store.kept
         teller.tell()
-        tasks = missing(store, samples, count)
+        contexts: Iterable[tuple[int, Sample | str]] = store.missing_contexts()
+        tasks = chain(contexts, missing(store, samples, count))
         with executor:
-            for _, line in executor.map(recording(plan, system), tasks, teller.tell):
+            for number, answer in executor.map(recording(plan, system), tasks, teller.tell):
                 for kernel in executor.kernels:
                     store.made_under(kernel)
-                store.append(line)
-                teller.add(line)
+                if isinstance(answer, Line):
+                    store.append(answer)
+                    teller.add(answer)
+                else:
+                    store.keep_context(number, answer)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from shioenv.dataset.manifest import Plan
+from shioenv.domain.context import Context
 from shioenv.domain.record import encode
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import LANES, Lane
@@ -26,9 +27,11 @@ class Recording:
     seed: int
     scoring: Scoring
 
-    def __call__(self, lane: Lane, task: tuple[int, Sample]) -> Line:
-        """The sample executed and scored, and what that took."""
+    def __call__(self, lane: Lane, task: tuple[int, Sample | str]) -> Line | Context:
+        """The sample executed and scored, and what that took; of a start directory its context."""
         number, sample = task
+        if isinstance(sample, str):
+            return lane.context(sample)
         cache = lane.cache
         lane.effort = effort = Effort()
         if cache is not None:
@@ -47,8 +50,8 @@ class Recording:
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
 
 
-def recording(plan: Plan, system: str) -> Job[Sample, Line]:
-    """What makes the records of a plan; `system` is the name or file of its system."""
+def recording(plan: Plan, system: str) -> Job[Sample | str, Line | Context]:
+    """What makes the records and contexts of a plan; `system` is the name or file of its system."""
     return Job(
         Recording(plan.drawing.sampler, plan.drawing.seed, plan.scoring or Scoring()),
         system=system,

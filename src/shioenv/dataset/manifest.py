@@ -22,11 +22,12 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
+CONTEXTS = "contexts"
 ORIGINS = ("filter", "commands", "released")
 """Kinds of datasets that no sampler drew."""
 SHARD_RECORDS = 1000
@@ -147,6 +148,16 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return int(Path(self.file).stem)
 
 
+class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The context before every input of one start directory."""
+
+    cwd: str
+    file: str
+    """Relative to the dataset's directory: `contexts/00000.json`."""
+    sha256: str
+    """Of the file."""
+
+
 class _System(Struct, forbid_unknown_fields=True):
     name: str
     digest: str
@@ -218,6 +229,8 @@ class Manifest:
     """Records wanted."""
     kernels: tuple[str, ...]
     """Releases of the host kernels it was made under, which `uname -r` and others show."""
+    contexts: tuple[ContextFile, ...] = ()
+    """What the patches apply to, for each start directory; none where nothing was executed here."""
     shards: tuple[Shard, ...] = ()
     """The finished ones, in order."""
     repaired: tuple[Mapping[str, Any], ...] = ()
@@ -277,6 +290,7 @@ class Manifest:
             "mean_executions": self.mean_executions,
             **self.plan.to_json(),
             "host_kernels": list(self.kernels),
+            "contexts": msgspec.to_builtins(self.contexts),
             "shards": msgspec.to_builtins(self.shards),
             **({"repaired": [dict(one) for one in self.repaired]} if self.repaired else {}),
         }
@@ -319,6 +333,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
             plan=Plan.from_json(document),
             count=_part(document["count"], int, "$.count"),
             kernels=_part(document["host_kernels"], tuple[str, ...], "$.host_kernels"),
+            contexts=_part(document["contexts"], tuple[ContextFile, ...], "$.contexts"),
             shards=_part(document["shards"], tuple[Shard, ...], "$.shards"),
             repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),
         )

@@ -14,14 +14,17 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from shioenv.dataset.contexts import context_problems
 from shioenv.dataset.generate import Progress, Teller, missing, plan_of
 from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
+from shioenv.domain.context import Context
 from shioenv.domain.record import Record, decode, differing, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.job import Executor
@@ -89,7 +92,8 @@ def repair(
     directory = Path(directory)
     manifest = read_manifest(directory)
     plan = manifest.plan
-    if all(_intact(directory, shard) for shard in manifest.shards):
+    whole = all(_intact(directory, shard) for shard in manifest.shards)
+    if whole and not any(context_problems(directory, manifest.contexts)):
         return ()
     if plan.kind != "generate":
         raise RepairError(
@@ -130,8 +134,12 @@ def repair_with(
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
-            job, tasks = recording(manifest.plan, system), missing(store, samples(last), last)
-            for session_id, line in executor.map(job, tasks):
+            lost: list[tuple[int, Sample | str]] = [*store.missing_contexts()]
+            tasks = chain(lost, missing(store, samples(last), last))
+            for session_id, line in executor.map(recording(manifest.plan, system), tasks):
+                if not isinstance(line, Line):
+                    repaired.append(_remade_context(store, session_id, line))
+                    continue
                 teller.add(line)
                 number = session_id // SHARD_RECORDS
                 if number not in damaged:
@@ -142,6 +150,16 @@ def repair_with(
                     new = sorted(finished.pop(number), key=lambda record: record.session_id)
                     repaired.append(_remade(store, damaged[number], new))
     return tuple(repaired)
+
+
+def _remade_context(store: Store, number: int, context: Context) -> Repaired:
+    """Gives the store a context again; DatasetCorruptError where it is another one now."""
+    files = {each.cwd: each.file for each in store.manifest.contexts}
+    file = files.get(context.document["cwd"], "")
+    was = "changed" if (store.directory / file).is_file() else "gone"
+    store.keep_context(number, context)
+    files = {each.cwd: each.file for each in store.manifest.contexts}
+    return Repaired(files[context.document["cwd"]], was, True, 0, 0, {})
 
 
 def _intact(directory: Path, shard: Shard) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.write import Writer
@@ -106,6 +107,7 @@ def select(
     seen: set[str] = set()
     with new_directory(directory) as temporary:
         writer = Writer(temporary, plan, manifest.kernels)
+        writer.keep_contexts(read_contexts(source).values())
         for done, record in enumerate(read_records(source, check=True), 1):
             seen |= _commands(record)
             if selection.keeps(record):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from shioenv.dataset.contexts import context_problems, write_context
 from shioenv.dataset.manifest import (
+    CONTEXTS,
     DATA,
     MANIFEST,
     SHARD_RECORDS,
@@ -28,6 +30,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     shard_file,
 )
+from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import (
     DatasetCorruptError,
@@ -129,6 +132,32 @@ class Store:
                 journal.append(line.session_id, kept, line.content)
         self._seal_if_whole(number)
 
+    def missing_contexts(self) -> Iterator[tuple[int, str]]:
+        """The start directories whose contexts are not there, each with a number below 0: tasks
+        beside samples.
+        """
+        for number, cwd in enumerate(self.manifest.plan.drawing.start_directories):
+            kept = self._contexts.get(cwd)
+            if kept is None or any(context_problems(self.directory, [kept])):
+                yield -1 - number, cwd
+
+    def keep_context(self, number: int, context: Context) -> None:
+        """Keeps the context of a task of `missing_contexts`.
+
+        DatasetCorruptError where the one that was kept before is another.
+        """
+        with storage_errors(self.directory):
+            written = write_context(self.directory, -1 - number, context)
+            if self._contexts.get(written.cwd, written) != written:
+                raise DatasetCorruptError(
+                    f"{self.directory / written.file}: the context is another one now than the "
+                    "manifest describes",
+                    hint="choose another directory",
+                )
+            self._contexts[written.cwd] = written
+            contexts = sorted(self._contexts.values(), key=lambda context: context.file)
+            self._write_manifest(replace(self.manifest, contexts=tuple(contexts)))
+
     def made_under(self, kernel: str) -> None:
         """Notes the release of another host's kernel that records are made under."""
         if kernel not in self.manifest.kernels:
@@ -161,7 +190,7 @@ class Store:
             self._refuse_foreign()
             manifest = Manifest(plan=plan, count=self.count, kernels=(kernel,))
         self._data.mkdir(exist_ok=True)
-        for directory in (self.directory, self._data):
+        for directory in (self.directory, self._data, self.directory / CONTEXTS):
             for leftover in directory.glob(f"{TEMPORARY}*"):
                 leftover.unlink()
         self.gone = {
@@ -344,6 +373,7 @@ class Store:
     @manifest.setter
     def manifest(self, manifest: Manifest) -> None:
         self._manifest = manifest
+        self._contexts = {context.cwd: context for context in manifest.contexts}
         self._listed = {shard.number: shard for shard in manifest.shards}
 
     def _finished(self, number: int) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from msgspec import UNSET, structs
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.contexts import context_problems
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -32,6 +33,7 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import read_records
+from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, Session, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
@@ -170,6 +172,7 @@ class _Check:
         self._directory, self._manifest, self._report = directory, manifest, report
         self._seen: dict[bytes, int] = {}
         self._previous = -1
+        self._contexts: dict[str, Mapping[str, Any]] = {}
 
     def problems(self) -> Iterator[Problem]:
         manifest = self._manifest
@@ -181,6 +184,7 @@ class _Check:
                 f"not finished: {manifest.records} of {manifest.count} records are in shards; "
                 f"run the same `{_MADE_BY[manifest.plan.kind]}` again",
             )
+        yield from self._read_contexts()
         for place, shard in enumerate(manifest.shards):
             if shard.number != place:
                 yield Problem(MANIFEST, None, f"expected {shard_file(place)}, got {shard.file}")
@@ -189,6 +193,22 @@ class _Check:
                 yield Problem(shard.file, None, f"{shard.records} records, not {SHARD_RECORDS}")
             yield from self._shard(shard)
         yield from self._others()
+
+    def _read_contexts(self) -> Iterator[Problem]:
+        """Finds what the patches apply to; what is wrong with it."""
+        manifest = self._manifest
+        problems = dict(context_problems(self._directory, manifest.contexts))
+        for file, why in problems.items():
+            yield Problem(file, None, why)
+        for each in manifest.contexts:
+            if each.file not in problems:
+                text = (self._directory / each.file).read_text(encoding="utf-8")
+                self._contexts[each.cwd] = Context.from_json(text).document
+        if manifest.plan.executed and manifest.records:
+            known = {each.cwd for each in manifest.contexts}
+            for cwd in manifest.plan.drawing.start_directories:
+                if cwd not in known:
+                    yield Problem(MANIFEST, None, f"holds no context of {cwd}")
 
     def _others(self) -> Iterator[Problem]:
         known = {shard.file for shard in self._manifest.shards}
@@ -254,6 +274,12 @@ class _Check:
             )
         if found.cwd not in plan.drawing.start_directories:
             yield f"cwd is {found.cwd!r}, no start directory of the manifest"
+        before = self._contexts.get(found.cwd)
+        if before is not None and not found.patch_truncated:
+            try:
+                ContextPatch.from_json(found.context_patch).apply(before)
+            except PatchError as error:
+                yield f"context_patch does not fit the context of {found.cwd}: {error.message}"
         yield from record_problems(
             found,
             plan.scoring,

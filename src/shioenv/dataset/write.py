@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from shioenv.dataset.contexts import write_context
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -14,6 +16,7 @@ from shioenv.dataset.manifest import (
     Tally,
     shard_file,
 )
+from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.files.durable import atomic_write
 
@@ -40,6 +43,11 @@ class Writer:
         self._pending.append(content)
         if len(self._pending) == SHARD_RECORDS:
             self._seal()
+
+    def keep_contexts(self, contexts: Iterable[Context]) -> None:
+        """Keeps what the patches apply to."""
+        written = (write_context(self._directory, n, one) for n, one in enumerate(contexts))
+        self._manifest = replace(self._manifest, contexts=tuple(written))
 
     def finish(self, plan: Plan | None = None) -> Manifest:
         """Writes what is left, then the manifest, with `plan` where it is known only now."""

@@ -257,6 +257,10 @@ class Installed(Executing, Protocol):
         """Where inputs run."""
         ...
 
+    def context(self, cwd: str | None = None) -> Context:
+        """The whole context of the pristine system in a start directory."""
+        ...
+
 
 class _Answering:
     """A runner that cannot execute, where records are made: its answers stand for executions."""

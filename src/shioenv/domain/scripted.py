@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import FIELDS, Context
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 
@@ -81,6 +82,13 @@ class ScriptedRunner:
     def answer_to(self, asked: Asked) -> Behavior | None:
         """What is said beside the table; one that needs more than the text overrides this."""
         return None if self._answer is None else self._answer(asked.text)
+
+    def context(self, cwd: str | None = None) -> Context:
+        """A context whose every object is empty, but for the working directory."""
+        objects = {"env", "fs", "shell_options", "settings", "functions", "aliases", "limits"}
+        document = {name: {} if name in objects else "" for name in FIELDS}
+        document |= {"cwd": cwd or "/", "groups": [], "firewall": [], "network": {}}
+        return Context(document)
 
     def close(self) -> None:
         """Counts."""

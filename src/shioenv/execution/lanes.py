@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
 from shioenv.domain.runner import Built, Installed, State
 from shioenv.errors import SandboxError
 from shioenv.recording.cache import ExecutionCache
@@ -108,6 +109,10 @@ class Lane(Reopened[Installed]):
     def waited(self) -> bool:
         """Of the sandbox that is open."""
         return self.open().waited
+
+    def context(self, cwd: str | None = None) -> Context:
+        """Of the sandbox that is open."""
+        return self.open().context(cwd)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does, when it is its turn."""

@@ -19,7 +19,9 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, run
 from shioenv.dataset.manifest import Plan
+from shioenv.dataset.store import Store
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.scripted import Asked, ScriptedRunner
@@ -47,6 +49,10 @@ class FakeRunner(ScriptedRunner):
     def __init__(self, scratch: str) -> None:
         super().__init__()
         self._scratch = Path(scratch)
+
+    def context(self, cwd: str | None = None) -> Context:
+        document = dict(super().context(cwd).document)
+        return Context(document | {"fs": {"notes.txt": {"perms": "-rw-r--r--", "size": 9}}})
 
     def answer_to(self, asked: Asked) -> Behavior:
         assert asked.state is not None
@@ -115,6 +121,12 @@ def plan(seed: int = 7, **changes: object) -> Plan:
         names = {item.name for item in fields(kind)} & made.keys()
         made[name] = kind(**{each: made.pop(each) for each in names})  # type: ignore[arg-type]
     return Plan(**made)  # type: ignore[arg-type]
+
+
+def keep_contexts(store: Store) -> None:
+    """Gives the store what executors make of its start directories."""
+    for number, cwd in store.missing_contexts():
+        store.keep_context(number, FakeRunner("/nonexistent").context(cwd))
 
 
 def sample(*input_args: str) -> Sample:

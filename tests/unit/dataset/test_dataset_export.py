@@ -90,6 +90,7 @@ def test_the_hub_layout_opens_as_a_dataset(
     names = sorted(str(path.relative_to(tmp_path / "hub")) for path in done.output.rglob("*.*"))
     assert names == [
         "README.md",
+        "contexts/00000.json",
         "data/train-00000-of-00003.parquet",
         "data/train-00001-of-00003.parquet",
         "data/train-00002-of-00003.parquet",

@@ -244,3 +244,13 @@ def test_what_was_not_generated_says_what_to_do_instead(dataset: Path, tmp_path:
     with pytest.raises(RepairError) as caught:
         repair(tmp_path / "new")
     assert "shioenv dataset filter" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone"])
+def test_a_context_is_made_again(dataset: Path, scratch: str, damage: str) -> None:
+    before = contents(dataset)
+    path = dataset / "contexts" / "00000.json"
+    path.unlink() if damage == "gone" else path.write_text("{}\n")
+    (made,) = repair_with(dataset, stream, system=scratch, executor=SerialExecutor(open_fake))
+    assert (made.file, made.was, made.identical) == ("contexts/00000.json", damage, True)
+    assert contents(dataset) == before

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_fakes import contents, make, open_fake
+from dataset_fakes import HOME, contents, make, open_fake
 
+from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import Selection, select
@@ -186,3 +187,12 @@ def test_a_selection_cannot_be_generated_into(dataset: Path, tmp_path: Path) -> 
 def test_bounds_that_nothing_meets_are_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         Selection(**bounds)
+
+
+def test_a_selection_has_the_contexts_of_its_parent(dataset: Path, tmp_path: Path) -> None:
+    select(dataset, tmp_path / "new", Selection(min_arguments=1))
+    assert read_contexts(tmp_path / "new") == read_contexts(dataset)
+    assert read_contexts(dataset).keys() == {HOME}
+    (tmp_path / "new" / "contexts" / "00000.json").write_text("{}")
+    with pytest.raises(DatasetCorruptError, match="was changed"):
+        read_contexts(tmp_path / "new")

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from dataset_fakes import FakeRunner, open_fake, plan, sample
+from dataset_fakes import HOME, FakeRunner, keep_contexts, open_fake, plan, sample
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -58,6 +58,7 @@ def made(number: int, one: Sample, **changes: Any) -> Record:
 
 def write(directory: Path, records: list[Record]) -> Path:
     with Store(directory, plan(), len(records), kernel="6.1.0") as store:
+        keep_contexts(store)
         for number, one in enumerate(records):
             store.accept(number, one.input, one.input_args)
             store.append(Line(number, encode(one), one.volatile, one.n_executions))
@@ -427,3 +428,32 @@ def test_declared_volatile_inputs_are_recorded_so() -> None:
 
 def test_opened_observers_know_their_system() -> None:
     assert open_fake("/nonexistent", Limits()).system.digest == plan().system_digest
+
+
+def test_contexts_that_are_gone_changed_or_never_were_are_problems(
+    tmp_path: Path, records: list[Record]
+) -> None:
+    directory = write(tmp_path / "a", records)
+    path = directory / "contexts" / "00000.json"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"notes", b"other"))
+    (changed,) = verify(directory).problems
+    assert (changed.file, changed.message[:12]) == ("contexts/00000.json", "was changed:")
+    path.unlink()
+    (gone,) = verify(directory).problems
+    assert gone.message == "cannot be read: No such file or directory"
+    manifest = directory / "manifest.json"
+    document = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(document | {"contexts": []}))
+    (missing,) = verify(directory).problems
+    assert missing.message == f"holds no context of {HOME}"
+
+
+def test_a_patch_that_does_not_fit_its_context_is_a_problem(
+    tmp_path: Path, records: list[Record]
+) -> None:
+    strange = replace(records[0], context_patch='[["r","/fs/nowhere"]]')
+    directory = write(tmp_path / "a", [strange, *records[1:]])
+    assert any(
+        "does not fit the context of" in problem.message for problem in verify(directory).problems
+    )
