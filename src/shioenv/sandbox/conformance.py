@@ -61,8 +61,8 @@ def _run(sandbox: Sandbox, text: str, **how: Any) -> Execution:
 
 def _expect(sandbox: Sandbox, text: str, output: str, exit_code: int = 0) -> Execution:
     execution = _run(sandbox, text)
-    found = execution.output.decode("utf-8", "replace")
-    assert found == output, f"{text!r} printed {found!r}, not {output!r}"
+    printed = execution.output.decode("utf-8", "replace")
+    assert printed == output, f"{text!r} printed {printed!r}, not {output!r}"
     assert execution.exit_code == exit_code, f"{text!r}: exit code {execution.exit_code}"
     return execution
 
@@ -117,10 +117,10 @@ def standard_input_is_empty(sandbox: Sandbox) -> None:
 def standard_input_is_given(sandbox: Sandbox) -> None:
     """A run reads what it was given, through a pipe that ends, and the next run reads nothing."""
     assert _run(sandbox, "cat", stdin=b"a\0\xff\n").output == b"a\0\xff\n"
-    found = _run(
+    execution = _run(
         sandbox, 'read x; read y; echo "$x|$y|$?"; cat; test -p /dev/stdin', stdin=b"1\n2\n3"
     )
-    assert (found.output, found.exit_code) == (b"1|2|0\n3", 0), found
+    assert (execution.output, execution.exit_code) == (b"1|2|0\n3", 0), execution
     split = _run(sandbox, "sort; echo end >&2", stdin=b"b\na\n", separate=True, cwd="/etc")
     assert (split.stdout, split.stderr) == (b"a\nb\n", b"end\n"), split
     standard_input_is_empty(sandbox)
@@ -152,8 +152,8 @@ def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
         ("exec 3<> /proc/self/fd/0; head -c 200000 > /dev/null; echo done", "done\n"),
     ):
         execution = _run(sandbox, text, stdin=longest)
-        found = execution.output.decode()
-        assert (found, execution.exit_code) == (output, 0), f"{text!r} printed {found!r}"
+        printed = execution.output.decode()
+        assert (printed, execution.exit_code) == (output, 0), f"{text!r} printed {printed!r}"
     waiting = _run(sandbox, "exec 3> /proc/self/fd/0; cat", stdin=b"x")
     assert (waiting.output, waiting.timed_out) == (b"x", True), waiting
     standard_input_is_empty(sandbox)
@@ -221,9 +221,9 @@ def changes_are_complete(sandbox: Sandbox) -> None:
         rm /etc/shells; chmod 600 /etc/passwd; chown 7:8 /etc/group; echo x >> /etc/issue
         printf x > $'/srv/odd\nname \xff'; rm -r /etc/skel; mkdir /etc/skel
     """
-    found = _changes(_run(sandbox, text))
-    after = {path: change.after for path, change in found.items() if change.after}
-    gone = {path for path, change in found.items() if change.after is None}
+    changes = _changes(_run(sandbox, text))
+    after = {path: change.after for path, change in changes.items() if change.after}
+    gone = {path for path, change in changes.items() if change.after is None}
     assert {"/etc/hostname", "/etc/shells", "/etc/skel/.bashrc"} <= gone, gone
     assert stat.S_ISDIR(after["/srv/new/deep"].mode)
     hard = after["/srv/new/hard"]
@@ -233,10 +233,10 @@ def changes_are_complete(sandbox: Sandbox) -> None:
     assert stat.S_ISFIFO(after["/srv/new/pipe"].mode)
     assert stat.S_IMODE(after["/etc/passwd"].mode) == 0o600
     assert (after["/etc/group"].uid, after["/etc/group"].gid) == (7, 8)
-    assert found["/etc/issue"].before is not None
-    assert after["/etc/issue"].size == found["/etc/issue"].before.size + 2
+    assert changes["/etc/issue"].before is not None
+    assert after["/etc/issue"].size == changes["/etc/issue"].before.size + 2
     assert "/srv/odd\nname \\xff" in after, sorted(after)
-    moved, before = after["/etc/moved"], found["/etc/hostname"].before
+    moved, before = after["/etc/moved"], changes["/etc/hostname"].before
     assert before is not None
     assert (moved.size, moved.mtime_ns) == (before.size, before.mtime_ns)
     digest = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4"

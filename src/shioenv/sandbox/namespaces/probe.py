@@ -33,7 +33,7 @@ class Divergence:
     probe: str
     expected: tuple[int, bytes]
     """Exit code and output of the fresh bash."""
-    found: tuple[int, bytes]
+    answered: tuple[int, bytes]
     """Exit code and output of the shell under test."""
 
 
@@ -58,7 +58,7 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     A probe counts only where the shell under test twice gave an answer that a fresh bash did not
     give in three runs: what two fresh shells do not agree about tells nothing.
     """
-    found = []
+    told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:
         request = Request(probe)
         expected = _answer(sandbox.run_fresh(request))
@@ -68,8 +68,8 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
         known = {expected, *(_answer(sandbox.run_fresh(request)) for _ in range(2))}
         again = _answer(sandbox.run(request))
         if answer not in known and again not in known:
-            found.append(Divergence(probe, expected, again))
-    return found
+            told.append(Divergence(probe, expected, again))
+    return told
 
 
 def choose_shell_mode(

@@ -245,8 +245,8 @@ def meaning(flags: int) -> Meaning:
 
 def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
     """The dump without its last section, and that section: the working directory."""
-    head, found, cwd = state.rpartition(b"\0cwd\n")
-    return (head, cwd or None) if found else (state, None)
+    head, mark, cwd = state.rpartition(b"\0cwd\n")
+    return (head, cwd or None) if mark else (state, None)
 
 
 def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
