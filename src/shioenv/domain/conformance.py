@@ -6,7 +6,7 @@ failed: those that a check needs are said to be abstained from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shioenv.domain.behavior import Behavior
@@ -27,9 +27,14 @@ class CheckResult:
 
 def run_checks(runner: Runner, state: State) -> Iterator[CheckResult]:
     """Every check in turn, from a pristine state whose machine is known (`State.pristine`)."""
-    for check in CHECKS:
+    return results(CHECKS, runner, state)
+
+
+def results(checks: Iterable[Callable[..., None]], *subject: object) -> Iterator[CheckResult]:
+    """What comes of each check of a subject, in turn: of a runner, or of anything else."""
+    for check in checks:
         try:
-            check(runner, state)
+            check(*subject)
         except Abstained:
             yield CheckResult(check.__name__, None, abstained=True)
         except AssertionError as error:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from shioenv.domain.conformance import CheckResult, results
 from shioenv.errors import InputError, StartDirectoryError
 from shioenv.sandbox.base import LONGEST_STDIN, Execution, FileChange, Limits, Request, Sandbox
 
@@ -35,24 +35,9 @@ bytes, and `yes`).
 Check = Callable[[Sandbox], None]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One check's result: `failure` is None where it passed."""
-
-    name: str
-    failure: str | None
-
-
 def run_checks(sandbox: Sandbox) -> Iterator[CheckResult]:
     """Every check in turn, with what failed. The sandbox must be open with `LIMITS`."""
-    for check in CHECKS:
-        name = check.__name__
-        try:
-            check(sandbox)
-        except AssertionError as error:
-            yield CheckResult(name, str(error) or "the assertion does not hold")
-        else:
-            yield CheckResult(name, None)
+    return results(CHECKS, sandbox)
 
 
 def _run(sandbox: Sandbox, text: str, **how: Any) -> Execution:
