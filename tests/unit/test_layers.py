@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -19,6 +20,11 @@ LAYERS = (
 SOURCE = Path(shioenv.__file__).parent
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def module_name(path: Path) -> str:
     parts = ["shioenv", *path.relative_to(SOURCE).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -26,7 +32,7 @@ def module_name(path: Path) -> str:
 
 def nodes(path: Path) -> Iterator[ast.AST]:
     """All of a file, but for what is imported for types alone."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    waiting: list[ast.AST] = [parsed(path)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -36,9 +42,14 @@ def nodes(path: Path) -> Iterator[ast.AST]:
         waiting += ast.iter_child_nodes(node)
 
 
-def imported_modules(path: Path, *, for_types: bool = True) -> Iterator[str]:
+@cache
+def imported_modules(path: Path, for_types: bool = True) -> tuple[str, ...]:
+    return tuple(_imported_modules(path, for_types))
+
+
+def _imported_modules(path: Path, for_types: bool) -> Iterator[str]:
     """Every module of ours that a file imports anywhere, deferred imports included."""
-    for node in ast.walk(ast.parse(path.read_text())) if for_types else nodes(path):
+    for node in ast.walk(parsed(path)) if for_types else nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -53,6 +64,7 @@ def imported_modules(path: Path, *, for_types: bool = True) -> Iterator[str]:
                 yield name
 
 
+@cache
 def package_imports() -> list[tuple[str, str]]:
     """Pairs of importer and imported, the package's own front door left out."""
     return [
@@ -98,7 +110,7 @@ def private_uses(path: Path) -> Iterator[str]:
     """Names of other packages of ours that are theirs alone and that a file uses all the same."""
     own = module_name(path).split(".")[:2]
     modules: dict[str, str] = {}
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shioenv"):
             for alias in node.names:
@@ -138,7 +150,7 @@ def test_package_files_hold_a_docstring_only() -> None:
     for path in SOURCE.rglob("*/__init__.py"):
         if path.parent.name == "native":
             continue  # says where the compiled programs are
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         assert ast.get_docstring(tree), path
         assert len(tree.body) == 1, path
 
@@ -160,7 +172,7 @@ def test_package_files_hold_a_docstring_only() -> None:
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -176,3 +188,15 @@ def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
     for importer, imported in package_imports():
         if imported.startswith(backends) and not importer.startswith(backends):
             assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer
+
+
+def test_signatures_can_be_read() -> None:
+    """Eight parameters at most outside the command line; constructors of environments fourteen."""
+    for path in sorted(SOURCE.rglob("*/*.py")):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef) and layer(module_name(path)) != "cli":
+                given = node.args
+                names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                most = 14 if layer(module_name(path)) == "env" and node.name == "__init__" else 8
+                count = len(names) - (names[:1] in (["self"], ["cls"]))
+                assert count <= most, f"{module_name(path)}.{node.name} has {count} parameters"
