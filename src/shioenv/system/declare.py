@@ -491,12 +491,12 @@ def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: li
         required = [field.name for field in fields(kind) if field.default is MISSING]
         table = _FILLED_IN.get(kind, dict)(table)
     else:
-        key, item = get_args(kind)
+        key_annotation, item_annotation = get_args(kind)
         keys = notes[0] if notes else _Keys(tuple(table))
-        known = dict.fromkeys(keys.names, item)
+        known = dict.fromkeys(keys.names, item_annotation)
         required = list(keys.names) if keys.required else []
         for name in table:
-            _value(key, name, f"{place}.{name}", problems)
+            _value(key_annotation, name, f"{place}.{name}", problems)
     problems += [f"{place}.{name}: is missing" for name in required if name not in table]
     values = {}
     for name, value in table.items():
