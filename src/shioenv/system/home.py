@@ -1,7 +1,7 @@
 """The home tree as entries with bytes and attributes: the same bytes on every host, every time.
 
 Text lives as plain files beneath `systems/<source>/files/`, attributes in
-`systems/<source>/tree.toml`; what is binary, odd or long is generated here. Nothing depends on the
+`systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the
 host, the clock, the version of Python or of a compression library (the deflate coder is our own,
 because zlib's output is not the same everywhere).
 """
