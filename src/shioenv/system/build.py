@@ -339,7 +339,9 @@ def _unpack(tar: Path, directory: Path) -> None:
         raise SystemBuildError(f"unpacking the root filesystem failed: {errors[-2000:]}")
 
 
-def _set_access_times(entries: list[image.Entry], work: Path, directory: Path, moment: int) -> None:
+def _set_access_times(
+    entries: list[image.ImageEntry], work: Path, directory: Path, moment: int
+) -> None:
     """Every file was last read at the system's instant: `stat` shows the same everywhere."""
     names = work / "names"
     paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)

@@ -55,9 +55,8 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     name = machine.hostname
     full = f"{name}.{machine.domain} {name}" if machine.domain else name
     hosts = ["127.0.0.1 localhost"]
-    hosts += [f"{interface.address} {full}" for interface in machine.interfaces] or [
-        f"127.0.1.1 {full}"
-    ]
+    addresses = [interface.address for interface in machine.interfaces] or ["127.0.1.1"]
+    hosts += [f"{address} {full}" for address in addresses]
     hosts += ["", "::1 localhost ip6-localhost ip6-loopback", "ff02::1 ip6-allnodes"]
     resolver = [f"nameserver {address}" for address in machine.nameservers]
     resolver += [f"search {machine.domain}"] if machine.domain else []
@@ -69,9 +68,8 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("etc/hostname", data=text_of([name]))
     yield Placed("etc/hosts", data=text_of(hosts))
     yield Placed("etc/resolv.conf", data=text_of(resolver))
-    yield Placed(
-        "etc/machine-id", 0o444, text_of([machine.machine_id] if machine.machine_id else [])
-    )
+    number = [machine.machine_id] if machine.machine_id else []
+    yield Placed("etc/machine-id", 0o444, text_of(number))
     yield Placed("etc/fstab", data=text_of(mounts))
     yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
 
@@ -558,8 +556,8 @@ def _zoneinfo(machine: Machine) -> bytes:
     pages = machine.memory // _PAGE
     free = _memory(machine)["free"] * 1024 // _PAGE
     return text_of([
-            "Node 0, zone    DMA32", f"  pages free     {free}", "        boost    0",
-            "        min      468", "        low      585", "        high     702",
-            f"        spanned  {pages}", f"        present  {pages}", f"        managed  {pages}",
-            "        protection: (0, 0, 0, 0)", "  start_pfn:           1",
+        "Node 0, zone    DMA32", f"  pages free     {free}", "        boost    0",
+        "        min      468", "        low      585", "        high     702",
+        f"        spanned  {pages}", f"        present  {pages}", f"        managed  {pages}",
+        "        protection: (0, 0, 0, 0)", "  start_pfn:           1",
     ])  # fmt: skip
