@@ -115,7 +115,7 @@ PathOrNone: TypeAlias = Annotated[
     str, _like(f"{_PATH}?", "an absolute path without '.', '..' or a last '/'")
 ]
 """The same, or empty."""
-Account: TypeAlias = Annotated[str, _like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
+AccountName: TypeAlias = Annotated[str, _like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
 AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
 Address: TypeAlias = Annotated[str, _like(_IPV4, "an IPv4 address")]
 Size: TypeAlias = Annotated[int, _size, Meta(ge=0, le=1 << 50, description='a size such as "216M"')]
@@ -168,7 +168,7 @@ class Distribution:
 class User:
     """An account added to the distribution's own."""
 
-    name: Account
+    name: AccountName
     uid: AccountNumber
     group: str
     """Primary group."""
@@ -183,7 +183,7 @@ class User:
 class UserGroup:
     """A group added to the distribution's own."""
 
-    name: Account
+    name: AccountName
     gid: AccountNumber
 
 

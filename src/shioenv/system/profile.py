@@ -328,7 +328,7 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "vmstat": _vmstat(machine),
         "zoneinfo": _zoneinfo(machine),
         "buddyinfo": text_of(
-            ["Node 0, zone    DMA32    " + " ".join(f"{n:6}" for n in _free_blocks(machine))]
+            ["Node 0, zone    DMA32    " + " ".join(f"{free:6}" for free in _free_blocks(machine))]
         ),
         "pagetypeinfo": b"",
         "cgroups": text_of(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
@@ -520,7 +520,7 @@ def _interrupts(machine: Machine) -> bytes:
 
 def _softirqs(machine: Machine) -> bytes:
     count = machine.cpu.count
-    lines = [" " * 12 + "".join(f"{'CPU' + str(n):>11}" for n in range(count))]
+    lines = [" " * 12 + "".join(f"{'CPU' + str(number):>11}" for number in range(count))]
     for name, value in _SOFTIRQS.items():
         lines.append(f"{name + ':':>12}" + f"{value:11}" * count)
     return text_of(lines)

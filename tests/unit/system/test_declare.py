@@ -100,6 +100,9 @@ def test_a_missing_table_is_one_fault() -> None:
         ('target = "/home/ubuntu"', 'target = "/home/ubuntu/"', "expected an absolute path"),
         ('HOME = "/root"', '"A B" = "/root"', "a shell variable's name"),
         ("load = [0.08, 0.03, 0.01]", "load = [1]", "expected three numbers"),
+        ('components = ["main"]', "components = [5, 6]", "components[1]: expected a string, got 6"),
+        ('"0.012741 Memory', '"9.000000 Memory', "expected times in ascending order"),
+        ('name = "eth0"', 'name = "lo"', "an interface name other than lo"),
         ("schema = 1", "schema = 2", "version 2 is not one this release reads"),
     ],
 )
