@@ -66,7 +66,7 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
         reader.check(path)
     if reader.problems:
         raise SystemDeclarationError(source, reader.problems)
-    return tuple(reader.entry(path) for path in sorted(raw, key=lambda p: (p != ".", p)))
+    return tuple(reader.entry(path) for path in sorted(raw, key=lambda path: (path != ".", path)))
 
 
 _KEYS = frozenset({
@@ -95,7 +95,7 @@ class _Reader:
         def problem(text: str) -> None:
             self.problems.append(f"{place}: {text}")
 
-        for key in value.keys() - _KEYS:
+        for key in sorted(value.keys() - _KEYS):
             problem(f"unknown key {key}; {did_you_mean(key, _KEYS)}")
         if path != "." and any(part in ("", ".", "..") for part in path.split("/")):
             problem("expected a path relative to the home, without '.' and '..'")
