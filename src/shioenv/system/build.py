@@ -27,8 +27,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from email import message_from_string
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import IO, Any
 
 from shioenv.errors import (
@@ -38,14 +40,16 @@ from shioenv.errors import (
     SystemBuildError,
     SystemStorageError,
 )
+from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import home, image, profile, web
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
-from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.idmap import find_idmap, run_mapped
 
 LAYOUT_VERSION = 1
 """Of the cache directory; another one makes every system be built again."""
 
-Report = Callable[[str], None]
+Progress = Callable[[str], None]
+"""Is given one line at a time of what is being done."""
 
 
 def cache_directory() -> Path:
@@ -100,7 +104,7 @@ def storage_errors(cache: Path) -> Iterator[None]:
 
 
 @contextmanager
-def build_lock(cache: Path, report: Report) -> Iterator[None]:
+def build_lock(cache: Path, report: Progress) -> Iterator[None]:
     """Held by the one build that may run; the lock goes with its process."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
@@ -119,7 +123,7 @@ def build(
     cache: Path,
     rootfs_tar: Path | None,
     fresh: bool,
-    report: Report,
+    report: Progress,
 ) -> str:
     """Build (or reuse) the system of a declaration read from `text`; gives its digest.
 
@@ -144,7 +148,7 @@ def _build(
     work: Path,
     rootfs_tar: Path | None,
     fresh: bool,
-    report: Report,
+    report: Progress,
 ) -> str:
     if rootfs_tar is None:
         base_path, source = _bootstrap(declaration, cache, work, fresh, report)
@@ -155,17 +159,19 @@ def _build(
     final = work / "system"
     final.mkdir()
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
-        found = image.read_base(base_path, image.base_time(declaration))
-        packages = image.package_versions(found, base)
+        base_entries = image.read_base(base_path, image.base_time(declaration))
+        packages = image.package_versions(base_entries, base)
         tree = home.load_home(declaration)
-        entries = image.compose(declaration, found, base, tree, profile.root_files(declaration))
+        entries = image.compose(
+            declaration, base_entries, base, tree, profile.root_files(declaration)
+        )
         rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
     proc = profile.proc_files(declaration)
     site = web.web_files(declaration, tree)
     digest = _digest(declaration, rootfs_digest, proc, site)
     where = cache / "systems" / digest
-    if not is_whole(where):
+    if damage(where) is not None:
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
@@ -193,7 +199,7 @@ def _build(
             "session_groups": accounts.groups_of(declaration.session.user),
             "packages": packages,
         }
-        write_json(final / "system.json", facts)
+        _write_json(final / "system.json", facts)
         final.chmod(0o755)
         if where.exists():  # damaged
             remove_tree(where)
@@ -201,7 +207,7 @@ def _build(
     else:
         report("the same system is already there")
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
-    write_json(cache / "names" / f"{declaration.name}.json", named)
+    _write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
 
 
@@ -214,7 +220,7 @@ def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclarat
         path.write_bytes(data)
         path.chmod(0o644)
         os.utime(path, (moment, moment))
-    for path in (top, *(each for each in top.rglob("*") if each.is_dir())):
+    for path in (top, *(path for path in top.rglob("*") if path.is_dir())):
         path.chmod(0o755)
 
 
@@ -244,11 +250,6 @@ def _digest(
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a directory of the cache holds a complete system."""
-    return damage(path) is None
-
-
 def damage(path: Path) -> str | None:
     """What is wrong with a built system in a directory of the cache; None where nothing is.
 
@@ -267,35 +268,24 @@ def damage(path: Path) -> str | None:
     rootfs = os.fsencode(path / "rootfs")
     for name, mode, _, _, size, *_ in rows:
         try:
-            found = os.lstat(rootfs + os.fsencode(name))
+            status = os.lstat(rootfs + os.fsencode(name))
         except PermissionError:
             continue
         except OSError:
             return f"{name} is gone"
         regular = stat.S_ISREG(mode)
-        if stat.S_IFMT(found.st_mode) != stat.S_IFMT(mode) or (regular and found.st_size != size):
+        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode) or (regular and status.st_size != size):
             return f"{name} was changed"
     return None
 
 
-def write_json(path: Path, value: object) -> None:
+def _write_json(path: Path, value: object) -> None:
     """Write a JSON file that is either wholly there or not at all."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".", delete=False, encoding="utf-8"
-    ) as out:
-        try:
-            json.dump(value, out, indent=1, ensure_ascii=True)
-            out.write("\n")
-            out.flush()
-            os.fchmod(out.fileno(), 0o644)
-            os.replace(out.name, path)  # noqa: PTH105
-        except BaseException:
-            Path(out.name).unlink(missing_ok=True)
-            raise
+    atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What `write_json` wrote. Raises OSError or ValueError."""
+    """What `_write_json` wrote. Raises OSError or ValueError."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no object")
@@ -319,32 +309,15 @@ def remove_tree(path: Path) -> None:
     inside = path / "system"
     if os.geteuid() != 0 and (inside / "rootfs").is_dir():
         inside.chmod(0o777)  # the system's root removes rootfs from it; what lies above is closed
-        _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside, None)
+        _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside)
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | None) -> tuple[int, str]:
-    """Run a program as the system's root in `cwd`; gives its status and what it complained of.
-
-    The directory is entered before the ids change, so those above it may be closed to the system.
-    """
-    process, connection = spawn_mapped(
-        ["exec", *command],
-        find_idmap(),
-        cwd=cwd,
-        stdin=stdin if stdin is not None else subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
-    )
-    with connection:
-        try:
-            _, errors = process.communicate()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    return process.returncode, errors.decode("utf-8", "replace").strip()
+def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | int = DEVNULL) -> tuple[int, str]:
+    """Run a program as the system's root in `cwd`; gives its status and what it complained of."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    ended = run_mapped(command, idmap=find_idmap(), cwd=cwd, stdin=stdin, env=environment)
+    return ended.returncode, ended.stderr.decode("utf-8", "replace").strip()
 
 
 def _unpack(tar: Path, directory: Path) -> None:
@@ -366,7 +339,9 @@ def _unpack(tar: Path, directory: Path) -> None:
         raise SystemBuildError(f"unpacking the root filesystem failed: {errors[-2000:]}")
 
 
-def _set_access_times(entries: list[image.Entry], work: Path, directory: Path, moment: int) -> None:
+def _set_access_times(
+    entries: list[image.ImageEntry], work: Path, directory: Path, moment: int
+) -> None:
     """Every file was last read at the system's instant: `stat` shows the same everywhere."""
     names = work / "names"
     paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)
@@ -389,14 +364,13 @@ def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     import zlib
 
     try:
+        source = f"tar:{sha256_of(path)}"
         with path.open("rb") as raw:
             magic = raw.read(6)
-            raw.seek(0)
-            digest = hashlib.file_digest(raw, "sha256").hexdigest()
     except OSError as error:
         raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unzstd(path, work), f"tar:{digest}"
+        return _unzstd(path, work), source
     openers: dict[bytes, Callable[[Path], Any]] = {
         b"\x1f\x8b": gzip.open,
         b"BZh": bz2.open,
@@ -404,14 +378,14 @@ def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     }
     opener = next((open_ for start, open_ in openers.items() if magic.startswith(start)), None)
     if opener is None:
-        return path, f"tar:{digest}"
+        return path, source
     plain = work / "base.tar"
     try:
         with opener(path) as compressed, plain.open("wb") as out:
             shutil.copyfileobj(compressed, out, 1 << 20)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
-    return plain, f"tar:{digest}"
+    return plain, source
 
 
 def _unzstd(path: Path, work: Path) -> Path:
@@ -432,7 +406,7 @@ def _unzstd(path: Path, work: Path) -> Path:
 
 
 def _bootstrap(
-    declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Report
+    declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Progress
 ) -> tuple[Path, str]:
     """The base made by mmdebstrap, or the one of an earlier build with the same packages."""
     distribution = declaration.distribution
@@ -582,19 +556,16 @@ def _host_sources(etc: Path) -> Iterator[tuple[str, str, str, list[str]]]:
                 yield " ".join(options), match[2], match[3], match[4].split("#")[0].split()
     for path in sorted(parts.glob("*.sources")):
         for stanza in re.split(r"\n\s*\n", "\n".join(_lines(path))):
-            fields = {
-                key.lower(): value.strip()
-                for key, value in re.findall(
-                    r"^([A-Za-z-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.M
-                )
-            }
-            if fields.get("enabled", "yes").lower() == "no" or "deb" not in fields.get("types", ""):
+            fields = message_from_string(stanza.strip())  # the same syntax as mail headers
+            if fields.get("Enabled", "yes").strip().lower() == "no" or "deb" not in fields.get(
+                "Types", ""
+            ):
                 continue
-            key = fields.get("signed-by", "")
+            key = fields.get("Signed-By", "").strip()
             options_text = f"signed-by={key}" if re.fullmatch(r"/\S+", key) else ""
-            for uri in fields.get("uris", "").split():
-                for suite in fields.get("suites", "").split():
-                    yield options_text, uri, suite, fields.get("components", "").split()
+            for uri in fields.get("URIs", "").split():
+                for suite in fields.get("Suites", "").split():
+                    yield options_text, uri, suite, fields.get("Components", "").split()
 
 
 def _lines(path: Path) -> list[str]:

@@ -70,14 +70,14 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
             f"{cwd!r} is no directory of the system {system.name}",
             hint=f"start directories: {', '.join(system.declaration.session.start_directories)}",
         )
-    found = _beneath(system, here, here)
+    nearby = _beneath(system, here, here)
     if here != default:
         elsewhere = _beneath(system, default, here)
-        found = {token: names or elsewhere[token] for token, names in found.items()}
+        nearby = {token: names or elsewhere[token] for token, names in nearby.items()}
     machine, session = system.declaration.machine, system.declaration.session
     declared = {group.name for group in system.declaration.groups}
     tokens: dict[str, Iterable[str]] = {
-        **found,
+        **nearby,
         **{
             token: [name for name in names if system.resolve(name) in system.index]
             for token, names in _GLOBAL.items()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
@@ -18,9 +18,12 @@ from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
-from shioenv.errors import SystemDeclarationError, UnknownSystemError, did_you_mean, nearest
+import msgspec
+from msgspec import Meta
+
+from shioenv.errors import SystemDeclarationError, UnknownSystemError, did_you_mean
 
 DEFAULT_SYSTEM = "debian-12"
 SCHEMA_VERSION = 1
@@ -33,113 +36,205 @@ LIMIT_NAMES = (
 )  # fmt: skip
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
+_GROUPS = frozenset({
+    "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",
+    "plugdev", "staff", "sudo", "tty", "users", "video", "www-data",
+})  # fmt: skip
+"""Groups of the distribution that a user may be in."""
+
 UNLIMITED = -1
 """What a limit of "unlimited" is in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
 
-T = TypeVar("T")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*\Z")
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
-_IPV4 = re.compile(r"((25[0-5]|2[0-4]\d|1?\d?\d)(\.|\Z)){4}\Z")
 
 
-@dataclass(frozen=True, slots=True)
+# ---------------------------------------------------------------------------------------------
+# How values are written in the file, where that is not how they are kept. What such a function
+# says by its ValueError is what it expected.
+
+
+def _size(value: object) -> object:
+    """Bytes, from a number or from digits with K, M or G (powers of 1024)."""
+    if not isinstance(value, str):
+        return value
+    if match := re.fullmatch(r"(\d+)([KMG]?)", value):
+        return int(match[1]) * _UNITS[match[2]]
+    raise ValueError('a size such as "216M"')
+
+
+def _mask(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"0?[0-7]{3}", value):
+        return int(value, 8)
+    raise ValueError("an octal mask such as 0022")
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    raise ValueError("words in one string")
+
+
+def _moment(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
+    if value.tzinfo is None:
+        raise ValueError("a time with its zone (Z)")
+    return value.astimezone(UTC)
+
+
+def _logged(value: object) -> tuple[float, str]:
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d+\.\d{6}) (.*)", value, re.DOTALL)):
+        return float(match[1]), match[2]
+    raise ValueError('"SECONDS.MICROSECONDS text"')
+
+
+def _limit(value: object) -> tuple[int, int]:
+    """Soft and hard from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
+    both: list[Any] = value if isinstance(value, list) else [value, value]
+    meant = [limit == "unlimited" or (type(limit) is int and limit >= 0) for limit in both]
+    if meant != [True, True]:
+        raise ValueError('a number, "unlimited", or both limits as [soft, hard]')
+    soft, hard = (UNLIMITED if limit == "unlimited" else limit for limit in both)
+    if hard != UNLIMITED and (soft == UNLIMITED or soft > hard):
+        raise ValueError("[soft, hard] with soft not above hard")
+    return soft, hard
+
+
+_PATH = r"(/|(/(?!\.\.?(/|\Z))[^/]+)+)"
+_IPV4 = r"((25[0-5]|2[0-4]\d|1?\d?\d)(\.|\Z)){4}"
+
+
+def _like(pattern: str, description: str) -> Meta:
+    return Meta(pattern=rf"\A{pattern}\Z", description=description)
+
+
+Directory: TypeAlias = Annotated[
+    str, _like(_PATH, "an absolute path without '.', '..' or a last '/'")
+]
+PathOrNone: TypeAlias = Annotated[
+    str, _like(f"{_PATH}?", "an absolute path without '.', '..' or a last '/'")
+]
+"""The same, or empty."""
+AccountName: TypeAlias = Annotated[str, _like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
+AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
+Address: TypeAlias = Annotated[str, _like(_IPV4, "an IPv4 address")]
+Size: TypeAlias = Annotated[int, _size, Meta(ge=0, le=1 << 50, description='a size such as "216M"')]
+Variable: TypeAlias = Annotated[str, _like("[A-Za-z_][A-Za-z0-9_]*", "a shell variable's name")]
+Limit: TypeAlias = Annotated[tuple[int, int], _limit]
+Byte: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+Load: TypeAlias = Annotated[float, Meta(ge=0)]
+Moment: TypeAlias = Annotated[datetime, _moment]
+
+
+class _Keys(NamedTuple):
+    """The keys of a table whose values are all of one kind."""
+
+    names: tuple[str, ...]
+    required: bool = False
+
+
+# ---------------------------------------------------------------------------------------------
+# What the file declares. A field's annotation is all that is asked of its value.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
     """What the base of the root filesystem is made of."""
 
-    family: str
+    family: Annotated[str, _like("(debian|ubuntu)", "debian or ubuntu")]
     """`debian` or `ubuntu`, as in the host's `/etc/os-release`: its own mirror serves this one."""
-    suite: str
+    suite: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "a code name such as bookworm")]
     """Code name, such as `bookworm`."""
-    pockets: tuple[str, ...]
+    pockets: tuple[str, ...] = ()
     """Further suites of the same release, such as `bookworm-security`."""
     components: tuple[str, ...]
-    architecture: str
+    architecture: str = "amd64"
     """As Debian calls it: `amd64`."""
     os_family: str
     """How a context names it (the paper's `os_family`), such as `ubuntu-24`."""
     mirrors: tuple[str, ...]
     """One-line apt sources, used where the host has none of its own for this suite."""
-    keyring: str
+    keyring: str = ""
     """Keyring of the fallback mirrors, passed to apt where the file exists on the host."""
     packages: tuple[str, ...]
     """Installed beside the essential ones."""
-    leave_out: tuple[str, ...]
+    leave_out: tuple[str, ...] = ()
     """Path patterns that packages do not get to unpack (dpkg's `path-exclude`)."""
-    keep: tuple[str, ...]
+    keep: tuple[str, ...] = ()
     """Exceptions to `leave_out` (dpkg's `path-include`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """An account added to the distribution's own."""
 
-    name: str
-    uid: int
+    name: AccountName
+    uid: AccountNumber
     group: str
     """Primary group."""
-    comment: str
-    home: str
-    shell: str
-    groups: tuple[str, ...]
+    comment: Annotated[str, _like(r"[^:\n]*", "text without ':'")] = ""
+    home: PathOrNone
+    shell: PathOrNone = "/bin/bash"
+    groups: tuple[str, ...] = ()
     """Supplementary groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserGroup:
     """A group added to the distribution's own."""
 
-    name: str
-    gid: int
+    name: AccountName
+    gid: AccountNumber
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDeclaration:
     """The shell that inputs are typed into."""
 
-    user: str
-    start_directories: tuple[str, ...]
+    user: str = "root"
+    start_directories: Annotated[
+        tuple[Directory, ...], Meta(min_length=1, description="at least one directory")
+    ]
     """Absolute; the first is the default."""
-    umask: int
-    environment: Mapping[str, str]
+    umask: Annotated[int, _mask] = 0o022
+    environment: Mapping[Variable, str]
     """All of it: nothing of the host's environment is added."""
-    limits: Mapping[str, tuple[int, int]]
+    limits: Annotated[Mapping[str, Limit], _Keys(LIMIT_NAMES)]
     """Soft and hard, in the units of setrlimit(2), by `LIMIT_NAMES`; `UNLIMITED` is -1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
     """The tree of files that inputs work on."""
 
-    source: str
+    source: str = "home"
     """Name of the tree's directory in `shioenv/systems/`: a `tree.toml` and `files/` beneath it."""
-    target: str
+    target: PathOrNone
     """Where it lies in the system."""
     owner: str
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
     """The processor, as /proc/cpuinfo and lscpu tell it."""
 
-    count: int
+    count: Annotated[int, Meta(ge=1, le=64)]
     vendor: str
     model_name: str
-    family: int
-    model: int
-    stepping: int
-    microcode: str
+    family: Byte
+    model: Byte
+    stepping: Byte
+    microcode: str = "0x1"
     mhz: float
     bogomips: float
-    caches: Mapping[str, int]
+    caches: Annotated[Mapping[str, Size], _Keys(("L1d", "L1i", "L2", "L3"), required=True)]
     """Bytes by `L1d`, `L1i`, `L2`, `L3`."""
-    flags: tuple[str, ...]
-    bugs: tuple[str, ...]
+    flags: Annotated[tuple[str, ...], _words]
+    bugs: Annotated[tuple[str, ...], _words] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The kernel that the profile's files speak of (`uname` shows the host's: SPEC, DESIGN)."""
 
@@ -147,44 +242,47 @@ class Kernel:
     build: str
     """The part of /proc/version in parentheses and after: who built it, with what, when."""
     command_line: str
-    log: tuple[tuple[float, str], ...]
+    log: tuple[Annotated[tuple[float, str], _logged], ...] = ()
     """Seconds since boot and text, oldest first: what a kernel log of this machine would say."""
-    modules: tuple[str, ...]
+    modules: tuple[str, ...] = ()
     """Lines of /proc/modules."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """A block device with at most one partition level."""
 
-    name: str
-    size: int
+    name: Annotated[str, _like("[a-z]+[a-z0-9]*", "a device name")]
+    size: Annotated[Size, Meta(multiple_of=512, description="a multiple of 512 bytes")]
     """Bytes, a multiple of 512."""
-    major: int
-    minor: int
-    model: str
-    filesystem: str
+    major: Annotated[int, Meta(ge=1, le=511)]
+    minor: Annotated[int, Meta(ge=0, le=1 << 20)]
+    model: str = ""
+    filesystem: str = ""
     """Type of the file system on it (on its partitions where it has some), or empty."""
-    uuid: str
-    label: str
-    mount: str
+    uuid: str = ""
+    label: str = ""
+    mount: PathOrNone = ""
     """Where it is mounted, or empty."""
-    read_only: bool
-    removable: bool
+    read_only: bool = False
+    removable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
     """A network interface; `lo` is always there and is not declared."""
 
-    name: str
-    mac: str
-    address: str
+    name: Annotated[str, _like(r"(?!lo\Z)[a-z][a-z0-9]{0,14}", "an interface name other than lo")]
+    mac: Annotated[
+        str,
+        _like("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "six lower-case bytes such as 52:54:00:12:34:56"),
+    ]
+    address: Address
     """IPv4."""
-    prefix: int
-    gateway: str
+    prefix: Annotated[int, Meta(ge=1, le=32)]
+    gateway: Address = ""
     """Default route through this interface, or empty."""
-    mtu: int
+    mtu: Annotated[int, Meta(ge=68, le=65535)] = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,49 +293,51 @@ class Login:
     line: str
     host: str
     """Where from, empty for the console."""
-    pid: int
-    begin: datetime
-    end: datetime | None
+    pid: Annotated[int, Meta(ge=1, le=4194304)]
+    begin: Moment
+    end: Annotated[datetime | None, _moment] = None
     """None: still logged in (shown by `who`, `w`, `users`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What programs see of the machine."""
 
-    hostname: str
-    domain: str
-    machine_id: str
-    memory: int
+    hostname: Annotated[str, _like("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a host name")]
+    domain: str = ""
+    machine_id: Annotated[str, _like("[0-9a-f]{32}", "32 hex digits")] = ""
+    memory: Size
     """Bytes."""
-    swap: int
-    disk: int
+    swap: Size = 0
+    disk: Size
     """Bytes `df` shows for the root file system."""
-    uptime: int
+    uptime: Annotated[int, Meta(ge=1, le=1 << 31)]
     """Seconds since boot at the start of each run."""
-    load: tuple[float, float, float]
+    load: Annotated[tuple[Load, Load, Load], Meta(description="three numbers")]
     cpu: Cpu
     kernel: Kernel
-    disks: tuple[Disk, ...]
-    interfaces: tuple[Interface, ...]
-    nameservers: tuple[str, ...]
-    logins: tuple[Login, ...]
+    disks: tuple[Disk, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
+    nameservers: tuple[str, ...] = ()
+    logins: tuple[Login, ...] = ()
     """With the user `reboot`: an earlier time the machine was up."""
-    failed_logins: tuple[Login, ...]
+    failed_logins: tuple[Login, ...] = ()
     """What /var/log/btmp holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemDeclaration:
     """One system: everything that decides what its root filesystem and machine look like."""
 
-    name: str
-    title: str
-    instant: datetime
+    schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
+    """Version of the file's layout."""
+    name: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "lower case letters, digits, '-' and '.'")]
+    title: str = ""
+    instant: Moment
     """What a patch writes for a file time inside a run's own window (SPEC D-4). UTC."""
     distribution: Distribution
-    users: tuple[User, ...]
-    groups: tuple[Group, ...]
+    users: tuple[User, ...] = ()
+    groups: tuple[UserGroup, ...] = ()
     session: SessionDeclaration
     home: Home
     machine: Machine
@@ -255,153 +355,6 @@ class SystemDeclaration:
     def user(self, name: str) -> User | None:
         """The declared account of this name; None for the distribution's own, such as root."""
         return next((user for user in self.users if user.name == name), None)
-
-
-class _Missing:
-    """Default of a key that must be there."""
-
-
-_MISSING = _Missing()
-
-
-class _Table:
-    """One table being read: notes each fault, and which keys it has been asked for."""
-
-    def __init__(self, data: Mapping[str, Any], path: str, problems: list[str]) -> None:
-        self.data = data
-        self.path = path
-        self.problems = problems
-        self.known: set[str] = set()
-
-    def problem(self, key: str, text: str) -> None:
-        self.problems.append(f"{self.path}.{key}: {text}" if key else f"{self.path}: {text}")
-
-    def value(self, key: str, kind: type[T], fallback: T, default: T | _Missing = _MISSING) -> T:
-        """The value under `key`; `fallback` stands in for one that is faulty or missing."""
-        self.known.add(key)
-        if key not in self.data:
-            if isinstance(default, _Missing):
-                self.problem(key, "is missing")
-                return fallback
-            return default
-        found = self.data[key]
-        if kind is float and isinstance(found, int) and not isinstance(found, bool):
-            found = float(found)
-        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-            self.problem(key, f"expected {_KINDS[kind]}, got {found!r}")
-            return fallback
-        return found
-
-    def text(
-        self,
-        key: str,
-        default: str | _Missing = _MISSING,
-        check: re.Pattern[str] | None = None,
-        what: str = "",
-    ) -> str:
-        found = self.value(key, str, "", default)
-        if check is not None and isinstance(self.data.get(key), str) and not check.match(found):
-            self.problem(key, f"expected {what}, got {found!r}")
-        return found
-
-    def path_in_system(self, key: str, default: str | _Missing = _MISSING) -> str:
-        found = self.text(key, default)
-        if found and (not found.startswith("/") or found != _normal(found)):
-            self.problem(
-                key, f"expected an absolute path without '.', '..' or a last '/', got {found!r}"
-            )
-        return found
-
-    def integer(self, key: str, low: int, high: int, default: int | _Missing = _MISSING) -> int:
-        found = self.value(key, int, low, default)
-        if not low <= found <= high:
-            self.problem(key, f"expected a number from {low} to {high}, got {found}")
-        return found
-
-    def size(self, key: str, default: int | _Missing = _MISSING) -> int:
-        """Bytes, written as a number or with K, M or G (powers of 1024)."""
-        found = self.data.get(key)
-        if isinstance(found, str):
-            self.known.add(key)
-            match = re.fullmatch(r"(\d+)([KMG]?)", found)
-            if match:
-                return int(match[1]) * _UNITS[match[2]]
-            self.problem(key, f'expected a size such as "216M", got {found!r}')
-            return 0
-        return self.integer(key, 0, 1 << 50, default)
-
-    def texts(self, key: str, default: Iterable[str] | _Missing = _MISSING) -> tuple[str, ...]:
-        fallback = default if isinstance(default, _Missing) else list(default)
-        found: list[Any] = self.value(key, list, [], fallback)
-        bad = [item for item in found if not isinstance(item, str)]
-        if bad:
-            self.problem(key, f"expected a list of strings, got {bad[0]!r} in it")
-        repeated = sorted(
-            {item for item in found if isinstance(item, str) and found.count(item) > 1}
-        )
-        if repeated:
-            self.problem(key, f"{repeated[0]!r} is listed twice")
-        return tuple(item for item in found if isinstance(item, str))
-
-    def moment(self, key: str, optional: bool = False) -> datetime | None:
-        found = self.data.get(key)
-        self.known.add(key)
-        if found is None:
-            if not optional:
-                self.problem(key, "is missing")
-            return None
-        if not isinstance(found, datetime):
-            self.problem(
-                key, f"expected a date and time such as 2025-10-16T19:43:00Z, got {found!r}"
-            )
-            return None
-        if found.tzinfo is None:
-            self.problem(key, f"expected a time with its zone (Z), got {found}")
-            return None
-        return found.astimezone(UTC)
-
-    def table(self, key: str) -> _Table:
-        faults = len(self.problems)
-        data = self.value(key, dict, {})
-        # What a missing table would have held is not worth a line each.
-        problems = self.problems if len(self.problems) == faults else []
-        return _Table(data, f"{self.path}.{key}", problems)
-
-    def tables(self, key: str) -> list[_Table]:
-        found: list[Any] = self.value(key, list, [], [])
-        tables = []
-        for index, item in enumerate(found):
-            path = f"{self.path}.{key}[{index}]"
-            if isinstance(item, dict):
-                tables.append(_Table(item, path, self.problems))
-            else:
-                self.problems.append(f"{path}: expected a table, got {item!r}")
-        return tables
-
-    def close(self) -> None:
-        """Refuse every key nobody asked for."""
-        for key in self.data:
-            if key not in self.known:
-                match = nearest(key, self.known)
-                hint = (
-                    f"did you mean {match}?" if match else f"known: {', '.join(sorted(self.known))}"
-                )
-                self.problem(key, f"unknown key; {hint}")
-
-
-_KINDS: Mapping[type, str] = {
-    str: "a string",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
-}
-
-
-def _normal(path: str) -> str:
-    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-    return "/" + "/".join(parts)
 
 
 def systems_directory() -> Traversable:
@@ -463,285 +416,138 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SystemDeclarationError(source, [f"not TOML: {error}"]) from error
-    problems: list[str] = []
-    root = _Table(data, "$", problems)
-    version = root.integer("schema", 1, 1 << 30)
-    if version != SCHEMA_VERSION and not problems:
+    version = data.get("schema")
+    if type(version) is int and version != SCHEMA_VERSION:
         problem = f"$.schema: version {version} is not one this release reads"
         raise SystemDeclarationError(source, [problem], hint=f"it reads {SCHEMA_VERSION}")
-    declaration = SystemDeclaration(
-        name=root.text("name", check=_NAME, what="lower case letters, digits, '-' and '.'"),
-        title=root.text("title", ""),
-        instant=root.moment("instant") or datetime(2000, 1, 1, tzinfo=UTC),
-        distribution=_read(root.table("distribution"), _distribution),
-        groups=tuple(_read(table, _group) for table in root.tables("groups")),
-        users=tuple(_read(table, _user) for table in root.tables("users")),
-        session=_read(root.table("session"), _session),
-        home=_read(root.table("home"), _home),
-        machine=_read(root.table("machine"), _machine),
-    )
-    root.close()
-    problems += [] if problems else _contradictions(declaration)
-    if problems:
+    problems: list[str] = []
+    declaration: SystemDeclaration = _value(SystemDeclaration, data, "$", problems)
+    if problems := problems or _contradictions(declaration):
         raise SystemDeclarationError(source, problems)
     return declaration
 
 
-def _read(table: _Table, reader: Callable[[_Table], T]) -> T:
-    value = reader(table)
-    table.close()
-    return value
+_FILLED_IN: Mapping[type, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    User: lambda user: {
+        "group": f"{user.get('name')}",
+        "home": f"/home/{user.get('name')}",
+        **user,
+    },
+    Login: lambda login: {"host": "", **login},
+}
+"""Tables with the keys that may be left out and that no field's default can give."""
+
+_KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _distribution(table: _Table) -> Distribution:
-    family = table.text("family")
-    if family and family not in ("debian", "ubuntu"):
-        table.problem("family", f"expected debian or ubuntu, got {family!r}")
-    return Distribution(
-        family=family,
-        suite=table.text("suite", check=_NAME, what="a code name such as bookworm"),
-        pockets=table.texts("pockets", ()),
-        components=table.texts("components"),
-        architecture=table.text("architecture", "amd64"),
-        os_family=table.text("os_family"),
-        mirrors=table.texts("mirrors"),
-        keyring=table.text("keyring", ""),
-        packages=table.texts("packages"),
-        leave_out=table.texts("leave_out", ()),
-        keep=table.texts("keep", ()),
-    )
+def _value(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
+    """`value` as its annotation wants it; what is wrong with it is added to `problems`."""
+    kind: Any
+    kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    origin, inner = get_origin(kind), get_args(kind)
+    reader = next((note for note in notes if callable(note)), None)
+    if is_dataclass(kind) or origin is Mapping:
+        return _table(kind, notes, value, place, problems)
+    try:
+        if reader is None and origin is tuple and inner[-1] is ...:
+            msgspec.convert(value, Annotated[list[Any], *notes] if notes else list[Any])
+            return tuple(_items(inner[0], value, place, problems))
+        return msgspec.convert(reader(value) if reader else value, annotation)
+    except msgspec.ValidationError:
+        said = _expected(kind, notes)
+    except ValueError as error:
+        said = str(error)
+    problems.append(f"{place}: expected {said}, got {value!r}")
+    return None
 
 
-def _group(table: _Table) -> Group:
-    return Group(
-        name=table.text("name", check=_USER, what="a group name"),
-        gid=table.integer("gid", 1, 65533),
-    )
+def _expected(kind: Any, notes: Sequence[Any]) -> str:
+    """What is said to be expected: the last note's words, else its range, else the kind."""
+    for note in reversed(notes):
+        if isinstance(note, Meta):
+            return note.description or f"{_KINDS[kind]} from {note.ge} to {note.le}"
+    return _KINDS.get(kind, "a list")
 
 
-def _user(table: _Table) -> User:
-    name = table.text("name", check=_USER, what="a user name")
-    return User(
-        name=name,
-        uid=table.integer("uid", 1, 65533),
-        group=table.text("group", name),
-        comment=table.text("comment", "", re.compile(r"[^:\n]*\Z"), "text without ':'"),
-        home=table.path_in_system("home", f"/home/{name}"),
-        shell=table.path_in_system("shell", "/bin/bash"),
-        groups=table.texts("groups", ()),
-    )
+def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[str]) -> list[Any]:
+    """The items of a list, each as its annotation wants it; a text may be there only once."""
+    texts = [value for value in values if isinstance(value, str)]
+    if repeated := sorted({text for text in texts if texts.count(text) > 1}):
+        problems.append(f"{place}: {repeated[0]!r} is listed twice")
+    return [
+        _value(annotation, value, f"{place}[{index}]", problems)
+        for index, value in enumerate(values)
+    ]
 
 
-def _session(table: _Table) -> SessionDeclaration:
-    directories = table.texts("start_directories")
-    if not directories:
-        table.problem("start_directories", "expected at least one directory")
-    for directory in directories:
-        if not directory.startswith("/") or directory != _normal(directory):
-            table.problem("start_directories", f"expected absolute paths, got {directory!r}")
-    umask = table.text("umask", "0022", re.compile(r"0?[0-7]{3}\Z"), "an octal mask such as 0022")
-    environment = table.table("environment")
-    variables = {}
-    for key in environment.data:
-        variables[key] = environment.text(key)
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-            environment.problem(key, "expected a shell variable's name")
-    limits_table = table.table("limits")
-    limits = {}
-    for key in limits_table.data:
-        if key in LIMIT_NAMES:
-            limits[key] = _limit(limits_table, key)
-    limits_table.known.update(LIMIT_NAMES)
-    limits_table.close()
-    return SessionDeclaration(
-        user=table.text("user", "root"),
-        start_directories=directories or ("/",),
-        umask=int(umask, 8) if re.fullmatch(r"[0-7]+", umask) else 0o22,
-        environment=MappingProxyType(variables),
-        limits=MappingProxyType(limits),
-    )
-
-
-def _limit(table: _Table, key: str) -> tuple[int, int]:
-    """Soft and hard from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
-    found = table.data[key]
-    pair = found if isinstance(found, list) else [found, found]
-    values = []
-    for item in pair:
-        if item == "unlimited":
-            values.append(UNLIMITED)
-        elif isinstance(item, int) and not isinstance(item, bool) and item >= 0:
-            values.append(item)
-    if len(pair) != 2 or len(values) != 2:
-        table.problem(
-            key, f'expected a number, "unlimited", or both limits as [soft, hard], got {found!r}'
-        )
-        return UNLIMITED, UNLIMITED
-    soft, hard = values
-    if hard != UNLIMITED and (soft == UNLIMITED or soft > hard):
-        table.problem(key, f"the soft limit is above the hard one: {found!r}")
-    return soft, hard
-
-
-def _home(table: _Table) -> Home:
-    return Home(
-        source=table.text("source", "home"),
-        target=table.path_in_system("target"),
-        owner=table.text("owner"),
-        group=table.text("group"),
-    )
-
-
-def _cpu(table: _Table) -> Cpu:
-    caches_table = table.table("caches")
-    caches = {name: caches_table.size(name) for name in ("L1d", "L1i", "L2", "L3")}
-    caches_table.close()
-    return Cpu(
-        count=table.integer("count", 1, 64),
-        vendor=table.text("vendor"),
-        model_name=table.text("model_name"),
-        family=table.integer("family", 0, 255),
-        model=table.integer("model", 0, 255),
-        stepping=table.integer("stepping", 0, 255),
-        microcode=table.text("microcode", "0x1"),
-        mhz=table.value("mhz", float, 1.0),
-        bogomips=table.value("bogomips", float, 1.0),
-        caches=MappingProxyType(caches),
-        flags=tuple(table.text("flags").split()),
-        bugs=tuple(table.text("bugs", "").split()),
-    )
-
-
-def _kernel(table: _Table) -> Kernel:
-    log = []
-    for index, line in enumerate(table.texts("log", ())):
-        seconds, separator, text = line.partition(" ")
-        if not separator or not re.fullmatch(r"\d+\.\d{6}", seconds):
-            table.problem(f"log[{index}]", f'expected "SECONDS.MICROSECONDS text", got {line!r}')
-            continue
-        log.append((float(seconds), text))
-    if any(later < earlier for (earlier, _), (later, _) in pairwise(log)):
-        table.problem("log", "expected times in ascending order")
-    return Kernel(
-        release=table.text("release"),
-        build=table.text("build"),
-        command_line=table.text("command_line"),
-        log=tuple(log),
-        modules=table.texts("modules", ()),
-    )
-
-
-def _disk(table: _Table) -> Disk:
-    size = table.size("size")
-    if size % 512:
-        table.problem("size", f"expected a multiple of 512 bytes, got {size}")
-    return Disk(
-        name=table.text("name", check=re.compile(r"[a-z]+[a-z0-9]*\Z"), what="a device name"),
-        size=size,
-        major=table.integer("major", 1, 511),
-        minor=table.integer("minor", 0, 1 << 20),
-        model=table.text("model", ""),
-        filesystem=table.text("filesystem", ""),
-        uuid=table.text("uuid", ""),
-        label=table.text("label", ""),
-        mount=table.path_in_system("mount", ""),
-        read_only=table.value("read_only", bool, False, False),
-        removable=table.value("removable", bool, False, False),
-    )
-
-
-def _interface(table: _Table) -> Interface:
-    name = table.text("name", check=re.compile(r"[a-z][a-z0-9]{0,14}\Z"), what="an interface name")
-    if name == "lo":
-        table.problem("name", "lo is always there and is not declared")
-    return Interface(
-        name=name,
-        mac=table.text("mac", check=_MAC, what="six lower-case bytes such as 52:54:00:12:34:56"),
-        address=table.text("address", check=_IPV4, what="an IPv4 address"),
-        prefix=table.integer("prefix", 1, 32),
-        gateway=table.text("gateway", "", _IPV4, "an IPv4 address"),
-        mtu=table.integer("mtu", 68, 65535, 1500),
-    )
-
-
-def _login(table: _Table) -> Login:
-    return Login(
-        user=table.text("user"),
-        line=table.text("line"),
-        host=table.text("host", ""),
-        pid=table.integer("pid", 1, 4194304),
-        begin=table.moment("begin") or datetime(2000, 1, 1, tzinfo=UTC),
-        end=table.moment("end", optional=True),
-    )
-
-
-def _machine(table: _Table) -> Machine:
-    load = table.value("load", list, [0.0, 0.0, 0.0])
-    if len(load) != 3 or not all(isinstance(item, int | float) and item >= 0 for item in load):
-        table.problem("load", f"expected three numbers, got {load!r}")
-        load = [0.0, 0.0, 0.0]
-    return Machine(
-        hostname=table.text(
-            "hostname",
-            check=re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"),
-            what="a host name",
-        ),
-        domain=table.text("domain", ""),
-        machine_id=table.text("machine_id", "", re.compile(r"[0-9a-f]{32}\Z"), "32 hex digits"),
-        memory=table.size("memory"),
-        swap=table.size("swap", 0),
-        disk=table.size("disk"),
-        uptime=table.integer("uptime", 1, 1 << 31),
-        load=(float(load[0]), float(load[1]), float(load[2])),
-        cpu=_read(table.table("cpu"), _cpu),
-        kernel=_read(table.table("kernel"), _kernel),
-        disks=tuple(_read(item, _disk) for item in table.tables("disks")),
-        interfaces=tuple(_read(item, _interface) for item in table.tables("interfaces")),
-        nameservers=table.texts("nameservers", ()),
-        logins=tuple(_read(item, _login) for item in table.tables("logins")),
-        failed_logins=tuple(_read(item, _login) for item in table.tables("failed_logins")),
-    )
+def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: list[str]) -> Any:
+    """A table of the file as a declaration or as a mapping; None where something is wrong in it."""
+    if not isinstance(table, dict):
+        problems.append(f"{place}: expected a table, got {table!r}")
+        return None
+    before, declared = len(problems), is_dataclass(kind)
+    if declared:
+        known = get_type_hints(kind, include_extras=True)
+        required = [field.name for field in fields(kind) if field.default is MISSING]
+        table = _FILLED_IN.get(kind, dict)(table)
+    else:
+        key_annotation, item_annotation = get_args(kind)
+        keys = notes[0] if notes else _Keys(tuple(table))
+        known = dict.fromkeys(keys.names, item_annotation)
+        required = list(keys.names) if keys.required else []
+        for name in table:
+            _value(key_annotation, name, f"{place}.{name}", problems)
+    problems += [f"{place}.{name}: is missing" for name in required if name not in table]
+    values = {}
+    for name, value in table.items():
+        if name in known:
+            values[name] = _value(known[name], value, f"{place}.{name}", problems)
+        else:
+            problems.append(f"{place}.{name}: unknown key; {did_you_mean(name, known)}")
+    if len(problems) > before:
+        return None
+    return kind(**values) if declared else MappingProxyType(values)
 
 
 def _contradictions(declaration: SystemDeclaration) -> list[str]:
     """What is wrong between values that are each right by themselves."""
+    machine, users, instant = declaration.machine, declaration.users, declaration.instant
     problems: list[str] = []
-
-    def unique(path: str, values: Iterable[object]) -> None:
-        seen: set[object] = set()
+    unique: list[tuple[str, list[object]]] = [
+        ("$.users", [user.name for user in users]),
+        ("$.users", [user.uid for user in users]),
+        ("$.groups", [group.name for group in declaration.groups]),
+        ("$.groups", [group.gid for group in declaration.groups]),
+        ("$.machine.disks", [disk.name for disk in machine.disks]),
+        ("$.machine.disks", [(disk.major, disk.minor) for disk in machine.disks]),
+        ("$.machine.interfaces", [interface.name for interface in machine.interfaces]),
+    ]
+    for place, values in unique:
         for index, value in enumerate(values):
-            if value in seen and value != "":
-                problems.append(f"{path}[{index}]: {value!r} is already taken")
-            seen.add(value)
-
-    unique("$.users", [user.name for user in declaration.users])
-    unique("$.users", [user.uid for user in declaration.users])
-    unique("$.groups", [group.name for group in declaration.groups])
-    unique("$.groups", [group.gid for group in declaration.groups])
-    unique("$.machine.disks", [disk.name for disk in declaration.machine.disks])
-    unique("$.machine.disks", [(d.major, d.minor) for d in declaration.machine.disks])
-    unique("$.machine.interfaces", [each.name for each in declaration.machine.interfaces])
-    users = {"root", *(user.name for user in declaration.users)}
-    groups = {"root", *(group.name for group in declaration.groups)}
-    system_groups = {"adm", "audio", "cdrom", "disk", "games", "mail", "plugdev", "staff", "sudo"}
-    system_groups |= {"users", "video", "www-data", "daemon", "backup", "operator", "tty", "dip"}
-
-    def known(path: str, word: str, words: set[str], what: str) -> None:
-        if word not in words:
-            problems.append(f"{path}: no {what} {word!r} is declared; {did_you_mean(word, words)}")
-
-    for index, user in enumerate(declaration.users):
-        known(f"$.users[{index}].group", user.group, groups, "group")
-        for group in user.groups:
-            known(f"$.users[{index}].groups", group, groups | system_groups, "group")
-    known("$.session.user", declaration.session.user, users, "user")
-    known("$.home.owner", declaration.home.owner, users, "user")
-    known("$.home.group", declaration.home.group, groups, "group")
-    for index, login in enumerate(declaration.machine.logins):
-        path = f"$.machine.logins[{index}]"
-        known(f"{path}.user", login.user, users | {"reboot"}, "user")
+            if value in values[:index]:
+                problems.append(f"{place}[{index}]: {value!r} is already taken")
+    user_names = {"root", *(user.name for user in users)}
+    group_names = {"root", *(group.name for group in declaration.groups)}
+    references = [
+        ("user", "$.session.user", declaration.session.user, user_names),
+        ("user", "$.home.owner", declaration.home.owner, user_names),
+        ("group", "$.home.group", declaration.home.group, group_names),
+    ]
+    for index, user in enumerate(users):
+        place = f"$.users[{index}].group"
+        references.append(("group", place, user.group, group_names))
+        references += [("group", f"{place}s", name, group_names | _GROUPS) for name in user.groups]
+    for index, login in enumerate(machine.logins):
+        place = f"$.machine.logins[{index}]"
+        references.append(("user", f"{place}.user", login.user, user_names | {"reboot"}))
         if login.end is not None and login.end < login.begin:
-            problems.append(f"{path}.end: lies before the login's begin")
-        if max(login.begin, login.end or login.begin) > declaration.instant:
-            problems.append(f"{path}: lies after the instant {declaration.instant:%Y-%m-%d %H:%M}")
+            problems.append(f"{place}.end: lies before the login's begin")
+        if max(login.begin, login.end or login.begin) > instant:
+            problems.append(f"{place}: lies after the instant {instant:%Y-%m-%d %H:%M}")
+    for kind, place, name, known in references:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            problems.append(f"{place}: no {kind} {name!r} is declared; {hint}")
+    if any(later < earlier for (earlier, _), (later, _) in pairwise(machine.kernel.log)):
+        problems.append("$.machine.kernel.log: expected times in ascending order")
     return problems

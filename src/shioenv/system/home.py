@@ -1,7 +1,7 @@
 """The home tree as entries with bytes and attributes: the same bytes on every host, every time.
 
 Text lives as plain files beneath `systems/<source>/files/`, attributes in
-`systems/<source>/tree.toml`; what is binary, odd or long is generated here. Nothing depends on the
+`systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the
 host, the clock, the version of Python or of a compression library (the deflate coder is our own,
 because zlib's output is not the same everywhere).
 """
@@ -13,14 +13,18 @@ import io
 import struct
 import tomllib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache
 from importlib.resources.abc import Traversable
 from typing import Any, Literal
 
-from shioenv.errors import SystemDeclarationError, nearest
+from shioenv.errors import SystemDeclarationError, did_you_mean
 from shioenv.system.declare import FIXTURE_SPAN, SystemDeclaration, systems_directory
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""What strftime gives in the C locale; it would follow the one that is set."""
 
 Kind = Literal["file", "directory", "symlink", "hardlink", "fifo"]
 
@@ -62,12 +66,12 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
         reader.check(path)
     if reader.problems:
         raise SystemDeclarationError(source, reader.problems)
-    return tuple(reader.entry(path) for path in sorted(raw, key=lambda p: (p != ".", p)))
+    return tuple(reader.entry(path) for path in sorted(raw, key=lambda path: (path != ".", path)))
 
 
 _KEYS = frozenset({
-    "time", "mode", "owner", "group", "from", "encoding", "newline", "make", "lines", "holds",
-    "seed", "link", "hard", "kind",
+    "time", "mode", "owner", "group", "from", "encoding", "newline", "text", "hex", "make",
+    "lines", "holds", "seed", "link", "hard", "kind",
 })  # fmt: skip
 
 
@@ -91,10 +95,8 @@ class _Reader:
         def problem(text: str) -> None:
             self.problems.append(f"{place}: {text}")
 
-        for key in value:
-            if key not in _KEYS:
-                match = nearest(key, _KEYS)
-                problem(f"unknown key {key}" + (f"; did you mean {match}?" if match else ""))
+        for key in sorted(value.keys() - _KEYS):
+            problem(f"unknown key {key}; {did_you_mean(key, _KEYS)}")
         if path != "." and any(part in ("", ".", "..") for part in path.split("/")):
             problem("expected a path relative to the home, without '.' and '..'")
         parent = path.rpartition("/")[0] or "."
@@ -112,12 +114,11 @@ class _Reader:
             problem(f"the time {time:%Y-%m-%d} is not within the six months before {instant}")
         make = value.get("make")
         if make is not None and make not in GENERATORS:
-            match = nearest(str(make), GENERATORS)
-            problem(f"no generator {make!r}" + (f"; did you mean {match}?" if match else ""))
+            problem(f"no generator {make!r}; {did_you_mean(str(make), GENERATORS)}")
         for held in value.get("holds", ()):
             if held not in self.raw:
                 problem(f"holds {held!r}, which is not declared")
-        if make is None and "link" not in value and "kind" not in value:
+        if not {"make", "text", "hex", "link", "kind"} & value.keys():
             origin = value.get("from", path)
             if not self.files.joinpath(*origin.split("/")).is_file():
                 problem(f"there is no files/{origin}")
@@ -156,6 +157,10 @@ class _Reader:
                 value.get("lines", 0), held, value.get("seed", 1), int(value["time"].timestamp())
             )
             return GENERATORS[value["make"]](request)
+        if "hex" in value:
+            return bytes.fromhex(value["hex"])
+        if "text" in value:
+            return str(value["text"]).encode()
         origin = value.get("from", path)
         text = self.files.joinpath(*origin.split("/")).read_bytes().decode("utf-8")
         if value.get("newline") == "crlf":
@@ -191,188 +196,116 @@ class _Draws:
 
 
 def _stamp(seconds: int, form: str) -> str:
-    from datetime import UTC
+    time = datetime.fromtimestamp(seconds, UTC)
+    return form.format(t=time, month=MONTHS[time.month - 1])
 
-    text = datetime.fromtimestamp(seconds, UTC)
-    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-    month = months[text.month - 1]  # strftime would follow the locale
-    return form.format(t=text, month=month)
+
+@cache
+def _words(generator: str) -> Any:
+    """What a generator picks from."""
+    words = systems_directory().joinpath("home", "words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(words)[generator]
+
+
+def text_of(lines: Iterable[str], newline: str = "\n") -> bytes:
+    """The lines as a file holds them, each with its newline."""
+    return "".join(f"{line}{newline}" for line in lines).encode()
 
 
 def _app_log(request: Request) -> bytes:
-    draws = _Draws(request.seed)
-    levels = ["INFO"] * 8 + ["DEBUG"] * 3 + ["WARN"] * 3 + ["ERROR"] * 2
-    texts = {
-        "INFO": [
-            "request served",
-            "cache refreshed",
-            "user logged in",
-            "report written",
-            "job done",
-        ],
-        "DEBUG": ["query took", "retrying connection", "loaded settings"],
-        "WARN": ["slow response", "disk almost full", "deprecated option used"],
-        "ERROR": ["connection refused", "file not found: data/missing.csv", "timeout after 30s"],
-    }
-    parts = ["scheduler", "web", "db", "mailer"]
+    draws, words = _Draws(request.seed), _words("app_log")
     moment = request.time - request.lines * 97
     lines = []
     for _ in range(request.lines):
         moment += 40 + draws.below(110)
         moment = min(moment, request.time)
-        level = draws.pick(levels)
+        level = draws.pick(words["levels"])
         stamp = _stamp(moment, "{t:%Y-%m-%d %H:%M:%S}")
-        line = f"{stamp} {level} [{draws.pick(parts)}] {draws.pick(texts[level])}"
+        line = f"{stamp} {level} [{draws.pick(words['parts'])}] {draws.pick(words['texts'][level])}"
         if level == "DEBUG":
             line += f" {draws.below(900)} ms"
         lines.append(line)
         if draws.below(17) == 0:
             lines.append(line)  # the same message twice in a row
-    return ("\n".join(lines[: request.lines]) + "\n").encode()
+    return text_of(lines[: request.lines])
 
 
 def _syslog(request: Request) -> bytes:
-    draws = _Draws(7 * request.seed)
-    programs = ["kernel", "sshd[812]", "systemd[1]", "cron[430]", "dhclient[377]", "sudo"]
-    texts = {
-        "kernel": ["eth0: link up", "EXT4-fs (vda): mounted filesystem", "TCP: request_sock_TCP"],
-        "sshd[812]": [
-            "Accepted publickey for ubuntu from 10.20.30.2 port 51022 ssh2",
-            "Failed password for invalid user admin from 203.0.113.9 port 40112 ssh2",
-            "Failed password for root from 198.51.100.77 port 55310 ssh2",
-            "Connection closed by 203.0.113.9 port 40112 [preauth]",
-        ],
-        "systemd[1]": [
-            "Started Daily Cleanup.",
-            "Finished Rotate log files.",
-            "Reached target Timers.",
-        ],
-        "cron[430]": [
-            "(ubuntu) CMD (/home/ubuntu/scripts/count_errors.sh)",
-            "(root) CMD (run-parts)",
-        ],
-        "dhclient[377]": ["DHCPACK of 10.20.30.40 from 10.20.30.1", "bound to 10.20.30.40"],
-        "sudo": ["ubuntu : TTY=pts/0 ; PWD=/home/ubuntu ; USER=root ; COMMAND=/usr/bin/apt update"],
-    }
+    draws, words = _Draws(7 * request.seed), _words("syslog")
     moment = request.time - request.lines * 240
     lines = []
     for _ in range(request.lines):
         moment = min(moment + 120 + draws.below(230), request.time)
-        program = draws.pick(programs)
+        program = draws.pick(list(words))
         stamp = _stamp(moment, "{month} {t.day:2d} {t:%H:%M:%S}")
-        lines.append(f"{stamp} ubuntu {program}: {draws.pick(texts[program])}")
-    return ("\n".join(lines) + "\n").encode()
+        lines.append(f"{stamp} ubuntu {program}: {draws.pick(words[program])}")
+    return text_of(lines)
 
 
 def _access_log(request: Request) -> bytes:
-    draws = _Draws(11 * request.seed)
-    paths = ["/", "/status", "/index.html", "/style.css", "/login", "/api/users?id=7", "/admin.php"]
-    codes = {"/login": ["200", "302", "403"], "/admin.php": ["404"], "/status": ["200", "500"]}
-    agents = ["curl/7.88.1", "Mozilla/5.0", "-", "probe/1.0"]
-    hosts = ["10.20.30.2", "10.20.30.57", "203.0.113.9", "198.51.100.77", "::1"]
+    draws, words = _Draws(11 * request.seed), _words("access_log")
     moment = request.time - request.lines * 60
     lines = []
     for _ in range(request.lines):
         moment = min(moment + draws.below(119), request.time)
-        path = draws.pick(paths)
+        path = draws.pick(words["paths"])
         stamp = _stamp(moment, "{t.day:02d}/{month}/{t:%Y:%H:%M:%S} +0000")
         verb = "POST" if path == "/login" else "GET"
         lines.append(
-            f'{draws.pick(hosts)} - - [{stamp}] "{verb} {path} HTTP/1.1" '
-            f"{draws.pick(codes.get(path, ['200', '304']))} {draws.below(9000)} "
-            f'"-" "{draws.pick(agents)}"'
+            f'{draws.pick(words["hosts"])} - - [{stamp}] "{verb} {path} HTTP/1.1" '
+            f"{draws.pick(words['codes'].get(path, ['200', '304']))} {draws.below(9000)} "
+            f'"-" "{draws.pick(words["agents"])}"'
         )
-    return ("\n".join(lines) + "\n").encode()
+    return text_of(lines)
 
 
 def _measurements(request: Request) -> bytes:
-    draws = _Draws(13 * request.seed)
+    draws, words = _Draws(13 * request.seed), _words("measurements")
     lines = ["id,date,region,product,units,price"]
-    regions = ["north", "south", "east", "west"]
-    products = ["hammer", "wrench", "drill", "saw", "glue"]
     for number in range(1, request.lines + 1):
         day = _stamp(request.time - (request.lines - number) * 86400, "{t:%Y-%m-%d}")
         price = f"{2 + draws.below(90)}.{draws.below(4) * 25:02d}"
         units = "" if draws.below(31) == 0 else str(draws.below(250))
-        lines.append(f"{number},{day},{draws.pick(regions)},{draws.pick(products)},{units},{price}")
-    return ("\n".join(lines) + "\n").encode()
+        region, product = draws.pick(words["regions"]), draws.pick(words["products"])
+        lines.append(f"{number},{day},{region},{product},{units},{price}")
+    return text_of(lines)
 
 
 def _users(request: Request) -> bytes:
-    draws = _Draws(17 * request.seed)
-    first = [
-        "Ada", "Ben", "Cleo", "Dirk", "Emma", "Finn", "Gwen", "Hugo", "Ines", "Jan", "Kira", "Leo",
-        "Mona", "Nils", "Olga", "Paul",
-    ]  # fmt: skip
-    last = [
-        "Adler", "Brandt", "Costa", "Dunn", "Ek", "Ferro", "Graf", "Holm", "Ito", "Jansen", "Kaya",
-        "Lund",
-    ]  # fmt: skip
+    draws, words = _Draws(17 * request.seed), _words("users")
     lines = ["username,name,email,department,age,active"]
-    departments = ["sales", "engineering", "support", "finance"]
     for number in range(request.lines):
-        given, family = draws.pick(first), draws.pick(last)
+        given, family = draws.pick(words["first"]), draws.pick(words["last"])
         user = f"{given[0]}{family}".lower() + (str(number) if draws.below(3) == 0 else "")
         lines.append(
-            f"{user},{given} {family},{user}@example.com,{draws.pick(departments)},"
+            f"{user},{given} {family},{user}@example.com,{draws.pick(words['departments'])},"
             f"{19 + draws.below(47)},{draws.pick(['true', 'true', 'false'])}"
         )
-    return ("\n".join(lines) + "\n").encode()
+    return text_of(lines)
 
 
 def _budget(request: Request) -> bytes:
-    rows = ["month;planned;spent"]
     draws = _Draws(19 * request.seed)
-    for month in range(1, 13):
-        rows.append(
-            f"2025-{month:02d};{1000 + draws.below(40) * 25};{draws.below(1900)},{month:02d}"
-        )
-    return ("\r\n".join(rows) + "\r\n").encode()
+    rows = [
+        f"2025-{month:02d};{1000 + draws.below(40) * 25};{draws.below(1900)},{month:02d}"
+        for month in range(1, 13)
+    ]
+    return text_of(["month;planned;spent", *rows], "\r\n")
 
 
 def _duplicates(request: Request) -> bytes:
-    draws = _Draws(23 * request.seed)
-    words = ["red", "green", "blue", "Red", "green ", "", "blue"]
+    draws, words = _Draws(23 * request.seed), _words("duplicates")
     lines: list[str] = []
     while len(lines) < request.lines:
-        lines += [draws.pick(words)] * (1 + draws.below(3))
-    return ("\n".join(lines[: request.lines]) + "\n").encode()
-
-
-def _spaces(request: Request) -> bytes:
-    return (
-        b"name\tvalue\tnote\n"
-        b"alpha\t1\ttrailing blanks   \n"
-        b"beta\t\tempty column\n"
-        b"        eight leading blanks\n"
-        b"\ta tab\t\tand two tabs\n"
-        b"  two   three   blanks\n"
-        b"\n\n\n"
-        b"after three empty lines\t\n"
-        b"form\ffeed, bell\a, vertical\vtab, escape \x1b[1mbold\x1b[0m\n"
-        b"carriage\rreturn\n"
-    )
+        lines += [draws.pick(words["values"])] * (1 + draws.below(3))
+    return text_of(lines[: request.lines])
 
 
 def _long_lines(request: Request) -> bytes:
-    draws = _Draws(29 * request.seed)
-    words = [
-        "lorem", "kernel", "socket", "buffer", "page", "thread", "lock", "queue", "signal",
-        "branch", "token", "lease",
-    ]  # fmt: skip
-    lines = []
-    for length in (60, 400, 1, 150):
-        lines.append(" ".join(draws.pick(words) for _ in range(length)))
-    lines.append("0123456789" * 300)
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _no_newline(request: Request) -> bytes:
-    return b"first\nsecond\nthe last line has no newline"
-
-
-def _empty(request: Request) -> bytes:
-    return b""
+    draws, words = _Draws(29 * request.seed), _words("long_lines")
+    counts = (60, 400, 1, 150)
+    lines = [" ".join(draws.pick(words["words"]) for _ in range(count)) for count in counts]
+    return text_of([*lines, "0123456789" * 300])
 
 
 def _binary(request: Request) -> bytes:
@@ -425,13 +358,6 @@ def _png(request: Request) -> bytes:
     )
 
 
-def _gif(request: Request) -> bytes:
-    return bytes.fromhex(
-        "47494638396108000800800000ff9900ffffff21f90400000000002c00000000080008000002"
-        "0a848fa9cbed0f639cb42a003b"
-    )
-
-
 def _tar(request: Request) -> bytes:
     import tarfile
 
@@ -474,7 +400,9 @@ def _bz2(request: Request) -> bytes:
 def _cpio(request: Request) -> bytes:
     """The portable "newc" format."""
     out = bytearray()
-    members = [(e.path, e.data, e.mode | 0o100000, e.mtime, 1) for e in request.held]
+    members = [
+        (entry.path, entry.data, entry.mode | 0o100000, entry.mtime, 1) for entry in request.held
+    ]
     for index, (path, data, mode, mtime, links) in enumerate(
         [*members, ("TRAILER!!!", b"", 0, 0, 1)]
     ):
@@ -504,30 +432,13 @@ def _zip(request: Request) -> bytes:
 
 
 GENERATORS: Mapping[str, Callable[[Request], bytes]] = {
-    "access_log": _access_log,
-    "app_log": _app_log,
-    "binary": _binary,
-    "budget": _budget,
-    "bz2": _bz2,
-    "cpio": _cpio,
-    "duplicates": _duplicates,
-    "elf": _elf,
-    "empty": _empty,
-    "gif": _gif,
-    "gz": _gz,
-    "long_lines": _long_lines,
-    "measurements": _measurements,
-    "no_newline": _no_newline,
-    "png": _png,
-    "spaces": _spaces,
-    "sparse": _sparse,
-    "syslog": _syslog,
-    "tar": _tar,
-    "tar.gz": _tar_gz,
-    "truncated": _truncated,
-    "users": _users,
-    "zip": _zip,
-}
+    generator.__name__.removeprefix("_"): generator
+    for generator in (
+        _access_log, _app_log, _binary, _budget, _bz2, _cpio, _duplicates, _elf, _gz, _long_lines,
+        _measurements, _png, _sparse, _syslog, _tar, _tar_gz, _truncated, _users, _zip,
+    )
+}  # fmt: skip
+"""By the names that `tree.toml` gives them."""
 
 
 def deflate(data: bytes) -> bytes:

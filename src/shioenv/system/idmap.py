@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from shioenv import native
 from shioenv.errors import HostError, SandboxError
@@ -39,13 +40,12 @@ class IdMap:
         Raises HostError where the host forbids it.
         """
         try:
-            if os.geteuid() == 0:
-                for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
-                    Path(f"/proc/{process}/{kind}_map").write_text(f"0 {first} {COUNT}\n")
-                return
             for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
-                command = [f"new{kind}map", str(process), "0", str(first), str(COUNT)]
-                subprocess.run(command, check=True, capture_output=True, text=True)
+                if os.geteuid() == 0:
+                    Path(f"/proc/{process}/{kind}_map").write_text(f"0 {first} {COUNT}\n")
+                else:
+                    command = [f"new{kind}map", str(process), "0", str(first), str(COUNT)]
+                    subprocess.run(command, check=True, capture_output=True, text=True)
         except FileNotFoundError as error:
             raise HostError(
                 f"{error.filename} is missing: an ordinary user needs it to map subordinate ids",
@@ -68,20 +68,11 @@ def _user() -> str:
 def _subordinate(path: str, user: str, uid: int) -> int | None:
     """The start of the first range of at least 65,536 ids that `path` gives to `user`."""
     try:
-        lines = Path(path).read_text().splitlines()
+        text = Path(path).read_text()
     except OSError:
         return None
-    for line in lines:
-        owner, _, rest = line.partition(":")
-        first, _, count = rest.partition(":")
-        if (
-            owner in (user, str(uid))
-            and first.isdigit()
-            and count.isdigit()
-            and int(count) >= COUNT
-        ):
-            return int(first)
-    return None
+    ranges = re.findall(rf"^(?:{re.escape(user)}|{uid}):([0-9]+):([0-9]+)$", text, re.MULTILINE)
+    return next((int(first) for first, count in ranges if int(count) >= COUNT), None)
 
 
 def find_idmap() -> IdMap:
@@ -144,18 +135,24 @@ def _line(connection: socket.socket) -> str:
 
 
 def run_mapped(
-    command: Sequence[str], *, idmap: IdMap, stdin: int | IO[bytes] | None = None
+    command: Sequence[str], *, idmap: IdMap, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program as id 0 of a user namespace with the mapped ids; output is captured.
 
-    The program sees the host's files; only those owned by the mapped range are its own. Raises
-    HostError where the host forbids it.
+    The program sees the host's files; only those owned by the mapped range are its own. A directory
+    given as `cwd` is entered before the ids change, so those above it may be closed to the program.
+    Raises HostError where the host forbids it.
     """
     process, connection = spawn_mapped(
-        ["exec", *command], idmap, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["exec", *command], idmap, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
     )
     with connection:
-        output, errors = process.communicate()
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
         if said := _line(connection):  # the helper's last word: the program never ran
             raise refusals.no_user_namespace(said)
     return subprocess.CompletedProcess(list(command), process.returncode, output, errors)

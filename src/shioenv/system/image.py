@@ -11,6 +11,7 @@ import hashlib
 import re
 import stat
 import tarfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,7 +20,7 @@ from typing import IO, Protocol
 
 from shioenv.errors import RootfsTarError
 from shioenv.system.declare import SystemDeclaration
-from shioenv.system.home import HomeEntry
+from shioenv.system.home import HomeEntry, text_of
 
 HOLE = 4096
 """Runs of zero bytes of this length become holes of a sparse file."""
@@ -37,7 +38,7 @@ _DROPPED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ImageEntry:
     """One entry of a root filesystem. Paths are relative, without a leading "./"; "" is the top."""
 
     path: str
@@ -75,13 +76,13 @@ def base_time(declaration: SystemDeclaration) -> int:
     return int((declaration.instant - timedelta(days=177)).timestamp())
 
 
-def read_base(base: Path, latest: int) -> dict[str, Entry]:
+def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     """The entries of a root filesystem's tarball that are kept, by path.
 
     Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, holds names
     that lead out of it, or holds no root filesystem.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ImageEntry] = {}
     try:
         with tarfile.open(base, "r:") as archive:
             for member in archive:
@@ -100,7 +101,7 @@ def read_base(base: Path, latest: int) -> dict[str, Entry]:
     return entries
 
 
-def _from_member(member: tarfile.TarInfo, latest: int) -> Entry | None:
+def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise RootfsTarError(f"the tarball holds {member.name!r}, which leads out of it")
@@ -118,7 +119,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> Entry | None:
         kind = stat.S_IFREG
     else:
         return None
-    return Entry(
+    return ImageEntry(
         path,
         kind,
         0o777 if member.issym() else member.mode & 0o7777,
@@ -126,7 +127,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> Entry | None:
         member.gid if member.gid < 65536 else 65534,
         min(int(member.mtime), latest),
         target=member.linkname if member.issym() else "",
-        same_as="/".join(p for p in member.linkname.split("/") if p not in ("", "."))
+        same_as="/".join(part for part in member.linkname.split("/") if part not in ("", "."))
         if member.islnk()
         else "",
         size=member.size if member.isreg() else 0,
@@ -134,7 +135,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> Entry | None:
     )
 
 
-def _repair_links(entries: dict[str, Entry]) -> None:
+def _repair_links(entries: dict[str, ImageEntry]) -> None:
     """Make the first name in path order the one that holds the content of hard-linked files."""
     families: dict[str, list[str]] = {}
     for entry in list(entries.values()):
@@ -159,7 +160,7 @@ def _repair_links(entries: dict[str, Entry]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A file put into the root filesystem by the machine profile; its owner is root."""
+    """A file, link or directory put into the root filesystem; its owner is root by default."""
 
     path: str
     mode: int = 0o644
@@ -169,6 +170,7 @@ class Placed:
     """Of a symbolic link."""
     mtime: int | None = None
     """Seconds since 1970; None for the base's time."""
+    uid: int = 0
     gid: int = 0
     holes: bool = False
     """Runs of zero bytes are holes."""
@@ -176,11 +178,11 @@ class Placed:
 
 def compose(
     declaration: SystemDeclaration,
-    entries: dict[str, Entry],
+    entries: dict[str, ImageEntry],
     base: IO[bytes],
     home: Iterable[HomeEntry],
     placed: Iterable[Placed],
-) -> list[Entry]:
+) -> list[ImageEntry]:
     """All entries of the system, sorted by path: the base's, the accounts, the profile, the home.
 
     `entries` is what `read_base` gave for `base`.
@@ -193,43 +195,28 @@ def compose(
     _mount_points(put)
     accounts = _accounts(declaration, entries, base, put)
     for file in placed:
-        if file.data is not None:
-            put.file(
-                file.path, file.data, file.mode, gid=file.gid, mtime=file.mtime, holes=file.holes
-            )
-        elif file.target:
-            put.link(file.path, file.target, mtime=file.mtime)
-        else:
-            put.directory(file.path, file.mode, gid=file.gid, mtime=file.mtime)
+        put.add(file)
     top = declaration.home.target.strip("/")
-    for item in home:
-        path = top if item.path == "." else f"{top}/{item.path}"
-        uid, gid = accounts.user(item.owner)[0], accounts.group(item.group)
-        kinds = {
-            "file": stat.S_IFREG,
-            "hardlink": stat.S_IFREG,
-            "directory": stat.S_IFDIR,
-            "symlink": stat.S_IFLNK,
-            "fifo": stat.S_IFIFO,
-        }
+    for entry in home:
+        path = top if entry.path == "." else f"{top}/{entry.path}"
         put.parents(path)
-        entries[path] = Entry(
-            path,
-            kinds[item.kind],
-            item.mode,
-            uid,
-            gid,
-            item.mtime,
-            target=item.target if item.kind == "symlink" else "",
-            same_as=f"{top}/{item.target}" if item.kind == "hardlink" else "",
-            size=len(item.data),
-            data=item.data,
-            holes=item.holes,
-        )
+        entries[path] = ImageEntry(
+            path, _KINDS[entry.kind], entry.mode,
+            accounts.user(entry.owner)[0], accounts.group(entry.group), entry.mtime,
+            target=entry.target if entry.kind == "symlink" else "",
+            same_as=f"{top}/{entry.target}" if entry.kind == "hardlink" else "",
+            size=len(entry.data), data=entry.data, holes=entry.holes,
+        )  # fmt: skip
     if "" not in entries:
-        put.directory("", 0o755)
+        put.add(Placed("", 0o755))
     _repair_links(entries)
     return [entries[path] for path in sorted(entries, key=_order)]
+
+
+_KINDS = {
+    "file": stat.S_IFREG, "hardlink": stat.S_IFREG, "directory": stat.S_IFDIR,
+    "symlink": stat.S_IFLNK, "fifo": stat.S_IFIFO,
+}  # fmt: skip
 
 
 def _order(path: str) -> tuple[bytes, ...]:
@@ -240,7 +227,7 @@ def _order(path: str) -> tuple[bytes, ...]:
 class _Putter:
     """Adds entries over those of the base, with the directories they need."""
 
-    def __init__(self, entries: dict[str, Entry], time: int) -> None:
+    def __init__(self, entries: dict[str, ImageEntry], time: int) -> None:
         self.entries = entries
         self.time = time
 
@@ -251,11 +238,8 @@ class _Putter:
             step = f"{done}/{part}".strip("/")
             entry = self.entries.get(step)
             if entry is not None and entry.kind == stat.S_IFLNK:
-                step = (
-                    entry.target.strip("/")
-                    if entry.target.startswith("/")
-                    else (f"{done}/{entry.target}".strip("/"))
-                )
+                where = "" if entry.target.startswith("/") else done
+                step = f"{where}/{entry.target}".strip("/")
             done = step
         return f"{done}/{path.rpartition('/')[2]}".strip("/")
 
@@ -263,47 +247,36 @@ class _Putter:
         parent = path.rpartition("/")[0]
         if parent and parent not in self.entries:
             self.parents(parent)
-            self.entries[parent] = Entry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time)
+            self.entries[parent] = ImageEntry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time)
 
-    def _add(self, entry: Entry) -> None:
-        path = self.real(entry.path)
+    def add(self, placed: Placed) -> None:
+        """Adds what is placed, through the links on its way, over what is there."""
+        path = self.real(placed.path)
         self.parents(path)
-        self.entries[path] = replace(entry, path=path)
-
-    def file(
-        self, path: str, data: bytes, mode: int = 0o644, *, uid: int = 0, gid: int = 0,
-        mtime: int | None = None, holes: bool = False,
-    ) -> None:  # fmt: skip
-        when = self.time if mtime is None else mtime
-        self._add(
-            Entry(path, stat.S_IFREG, mode, uid, gid, when, size=len(data), data=data, holes=holes)
-        )
-
-    def link(self, path: str, target: str, *, mtime: int | None = None) -> None:
-        when = self.time if mtime is None else mtime
-        self._add(Entry(path, stat.S_IFLNK, 0o777, 0, 0, when, target=target))
-
-    def directory(
-        self, path: str, mode: int = 0o755, *, uid: int = 0, gid: int = 0, mtime: int | None = None
-    ) -> None:
-        when = self.time if mtime is None else mtime
-        self._add(Entry(path, stat.S_IFDIR, mode, uid, gid, when))
+        mode, kind = placed.mode, stat.S_IFDIR if placed.data is None else stat.S_IFREG
+        if placed.target:
+            mode, kind = 0o777, stat.S_IFLNK
+        self.entries[path] = ImageEntry(
+            path, kind, mode, placed.uid, placed.gid,
+            self.time if placed.mtime is None else placed.mtime, target=placed.target,
+            size=len(placed.data or b""), data=placed.data, holes=placed.holes,
+        )  # fmt: skip
 
 
 def _mount_points(put: _Putter) -> None:
     """Where the sandbox mounts what it makes, and the empty files it binds devices over."""
     for path in ("proc", "sys"):
-        put.directory(path, 0o555)
-    for path in ("dev", "dev/pts", "dev/mqueue", "run", "run/lock"):
-        put.directory(path)
+        put.add(Placed(path, 0o555))
+    for path in ("dev", "dev/pts", "dev/mqueue", "run"):
+        put.add(Placed(path, 0o755))
     for path in ("tmp", "var/tmp", "dev/shm", "run/lock"):
-        put.directory(path, 0o1777)
+        put.add(Placed(path, 0o1777))
     for name in ("null", "zero", "full", "random", "urandom", "tty"):
-        put.file(f"dev/{name}", b"", 0o666)
-    put.link("dev/fd", "/proc/self/fd")
+        put.add(Placed(f"dev/{name}", 0o666, b""))
+    put.add(Placed("dev/fd", target="/proc/self/fd"))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        put.link(f"dev/{name}", f"/proc/self/fd/{number}")
-    put.link("etc/mtab", "/proc/self/mounts")
+        put.add(Placed(f"dev/{name}", target=f"/proc/self/fd/{number}"))
+    put.add(Placed("etc/mtab", target="/proc/self/mounts"))
 
 
 def _account_rows(text: str, fields: int) -> dict[str, list[str]]:
@@ -339,13 +312,13 @@ class Accounts:
         """Names of all groups a user is in, the primary one first, the others by number."""
         primary = self.users[name][3]
         first = [group for group, fields in self.groups.items() if fields[2] == primary]
-        others = [g for g, fields in self.groups.items() if name in fields[3].split(",")]
+        others = [group for group, fields in self.groups.items() if name in fields[3].split(",")]
         others.sort(key=lambda group: int(self.groups[group][2]))
         return tuple(dict.fromkeys(first + others))
 
 
 def _accounts(
-    declaration: SystemDeclaration, entries: Mapping[str, Entry], base: IO[bytes], put: _Putter
+    declaration: SystemDeclaration, entries: Mapping[str, ImageEntry], base: IO[bytes], put: _Putter
 ) -> Accounts:
     """Add the declared users and groups to the account files; make their homes."""
     texts = {}
@@ -356,26 +329,17 @@ def _accounts(
         texts["passwd"] = "root:x:0:0:root:/root:/bin/bash\n"
     if not texts["group"]:
         texts["group"] = "root:x:0:\n"
-    lines = {name: text.splitlines() for name, text in texts.items()}
-    ours = {user.name for user in declaration.users}
-    numbers = {str(user.uid) for user in declaration.users}
-    our_groups = {group.name for group in declaration.groups}
-    group_numbers = {str(group.gid) for group in declaration.groups}
+    users = {user.name: str(user.uid) for user in declaration.users}
+    groups = {group.name: str(group.gid) for group in declaration.groups}
 
-    def others(kind: str, names: set[str], taken: set[str]) -> list[str]:
+    def others(file: str, ours: Mapping[str, str]) -> list[str]:
         """The base's lines without those whose name or number we take (an image's own user)."""
-        kept = []
-        for line in lines[kind]:
-            fields = line.split(":")
-            clash = kind in ("passwd", "group") and len(fields) > 2 and fields[2] in taken
-            if fields[0] not in names and not clash:
-                kept.append(line)
-        return kept
+        taken = set(ours.values()) if file in ("passwd", "group") else set()
+        rows = [line.split(":") for line in texts[file].splitlines()]
+        return [":".join(row) for row in rows if row[0] not in ours and not taken & set(row[2:3])]
 
-    passwd = others("passwd", ours, numbers)
-    shadow = others("shadow", ours, set())
-    group_lines = others("group", our_groups, group_numbers)
-    gshadow = others("gshadow", our_groups, set())
+    passwd, shadow = others("passwd", users), others("shadow", users)
+    group_lines, gshadow = others("group", groups), others("gshadow", groups)
     gids = {line.split(":")[0]: line.split(":")[2] for line in group_lines}
     day = base_time(declaration) // 86400
     for group in declaration.groups:
@@ -383,54 +347,49 @@ def _accounts(
         group_lines.append(f"{group.name}:x:{group.gid}:")
         gshadow.append(f"{group.name}:!::")
     for user in declaration.users:
-        gid = gids.get(user.group, str(user.uid))
-        passwd.append(f"{user.name}:x:{user.uid}:{gid}:{user.comment}:{user.home}:{user.shell}")
+        primary = gids.get(user.group, str(user.uid))
+        passwd.append(f"{user.name}:x:{user.uid}:{primary}:{user.comment}:{user.home}:{user.shell}")
         shadow.append(f"{user.name}:!:{day}:0:99999:7:::")
 
-    def with_members(rows: list[str]) -> list[str]:
-        out = []
-        for row in rows:
-            fields = row.split(":")
+    def with_members(lines: list[str]) -> bytes:
+        rows = []
+        for line in lines:
+            fields = line.split(":")
             members = [name for name in fields[3].split(",") if name] if len(fields) > 3 else []
-            members += [u.name for u in declaration.users if fields[0] in u.groups]
-            out.append(":".join([*fields[:3], ",".join(dict.fromkeys(members))]))
-        return out
+            members += [user.name for user in declaration.users if fields[0] in user.groups]
+            rows.append(":".join([*fields[:3], ",".join(dict.fromkeys(members))]))
+        return text_of(rows)
 
-    rows = {
-        "passwd": passwd,
-        "group": with_members(group_lines),
-        "shadow": shadow,
-        "gshadow": with_members(gshadow),
-    }
-    joined = {name: "".join(f"{line}\n" for line in each) for name, each in rows.items()}
-    accounts = Accounts(joined["passwd"], joined["group"])
+    files = {
+        "passwd": text_of(passwd), "group": with_members(group_lines),
+        "shadow": text_of(shadow), "gshadow": with_members(gshadow),
+    }  # fmt: skip
+    accounts = Accounts(files["passwd"].decode(), files["group"].decode())
     shadow_gid = int(accounts.groups["shadow"][2]) if "shadow" in accounts.groups else 0
-    for name, text in joined.items():
-        secret = name.endswith("shadow")
-        put.file(
-            f"etc/{name}", text.encode(), 0o640 if secret else 0o644,
-            gid=shadow_gid if secret else 0,
-        )  # fmt: skip
+    for name, data in files.items():
+        mode, gid = (0o640, shadow_gid) if name.endswith("shadow") else (0o644, 0)
+        put.add(Placed(f"etc/{name}", mode, data, gid=gid))
     for user in declaration.users:
-        uid, gid_number = accounts.user(user.name)
-        put.directory(user.home, 0o755, uid=uid, gid=gid_number)
+        uid, gid = accounts.user(user.name)
+        put.add(Placed(user.home, 0o755, uid=uid, gid=gid))
         if user.home == declaration.home.target:
             continue
         for path, entry in list(entries.items()):
             if path.startswith("etc/skel/") and entry.kind == stat.S_IFREG:
                 name = path.removeprefix("etc/skel/")
-                put.file(f"{user.home}/{name}", content(entry, base), uid=uid, gid=gid_number)
+                data = content(entry, base)
+                put.add(Placed(f"{user.home}/{name}", data=data, uid=uid, gid=gid))
     return accounts
 
 
-def read_accounts(entries: Iterable[Entry], base: Reading) -> Accounts:
+def read_accounts(entries: Iterable[ImageEntry], base: Reading) -> Accounts:
     """The accounts of a composed system."""
-    files = {e.path: e for e in entries if e.path in ("etc/passwd", "etc/group")}
+    files = {entry.path: entry for entry in entries if entry.path.startswith("etc/")}
     texts = [content(files[f"etc/{name}"], base).decode() for name in ("passwd", "group")]
     return Accounts(*texts)
 
 
-def content(entry: Entry, base: Reading) -> bytes:
+def content(entry: ImageEntry, base: Reading) -> bytes:
     """The bytes of a regular file: its own, or those in the base tar."""
     if entry.data is not None:
         return entry.data
@@ -438,7 +397,7 @@ def content(entry: Entry, base: Reading) -> bytes:
     return base.read(entry.size)
 
 
-def write_tar(entries: Iterable[Entry], base: Reading, out: IO[bytes]) -> str:
+def write_tar(entries: Iterable[ImageEntry], base: Reading, out: IO[bytes]) -> str:
     """Write the canonical tar to `out`; gives its sha256 in hex."""
     digest = hashlib.sha256()
 
@@ -469,7 +428,7 @@ _TYPES = {
 }
 
 
-def _header(entry: Entry) -> bytes:
+def _header(entry: ImageEntry) -> bytes:
     member = tarfile.TarInfo("./" + entry.path)
     member.type = tarfile.LNKTYPE if entry.same_as else _TYPES[entry.kind]
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
@@ -488,7 +447,7 @@ def _patched(block: bytes, fields: Mapping[int, bytes]) -> bytes:
     return bytes(header)
 
 
-def _sparse(entry: Entry, body: bytes) -> tuple[bytes, bytes]:
+def _sparse(entry: ImageEntry, body: bytes) -> tuple[bytes, bytes]:
     """Header and stored bytes of a sparse file in GNU's old format (at most four pieces)."""
     pieces: list[tuple[int, int]] = []
     for at in range(0, len(body), HOLE):
@@ -514,27 +473,21 @@ def _sparse(entry: Entry, body: bytes) -> tuple[bytes, bytes]:
     return header[:-512] + _patched(header[-512:], fields), stored
 
 
-def link_counts(entries: Iterable[Entry]) -> dict[str, int]:
+def link_counts(entries: Iterable[ImageEntry]) -> dict[str, int]:
     """`st_nlink` by path: names of a file, two and the subdirectories of a directory."""
     entries = list(entries)
-    names: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for entry in entries:
-        names[entry.same_as or entry.path] = names.get(entry.same_as or entry.path, 0) + 1
-        if entry.kind == stat.S_IFDIR:
-            counts[entry.path] = counts.get(entry.path, 0) + 2
-            if entry.path:
-                parent = entry.path.rpartition("/")[0]
-                counts[parent] = counts.get(parent, 0) + 1
+    names = Counter(entry.same_as or entry.path for entry in entries)
+    directories = {entry.path for entry in entries if entry.kind == stat.S_IFDIR}
+    beneath = Counter(path.rpartition("/")[0] for path in directories if path)
     return {
-        entry.path: counts[entry.path]
-        if entry.kind == stat.S_IFDIR
+        entry.path: 2 + beneath[entry.path]
+        if entry.path in directories
         else names[entry.same_as or entry.path]
         for entry in entries
     }
 
 
-def index_rows(entries: list[Entry]) -> Iterator[list[str | int]]:
+def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
     """One row per entry: path, st_mode, uid, gid, size, links, mtime, target.
 
     Paths are absolute. A directory's size is 4096, what ext4 gives small ones; the file system the
@@ -551,18 +504,12 @@ def index_rows(entries: list[Entry]) -> Iterator[list[str | int]]:
         elif entry.same_as:
             size = sizes[entry.same_as]
         yield [
-            "/" + entry.path,
-            entry.kind | entry.mode,
-            entry.uid,
-            entry.gid,
-            size,
-            links[entry.path],
-            entry.mtime,
-            entry.target,
-        ]
+            "/" + entry.path, entry.kind | entry.mode, entry.uid, entry.gid,
+            size, links[entry.path], entry.mtime, entry.target,
+        ]  # fmt: skip
 
 
-def package_versions(entries: Mapping[str, Entry], base: Reading) -> dict[str, str]:
+def package_versions(entries: Mapping[str, ImageEntry], base: Reading) -> dict[str, str]:
     """Versions by package name, from dpkg's status file; empty where there is none."""
     entry = entries.get("var/lib/dpkg/status")
     if entry is None:

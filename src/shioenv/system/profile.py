@@ -12,17 +12,22 @@ from __future__ import annotations
 import hashlib
 import struct
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from socket import inet_aton
 
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
+from shioenv.system.home import MONTHS, text_of
 from shioenv.system.image import Placed
 
 _SECTOR = 512
 _PAGE = 4096
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_SOFTIRQS = {
+    "HI": 0, "TIMER": 402117, "NET_TX": 3, "NET_RX": 2207, "BLOCK": 8120, "IRQ_POLL": 0,
+    "TASKLET": 0, "SCHED": 219871, "HRTIMER": 0, "RCU": 282093,
+}  # fmt: skip
 
 MASKED = (
     "bootconfig", "config.gz", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
@@ -50,7 +55,8 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     name = machine.hostname
     full = f"{name}.{machine.domain} {name}" if machine.domain else name
     hosts = ["127.0.0.1 localhost"]
-    hosts += [f"{each.address} {full}" for each in machine.interfaces] or [f"127.0.1.1 {full}"]
+    addresses = [interface.address for interface in machine.interfaces] or ["127.0.1.1"]
+    hosts += [f"{address} {full}" for address in addresses]
     hosts += ["", "::1 localhost ip6-localhost ip6-loopback", "ff02::1 ip6-allnodes"]
     resolver = [f"nameserver {address}" for address in machine.nameservers]
     resolver += [f"search {machine.domain}"] if machine.domain else []
@@ -59,56 +65,51 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
         for disk in machine.disks
         if disk.mount
     ]
-    yield Placed("etc/hostname", data=_text([name]))
-    yield Placed("etc/hosts", data=_text(hosts))
-    yield Placed("etc/resolv.conf", data=_text(resolver))
-    yield Placed("etc/machine-id", 0o444, _text([machine.machine_id] if machine.machine_id else []))
-    yield Placed("etc/fstab", data=_text(mounts))
-    yield Placed("etc/apt/sources.list", data=_text(declaration.distribution.mirrors))
+    yield Placed("etc/hostname", data=text_of([name]))
+    yield Placed("etc/hosts", data=text_of(hosts))
+    yield Placed("etc/resolv.conf", data=text_of(resolver))
+    number = [machine.machine_id] if machine.machine_id else []
+    yield Placed("etc/machine-id", 0o444, text_of(number))
+    yield Placed("etc/fstab", data=text_of(mounts))
+    yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
 
 
 def _sys(machine: Machine) -> Iterator[Placed]:
-    def file(path: str, text: object, mode: int = 0o444) -> Placed:
-        return Placed(f"sys/{path}", mode, f"{text}\n".encode())
-
     cpus = "0" if machine.cpu.count == 1 else f"0-{machine.cpu.count - 1}"
     mask = f"{(1 << machine.cpu.count) - 1:x}"
+    safe = ("meltdown", "l1tf", "mds", "tsx_async_abort", "itlb_multihit", "srbds")
     top = "devices/system/cpu"
-    for name in ("online", "possible", "present"):
-        yield file(f"{top}/{name}", cpus)
-    yield file(f"{top}/offline", "")
-    yield file(f"{top}/isolated", "")
-    yield file(f"{top}/kernel_max", 8191)
-    for name in ("meltdown", "l1tf", "mds", "tsx_async_abort", "itlb_multihit", "srbds"):
-        yield file(f"{top}/vulnerabilities/{name}", "Not affected")
-    yield file(f"{top}/vulnerabilities/spectre_v1", "Mitigation: usercopy/swapgs barriers")
-    yield file(f"{top}/vulnerabilities/spectre_v2", "Mitigation: Retpolines")
+    yield from _values(top, {
+        "online": cpus, "possible": cpus, "present": cpus, "offline": "", "isolated": "",
+        "kernel_max": 8191, "vulnerabilities/spectre_v1": "Mitigation: usercopy/swapgs barriers",
+        "vulnerabilities/spectre_v2": "Mitigation: Retpolines",
+        **{f"vulnerabilities/{name}": "Not affected" for name in safe},
+    })  # fmt: skip
     for number in range(machine.cpu.count):
         core = f"{top}/cpu{number}"
         own = f"{1 << number:x}"
-        for name, value in (
-            ("core_id", number), ("physical_package_id", 0), ("die_id", 0), ("cluster_id", 65535),
-            ("thread_siblings", own), ("thread_siblings_list", number), ("core_siblings", mask),
-            ("core_siblings_list", cpus), ("core_cpus", own), ("core_cpus_list", number),
-            ("package_cpus", mask), ("package_cpus_list", cpus), ("die_cpus", mask),
-            ("die_cpus_list", cpus),
-        ):  # fmt: skip
-            yield file(f"{core}/topology/{name}", value)
+        yield from _values(f"{core}/topology", {
+            "core_id": number, "physical_package_id": 0, "die_id": 0, "cluster_id": 65535,
+            "thread_siblings": own, "thread_siblings_list": number, "core_siblings": mask,
+            "core_siblings_list": cpus, "core_cpus": own, "core_cpus_list": number,
+            "package_cpus": mask, "package_cpus_list": cpus, "die_cpus": mask,
+            "die_cpus_list": cpus,
+        })  # fmt: skip
         if number:
-            yield file(f"{core}/online", 1)
+            yield from _values(core, {"online": 1})
         yield Placed(f"sys/{core}/node0", target="../../node/node0")
         yield from _caches(machine, core, own, mask)
-    node = "devices/system/node"
-    for name in ("online", "possible", "has_cpu", "has_memory", "has_normal_memory"):
-        yield file(f"{node}/{name}", 0)
-    yield file(f"{node}/node0/cpumap", mask)
-    yield file(f"{node}/node0/cpulist", cpus)
-    yield file(f"{node}/node0/distance", 10)
-    total = machine.memory // 1024
-    yield file(f"{node}/node0/meminfo", f"Node 0 MemTotal: {total:14} kB")
-    yield file("kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
-    yield file("class/dmi/id/sys_vendor", "QEMU")
-    yield file("class/dmi/id/product_name", "Standard PC (i440FX + PIIX, 1996)")
+    nodes = ("online", "possible", "has_cpu", "has_memory", "has_normal_memory")
+    yield from _values("devices/system/node", {
+        **dict.fromkeys(nodes, 0), "node0/cpumap": mask, "node0/cpulist": cpus,
+        "node0/distance": 10,
+        "node0/meminfo": f"Node 0 MemTotal: {machine.memory // 1024:14} kB",
+    })  # fmt: skip
+    yield from _values("", {
+        "kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "class/dmi/id/sys_vendor": "QEMU",
+        "class/dmi/id/product_name": "Standard PC (i440FX + PIIX, 1996)",
+    })  # fmt: skip
     for name in ("fs", "firmware", "bus", "module", "power", "hypervisor", "dev/char"):
         yield Placed(f"sys/{name}", 0o755)
     for disk in machine.disks:
@@ -120,18 +121,22 @@ def _sys(machine: Machine) -> Iterator[Placed]:
         yield from _net(interface, index + 2)
 
 
+def _values(directory: str, values: Mapping[str, object]) -> Iterator[Placed]:
+    """A file for each value, by its path beneath a directory of /sys."""
+    for path, value in values.items():
+        place = f"sys/{directory}/{path}" if directory else f"sys/{path}"
+        yield Placed(place, 0o444, f"{value}\n".encode())
+
+
 def _caches(machine: Machine, core: str, own: str, mask: str) -> Iterator[Placed]:
     shapes = (("L1d", 1, "Data", 8), ("L1i", 1, "Instruction", 8), ("L2", 2, "Unified", 16))
     for index, (name, level, kind, ways) in enumerate((*shapes, ("L3", 3, "Unified", 16))):
         size = machine.cpu.caches[name]
-        shared = mask if level == 3 else own
-        for key, value in (
-            ("level", level), ("type", kind), ("size", f"{size // 1024}K"),
-            ("coherency_line_size", 64), ("ways_of_associativity", ways),
-            ("number_of_sets", size // 64 // ways), ("physical_line_partition", 1),
-            ("shared_cpu_map", shared), ("id", 0),
-        ):  # fmt: skip
-            yield Placed(f"sys/{core}/cache/index{index}/{key}", 0o444, f"{value}\n".encode())
+        yield from _values(f"{core}/cache/index{index}", {
+            "level": level, "type": kind, "size": f"{size // 1024}K", "coherency_line_size": 64,
+            "ways_of_associativity": ways, "number_of_sets": size // 64 // ways,
+            "physical_line_partition": 1, "shared_cpu_map": mask if level == 3 else own, "id": 0,
+        })  # fmt: skip
 
 
 def _block(machine: Machine, disk: Disk) -> Iterator[Placed]:
@@ -139,39 +144,29 @@ def _block(machine: Machine, disk: Disk) -> Iterator[Placed]:
     device = f"devices/pci0000:00/0000:00:0{index + 4}.0/virtio{index}"
     where = f"{device}/block/{disk.name}"
     up = "../" * (where.count("/") + 1)
-
-    def file(path: str, text: object, mode: int = 0o444) -> Placed:
-        return Placed(f"sys/{where}/{path}", mode, f"{text}\n".encode())
-
     yield Placed(f"sys/block/{disk.name}", target=f"../{where}")
     yield Placed(f"sys/class/block/{disk.name}", target=f"../../{where}")
     yield Placed(f"sys/dev/block/{disk.major}:{disk.minor}", target=f"../../{where}")
     yield Placed(f"sys/{where}/subsystem", target=f"{up}class/block")
     yield Placed(f"sys/{where}/device", target="../..")
-    yield Placed(f"sys/{where}/bdi", 0o755)
-    yield Placed(f"sys/{device}/vendor", 0o444, b"0x1af4\n")
-    yield Placed(f"sys/{device}/device", 0o444, b"0x0002\n")
-    if disk.model:
-        yield Placed(f"sys/{device}/model", 0o444, f"{disk.model}\n".encode())
-    for name, value in (
-        ("dev", f"{disk.major}:{disk.minor}"), ("size", disk.size // _SECTOR),
-        ("ro", int(disk.read_only)), ("removable", int(disk.removable)), ("hidden", 0),
-        ("range", 16), ("ext_range", 256), ("capability", 0), ("alignment_offset", 0),
-        ("discard_alignment", 0), ("diskseq", index + 1), ("inflight", "       0        0"),
-        ("stat", _disk_statistics(disk)),
-        ("uevent", f"MAJOR={disk.major}\nMINOR={disk.minor}\nDEVNAME={disk.name}\nDEVTYPE=disk"),
-        ("queue/rotational", 1), ("queue/logical_block_size", _SECTOR),
-        ("queue/physical_block_size", _SECTOR), ("queue/hw_sector_size", _SECTOR),
-        ("queue/minimum_io_size", _SECTOR), ("queue/optimal_io_size", 0),
-        ("queue/read_ahead_kb", 128), ("queue/nr_requests", 256),
-        ("queue/scheduler", "[mq-deadline] none"), ("queue/add_random", 0),
-        ("queue/discard_granularity", _SECTOR), ("queue/discard_max_bytes", 2147483136),
-        ("queue/discard_max_hw_bytes", 2147483136), ("queue/discard_zeroes_data", 0),
-        ("queue/write_same_max_bytes", 0), ("queue/max_sectors_kb", 1280),
-        ("queue/write_cache", "write back"), ("queue/zoned", "none"), ("queue/dax", 0),
-    ):  # fmt: skip
-        yield file(name, value)
-    for name in ("holders", "slaves"):
+    model = {"model": disk.model} if disk.model else {}
+    yield from _values(device, {"vendor": "0x1af4", "device": "0x0002", **model})
+    yield from _values(where, {
+        "dev": f"{disk.major}:{disk.minor}", "size": disk.size // _SECTOR,
+        "ro": int(disk.read_only), "removable": int(disk.removable), "hidden": 0, "range": 16,
+        "ext_range": 256, "capability": 0, "alignment_offset": 0, "discard_alignment": 0,
+        "diskseq": index + 1, "inflight": "       0        0", "stat": _disk_statistics(disk),
+        "uevent": f"MAJOR={disk.major}\nMINOR={disk.minor}\nDEVNAME={disk.name}\nDEVTYPE=disk",
+    })  # fmt: skip
+    yield from _values(f"{where}/queue", {
+        "rotational": 1, "logical_block_size": _SECTOR, "physical_block_size": _SECTOR,
+        "hw_sector_size": _SECTOR, "minimum_io_size": _SECTOR, "optimal_io_size": 0,
+        "read_ahead_kb": 128, "nr_requests": 256, "scheduler": "[mq-deadline] none",
+        "add_random": 0, "discard_granularity": _SECTOR, "discard_max_bytes": 2147483136,
+        "discard_max_hw_bytes": 2147483136, "discard_zeroes_data": 0, "write_same_max_bytes": 0,
+        "max_sectors_kb": 1280, "write_cache": "write back", "zoned": "none", "dax": 0,
+    })  # fmt: skip
+    for name in ("bdi", "holders", "slaves"):
         yield Placed(f"sys/{where}/{name}", 0o755)
 
 
@@ -182,18 +177,17 @@ def _net(interface: Interface, index: int) -> Iterator[Placed]:
     )
     where = f"{parent}/{interface.name}"
     yield Placed(f"sys/class/net/{interface.name}", target=f"../../{where}")
-    for name, value in (
-        ("address", interface.mac), ("addr_len", 6), ("mtu", interface.mtu), ("ifindex", index),
-        ("iflink", index), ("operstate", "unknown" if loopback else "up"), ("carrier", 1),
-        ("type", 772 if loopback else 1), ("flags", "0x9" if loopback else "0x1003"),
-        ("tx_queue_len", 1000), ("dev_id", "0x0"), ("dormant", 0), ("link_mode", 0),
-        ("broadcast", "00:00:00:00:00:00" if loopback else "ff:ff:ff:ff:ff:ff"),
-        ("uevent", f"INTERFACE={interface.name}\nIFINDEX={index}"),
-    ):  # fmt: skip
-        yield Placed(f"sys/{where}/{name}", 0o444, f"{value}\n".encode())
-    counters = ["bytes", "packets", "errors", "dropped", "fifo_errors", "compressed"]
-    for name in [f"{way}_{counter}" for way in ("rx", "tx") for counter in counters]:
-        yield Placed(f"sys/{where}/statistics/{name}", 0o444, b"0\n")
+    yield from _values(where, {
+        "address": interface.mac, "addr_len": 6, "mtu": interface.mtu, "ifindex": index,
+        "iflink": index, "operstate": "unknown" if loopback else "up", "carrier": 1,
+        "type": 772 if loopback else 1, "flags": "0x9" if loopback else "0x1003",
+        "tx_queue_len": 1000, "dev_id": "0x0", "dormant": 0, "link_mode": 0,
+        "broadcast": "00:00:00:00:00:00" if loopback else "ff:ff:ff:ff:ff:ff",
+        "uevent": f"INTERFACE={interface.name}\nIFINDEX={index}",
+    })  # fmt: skip
+    counters = ("bytes", "packets", "errors", "dropped", "fifo_errors", "compressed")
+    names = [f"{way}_{counter}" for way in ("rx", "tx") for counter in counters]
+    yield from _values(f"{where}/statistics", dict.fromkeys(names, 0))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -246,8 +240,8 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
     wtmp = b"".join(record for _, _, record in events)
     yield Placed("var/log/wtmp", 0o664, wtmp, mtime=last, gid=group)
     failed = b"".join(_record(_LOGIN, login, login.begin) for login in machine.failed_logins)
-    failed_at = max((int(each.begin.timestamp()) for each in machine.failed_logins), default=None)
-    yield Placed("var/log/btmp", 0o660, failed, mtime=failed_at, gid=group)
+    failures = [int(login.begin.timestamp()) for login in machine.failed_logins]
+    yield Placed("var/log/btmp", 0o660, failed, mtime=max(failures, default=None), gid=group)
     numbers = {"root": 0} | {user.name: user.uid for user in declaration.users}
     table = bytearray()
     for login in sorted(machine.logins, key=lambda login: login.begin):
@@ -267,7 +261,7 @@ def _system_log(declaration: SystemDeclaration) -> bytes:
     lines = []
 
     def line(moment: datetime, text: str) -> None:
-        lines.append(f"{_MONTHS[moment.month - 1]} {moment.day:2} {moment:%H:%M:%S} {name} {text}")
+        lines.append(f"{MONTHS[moment.month - 1]} {moment.day:2} {moment:%H:%M:%S} {name} {text}")
 
     boot = declaration.boot_time
     for seconds, text in declaration.machine.kernel.log:
@@ -275,7 +269,7 @@ def _system_log(declaration: SystemDeclaration) -> bytes:
     hourly = boot.replace(minute=17, second=1)
     while (hourly := hourly + timedelta(hours=1)) <= declaration.instant:
         line(hourly, "CRON[1490]: (root) CMD (cd / && run-parts --report /etc/cron.hourly)")
-    return _text(lines)
+    return text_of(lines)
 
 
 def kernel_log(machine: Machine) -> bytes:
@@ -296,46 +290,48 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
-        "sys/kernel/random/boot_id": _text([str(_boot_id(machine))]),
-        "sys/fs/dentry-state": _text(["10211\t3120\t45\t0\t1842\t0"]),
-        "sys/fs/file-nr": _text(["1056\t0\t9223372036854775807"]),
-        "sys/fs/inode-nr": _text(["16023\t412"]),
-        "sys/fs/inode-state": _text(["16023\t412\t0\t0\t0\t0\t0"]),
-        "cmdline": _text([machine.kernel.command_line]),
-        "consoles": _text(["ttyS0                -W- (EC p a)    4:64"]),
+        "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
+        "sys/fs/dentry-state": text_of(["10211\t3120\t45\t0\t1842\t0"]),
+        "sys/fs/file-nr": text_of(["1056\t0\t9223372036854775807"]),
+        "sys/fs/inode-nr": text_of(["16023\t412"]),
+        "sys/fs/inode-state": text_of(["16023\t412\t0\t0\t0\t0\t0"]),
+        "cmdline": text_of([machine.kernel.command_line]),
+        "consoles": text_of(["ttyS0                -W- (EC p a)    4:64"]),
         "cpuinfo": _cpuinfo(machine),
         "crypto": b"",
         "devices": _devices(machine),
-        "diskstats": _text(
+        "diskstats": text_of(
             f"{disk.major:4} {disk.minor:7} {disk.name} {_disk_statistics(disk)}"
             for disk in machine.disks
         ),
-        "dma": _text([" 4: cascade"]),
+        "dma": text_of([" 4: cascade"]),
         "fb": b"",
         "filesystems": _filesystems(),
         "interrupts": _interrupts(machine),
         "iomem": b"",
         "ioports": b"",
-        "loadavg": _text([" ".join(f"{each:.2f}" for each in machine.load) + " 1/64 2048"]),
+        "loadavg": text_of([" ".join(f"{load:.2f}" for load in machine.load) + " 1/64 2048"]),
         "locks": b"",
-        "mdstat": _text(["Personalities : ", "unused devices: <none>"]),
+        "mdstat": text_of(["Personalities : ", "unused devices: <none>"]),
         "meminfo": _meminfo(machine),
-        "misc": _text(["183 hw_random", "  1 psaux", "229 fuse", "235 autofs", "237 loop-control"]),
-        "modules": _text(machine.kernel.modules),
+        "misc": text_of(
+            ["183 hw_random", "  1 psaux", "229 fuse", "235 autofs", "237 loop-control"]
+        ),
+        "modules": text_of(machine.kernel.modules),
         "mtrr": b"",
         "partitions": _partitions(machine),
-        "schedstat": _text(["version 15", "timestamp 4319231415"]),
+        "schedstat": text_of(["version 15", "timestamp 4319231415"]),
         "softirqs": _softirqs(machine),
         "stat": _stat(machine, boot),
         "swaps": _swaps(machine),
         "version": _version(machine, machine.kernel.release),
         "vmstat": _vmstat(machine),
         "zoneinfo": _zoneinfo(machine),
-        "buddyinfo": _text(
-            ["Node 0, zone    DMA32    " + " ".join(f"{n:6}" for n in _free_blocks(machine))]
+        "buddyinfo": text_of(
+            ["Node 0, zone    DMA32    " + " ".join(f"{free:6}" for free in _free_blocks(machine))]
         ),
         "pagetypeinfo": b"",
-        "cgroups": _text(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
+        "cgroups": text_of(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
     return files | dict.fromkeys(MASKED, b"")
 
@@ -361,7 +357,7 @@ def live_proc_files(
 
 
 def _version(machine: Machine, release: str) -> bytes:
-    return _text([f"Linux version {release} {machine.kernel.build}"])
+    return text_of([f"Linux version {release} {machine.kernel.build}"])
 
 
 def _cpuinfo(machine: Machine) -> bytes:
@@ -398,28 +394,18 @@ def _cpuinfo(machine: Machine) -> bytes:
         }
         text += [f"{key}: {value}" if value != "" else f"{key}:" for key, value in fields.items()]
         text.append("")
-    return _text(text)
+    return text_of(text)
 
 
 def _memory(machine: Machine) -> dict[str, int]:
     """Kilobytes: shares of the declared memory that a quiet machine shows."""
     total = machine.memory // 1024
-    free = total * 41 // 100
-    buffers = total * 3 // 100
-    cached = total * 33 // 100
-    return {
-        "total": total,
-        "free": free,
-        "available": total * 68 // 100,
-        "buffers": buffers,
-        "cached": cached,
-        "active": total * 14 // 100,
-        "inactive": total * 27 // 100,
-        "anon": total * 5 // 100,
-        "mapped": total * 6 // 100,
-        "shmem": total // 220,
-        "slab": total * 8 // 100,
-    }
+    percent = {
+        "free": 41, "available": 68, "buffers": 3, "cached": 33, "active": 14, "inactive": 27,
+        "anon": 5, "mapped": 6, "slab": 8,
+    }  # fmt: skip
+    shares = {name: total * share // 100 for name, share in percent.items()}
+    return {**shares, "total": total, "shmem": total // 220}
 
 
 def _meminfo(machine: Machine) -> bytes:
@@ -450,7 +436,7 @@ def _meminfo(machine: Machine) -> bytes:
     lines += [f"{'Hugepagesize:':<15} {2048:8} kB", f"{'Hugetlb:':<15} {0:8} kB"]
     lines += [f"{'DirectMap4k:':<15} {share['total'] * 9 // 10:8} kB"]
     lines += [f"{'DirectMap2M:':<15} {share['total'] // 10:8} kB"]
-    return _text(lines)
+    return text_of(lines)
 
 
 def _stat(machine: Machine, boot: int) -> bytes:
@@ -458,17 +444,14 @@ def _stat(machine: Machine, boot: int) -> bytes:
     ticks = machine.uptime * 100
     user, system, waiting = ticks // 250, ticks // 400, ticks // 900
     idle = ticks - user - system - waiting
-    one = f"{user} 0 {system} {idle} {waiting} 0 117 0 0 0"
+    times = (user, 0, system, idle, waiting, 0, 117, 0, 0, 0)
     count = machine.cpu.count
-    whole = (
-        f"{user * count} 0 {system * count} {idle * count} {waiting * count} 0 {117 * count} 0 0 0"
-    )
-    lines = [f"cpu  {whole}"] + [f"cpu{number} {one}" for number in range(count)]
+    names = {"cpu ": count} | {f"cpu{number}": 1 for number in range(count)}
+    lines = [" ".join([name, *(str(time * n) for time in times)]) for name, n in names.items()]
     lines += [f"intr {machine.uptime * 31}" + " 0" * 24, f"ctxt {machine.uptime * 57}"]
     lines += [f"btime {boot}", "processes 2048", "procs_running 1", "procs_blocked 0"]
-    lines += ["softirq " + " ".join(["914411", "0", "402117", "3", "2207", "8120", "0", "0",
-                                     "219871", "0", "282093"])]  # fmt: skip
-    return _text(lines)
+    lines.append(f"softirq 914411 {' '.join(str(number) for number in _SOFTIRQS.values())}")
+    return text_of(lines)
 
 
 def _devices(machine: Machine) -> bytes:
@@ -477,7 +460,7 @@ def _devices(machine: Machine) -> bytes:
     blocks = {7: "loop", 259: "blkext"} | {disk.major: "virtblk" for disk in machine.disks}
     lines = ["Character devices:", *(f"{number:3} {name}" for number, name in characters.items())]
     lines += ["", "Block devices:", *(f"{number:3} {blocks[number]}" for number in sorted(blocks))]
-    return _text(lines)
+    return text_of(lines)
 
 
 def _filesystems() -> bytes:
@@ -486,7 +469,9 @@ def _filesystems() -> bytes:
         "securityfs", "sockfs", "bpf", "pipefs", "ramfs", "devpts", "hugetlbfs", "mqueue",
         "overlay",
     ]  # fmt: skip
-    return _text([f"nodev\t{name}" for name in virtual] + ["\text3", "\text2", "\text4", "\tvfat"])
+    return text_of(
+        [f"nodev\t{name}" for name in virtual] + ["\text3", "\text2", "\text4", "\tvfat"]
+    )
 
 
 def _disk_statistics(disk: Disk) -> str:
@@ -501,14 +486,14 @@ def _partitions(machine: Machine) -> bytes:
     rows = [
         f"{disk.major:4} {disk.minor:8} {disk.size >> 10:10} {disk.name}" for disk in machine.disks
     ]
-    return _text(["major minor  #blocks  name", "", *rows])
+    return text_of(["major minor  #blocks  name", "", *rows])
 
 
 def _swaps(machine: Machine) -> bytes:
     lines = ["Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority"]
     if machine.swap:
         lines.append(f"{'/swapfile':<40}file\t\t{machine.swap >> 10}\t\t0\t\t-2")
-    return _text(lines)
+    return text_of(lines)
 
 
 def _interrupts(machine: Machine) -> bytes:
@@ -530,18 +515,15 @@ def _interrupts(machine: Machine) -> bytes:
     for name, value, text in rows:
         numbers = "".join(f"{value if number == 0 else 0:11}" for number in range(count))
         lines.append(f"{name:>3}: {numbers}   {text}")
-    return _text(lines)
+    return text_of(lines)
 
 
 def _softirqs(machine: Machine) -> bytes:
-    names = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET"]
-    names += ["SCHED", "HRTIMER", "RCU"]
-    values = (0, 402117, 3, 2207, 8120, 0, 0, 219871, 0, 282093)
     count = machine.cpu.count
-    lines = [" " * 12 + "".join(f"{'CPU' + str(n):>11}" for n in range(count))]
-    for name, value in zip(names, values, strict=True):
+    lines = [" " * 12 + "".join(f"{'CPU' + str(number):>11}" for number in range(count))]
+    for name, value in _SOFTIRQS.items():
         lines.append(f"{name + ':':>12}" + f"{value:11}" * count)
-    return _text(lines)
+    return text_of(lines)
 
 
 def _vmstat(machine: Machine) -> bytes:
@@ -561,31 +543,21 @@ def _vmstat(machine: Machine) -> bytes:
         "pgfree": 4152310, "pgactivate": 10223, "pgdeactivate": 0, "pgfault": 6120034,
         "pgmajfault": 812, "oom_kill": 0,
     }  # fmt: skip
-    return _text(f"{key} {value}" for key, value in rows.items())
+    return text_of(f"{key} {value}" for key, value in rows.items())
 
 
 def _free_blocks(machine: Machine) -> list[int]:
     """Free blocks of 2^n pages, n from 0 to 10, that add up to about the free memory."""
     pages = _memory(machine)["free"] * 1024 // _PAGE
-    counts = []
-    for order in range(11):
-        counts.append(max(0, pages // 11 >> order))
-    return counts
+    return [pages // 11 >> order for order in range(11)]
 
 
 def _zoneinfo(machine: Machine) -> bytes:
     pages = machine.memory // _PAGE
     free = _memory(machine)["free"] * 1024 // _PAGE
-    return _text(
-        [
-            "Node 0, zone    DMA32", f"  pages free     {free}", "        boost    0",
-            "        min      468", "        low      585", "        high     702",
-            f"        spanned  {pages}", f"        present  {pages}", f"        managed  {pages}",
-            "        protection: (0, 0, 0, 0)", "  start_pfn:           1",
-        ]
-    )  # fmt: skip
-
-
-def _text(lines: Iterable[str]) -> bytes:
-    """Lines joined, each with its newline."""
-    return "".join(f"{line}\n" for line in lines).encode()
+    return text_of([
+        "Node 0, zone    DMA32", f"  pages free     {free}", "        boost    0",
+        "        min      468", "        low      585", "        high     702",
+        f"        spanned  {pages}", f"        present  {pages}", f"        managed  {pages}",
+        "        protection: (0, 0, 0, 0)", "  start_pfn:           1",
+    ])  # fmt: skip

@@ -44,16 +44,16 @@ def no_user_namespace(said: str) -> HostError:
     cause = _first(
         (_none_allowed, _ordinary_users_not, _apparmor, _filtered, _changed_root, _few_rights)
     )
-    found, fix = cause or (f"{step or 'user namespace'}: {reason}", CONTAINER_FIX)
-    return HostError(f"this host does not allow user namespaces: {found}", hint=fix)
+    why, fix = cause or (f"{step or 'user namespace'}: {reason}", CONTAINER_FIX)
+    return HostError(f"this host does not allow user namespaces: {why}", hint=fix)
 
 
 def no_mapping(reason: str, user: str) -> HostError:
     """Why `user` could not map ids into a user namespace; `reason` is what the attempt said."""
     ordinary = (_no_new_privileges, _not_setuid, _nosuid, _nameless, _bounded)
     causes = (_few_ids,) if os.geteuid() == 0 else ordinary
-    found, fix = _first(causes) or (reason, MORE_IDS_FIX.format(user=user))
-    return HostError(f"mapping ids failed: {found}", hint=fix)
+    why, fix = _first(causes) or (reason, MORE_IDS_FIX.format(user=user))
+    return HostError(f"mapping ids failed: {why}", hint=fix)
 
 
 def is_filtered() -> bool:
@@ -63,12 +63,16 @@ def is_filtered() -> bool:
 
 def covered_proc() -> list[str]:
     """What is mounted upon parts of /proc, by mount point; a container does so to hide them."""
-    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return sorted({p for p in points if p.startswith("/proc/") and "binfmt_misc" not in p})
+    hidden = {point for point in _mount_points() if point.startswith("/proc/")}
+    return sorted(point for point in hidden if "binfmt_misc" not in point)
+
+
+def _mount_points() -> list[str]:
+    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
 
 
 def _first(causes: tuple[Callable[[], _Cause | None], ...]) -> _Cause | None:
-    return next((found for cause in causes if (found := cause())), None)
+    return next((cause for look in causes if (cause := look())), None)
 
 
 def _setting(name: str) -> str | None:
@@ -80,8 +84,8 @@ def _setting(name: str) -> str | None:
 
 
 def _status(field: str) -> str:
-    found = re.search(rf"^{field}:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return found.group(1) if found else ""
+    line = re.search(rf"^{field}:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return line[1] if line else ""
 
 
 def _sysctl(line: str) -> str:
@@ -135,8 +139,7 @@ def _filtered() -> _Cause | None:
 
 
 def _changed_root() -> _Cause | None:
-    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    if "/" in points:
+    if "/" in _mount_points():
         return None
     return _Cause(
         "this process is in a chroot, from which Linux gives none",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -201,16 +201,17 @@ def find_system(name: str | None = None) -> System:
         )
     name = name or DEFAULT_SYSTEM
     cache = building.cache_directory()
-    if name.endswith(".toml"):
-        text = read_text(name)
-        declaration = load_declaration(name)
+    if name.endswith(".toml") or name in declared_names():
+        declaration, text = load_declaration(name), read_text(name)
         return _open(declaration.name, cache, current=(declaration, text), asked=name)
-    if name in declared_names():
-        return _open(name, cache, current=(load_declaration(name), read_text(name)), asked=name)
-    if (cache / "names" / f"{name}.json").exists():
+    if name in (known := _known_names(cache)):
         return _open(name, cache, current=None, asked=name)
-    known = {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
     raise UnknownSystemError(f"no system is called {name!r}", hint=did_you_mean(name, known))
+
+
+def _known_names(cache: Path) -> set[str]:
+    """Names of all declared and built systems."""
+    return {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
 
 
 def _open(
@@ -250,7 +251,7 @@ def build_system(
     *,
     rootfs_tar: str | Path | None = None,
     fresh: bool = False,
-    report: Callable[[str], None] = _silent,
+    report: building.Progress = _silent,
 ) -> System:
     """The system of this name, built where it is not there yet.
 
@@ -268,10 +269,10 @@ def build_system(
     tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
     with building.storage_errors(cache), building.build_lock(cache, report):
         if not fresh and tar is None:
-            found = _reusable(name)
-            if found is not None and found.source.startswith("mmdebstrap:"):
-                report(f"already built: {found.path}")
-                return found
+            built = _reusable(name)
+            if built is not None and built.source.startswith("mmdebstrap:"):
+                report(f"already built: {built.path}")
+                return built
         building.build(declaration, text, cache=cache, rootfs_tar=tar, fresh=fresh, report=report)
     system = find_system(name)
     report(f"built {system.name}: {system.path}")
@@ -284,15 +285,13 @@ def _reusable(asked: str) -> System | None:
         system = find_system(asked)
     except (SystemNotBuiltError, SystemCorruptError):
         return None
-    return system if building.is_whole(system.path) else None
+    return system if building.damage(system.path) is None else None
 
 
 def list_systems() -> list[tuple[str, System | None]]:
     """Names of all declared and built systems, sorted, each with the built one or None."""
-    cache = building.cache_directory()
-    names = {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
     systems: list[tuple[str, System | None]] = []
-    for name in sorted(names):
+    for name in sorted(_known_names(building.cache_directory())):
         try:
             systems.append((name, find_system(name)))
         except (SystemNotBuiltError, SystemCorruptError):

@@ -16,14 +16,14 @@ def web_files(declaration: SystemDeclaration, home: tuple[HomeEntry, ...]) -> di
     files: dict[str, bytes] = {}
 
     def add(directory: Traversable, prefix: str) -> None:
-        for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
-            if entry.is_dir():
-                add(entry, f"{prefix}{entry.name}/")
+        for page in sorted(directory.iterdir(), key=lambda page: page.name):
+            if page.is_dir():
+                add(page, f"{prefix}{page.name}/")
             else:
-                files[prefix + entry.name] = entry.read_bytes()
+                files[prefix + page.name] = page.read_bytes()
 
     add(systems_directory().joinpath("web"), "")
-    for found in home:
-        if found.path == _ARCHIVE:
-            files["files/archive.tar.gz"] = found.data
+    for entry in home:
+        if entry.path == _ARCHIVE:
+            files["files/archive.tar.gz"] = entry.data
     return files

@@ -67,7 +67,7 @@ def test_every_fault_is_reported_at_once_with_its_place() -> None:
     message = faults(text)
     assert "test.toml: $.machine.memroy: unknown key; did you mean memory?" in message
     assert "$.machine.memory: expected a size such as \"216M\", got '216 MB'" in message
-    assert "$.users[1].uid: expected a whole number, got 'x'" in message
+    assert "$.users[1].uid: expected a whole number from 1 to 65533, got 'x'" in message
     assert "SHIO-S01" in message
 
 
@@ -83,12 +83,12 @@ def test_a_missing_table_is_one_fault() -> None:
         ('group = "ubuntu"\ncomment', 'group = "ubunto"\ncomment', "did you mean ubuntu?"),
         ("uid = 1002", "uid = 1001", "1001 is already taken"),
         ('mac = "52:54', 'mac = "52-54', "$.machine.interfaces[0].mac"),
-        ("prefix = 24", "prefix = 33", "expected a number from 1 to 32, got 33"),
+        ("prefix = 24", "prefix = 33", "expected a whole number from 1 to 32, got 33"),
         ('size = "64M"', "size = 1000", "expected a multiple of 512 bytes, got 1000"),
-        ("nofile = [1024, 4096]", "nofile = [8, 4]", "the soft limit is above the hard one"),
+        ("nofile = [1024, 4096]", "nofile = [8, 4]", "soft not above hard"),
         ("nofile = [1024, 4096]", "nofiles = 4", "did you mean nofile?"),
         ('start_directories = ["/home/ubuntu"]', "start_directories = []", "at least one"),
-        ('["/home/ubuntu"]', '["home/../x"]', "expected absolute paths"),
+        ('["/home/ubuntu"]', '["home/../x"]', "start_directories[0]: expected an absolute path"),
         ('umask = "0022"', 'umask = "0099"', "an octal mask"),
         ("begin = 2025-10-16T08:04:11Z", "begin = 2025-10-17T00:00:00Z", "lies after the instant"),
         ("instant = 2025-10-16T19:43:00Z", 'instant = "now"', "expected a date and time"),
@@ -100,6 +100,9 @@ def test_a_missing_table_is_one_fault() -> None:
         ('target = "/home/ubuntu"', 'target = "/home/ubuntu/"', "expected an absolute path"),
         ('HOME = "/root"', '"A B" = "/root"', "a shell variable's name"),
         ("load = [0.08, 0.03, 0.01]", "load = [1]", "expected three numbers"),
+        ('components = ["main"]', "components = [5, 6]", "components[1]: expected a string, got 6"),
+        ('"0.012741 Memory', '"9.000000 Memory', "expected times in ascending order"),
+        ('name = "eth0"', 'name = "lo"', "an interface name other than lo"),
         ("schema = 1", "schema = 2", "version 2 is not one this release reads"),
     ],
 )

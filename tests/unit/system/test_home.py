@@ -74,15 +74,15 @@ def test_contents_are_worth_the_tools_that_read_them(home: dict[str, HomeEntry])
     assert not home["data/no_newline.txt"].data.endswith(b"\n")
     assert max(len(line) for line in home["data/long_lines.txt"].data.splitlines()) > 2000
     lines = home["data/duplicates.txt"].data.splitlines()
-    assert any(one == two for one, two in itertools.pairwise(lines))
+    assert any(line == after for line, after in itertools.pairwise(lines))
     assert b"   \n" in home["data/spaces.txt"].data
     assert b"\n\n\n" in home["data/spaces.txt"].data
-    one = home["documents/words_sorted.txt"].data.splitlines()
-    other = home["documents/words_other.txt"].data.splitlines()
-    assert one == sorted(one)
-    assert other == sorted(other)
-    assert set(one) & set(other)
-    assert set(one) ^ set(other)
+    words = home["documents/words_sorted.txt"].data.splitlines()
+    others = home["documents/words_other.txt"].data.splitlines()
+    assert words == sorted(words)
+    assert others == sorted(others)
+    assert set(words) & set(others)
+    assert set(words) ^ set(others)
 
 
 def test_archives_hold_what_lies_beside_them(home: dict[str, HomeEntry]) -> None:

@@ -66,11 +66,11 @@ def make_base(path: Path, *, order: int = 1, extra: dict[str, bytes] | None = No
 
 def canonical(base: Path) -> tuple[str, bytes]:
     declaration = load_declaration()
-    found = read_base(base, base_time(declaration))
+    base_entries = read_base(base, base_time(declaration))
     out = io.BytesIO()
     with base.open("rb") as source:
         entries = compose(
-            declaration, found, source, load_home(declaration), root_files(declaration)
+            declaration, base_entries, source, load_home(declaration), root_files(declaration)
         )
         return write_tar(entries, source, out), out.getvalue()
 
@@ -86,9 +86,9 @@ def base(tmp_path: Path) -> Path:
 
 
 def test_the_same_files_in_another_order_give_the_same_bytes(tmp_path: Path) -> None:
-    one = canonical(make_base(tmp_path / "one.tar"))
-    other = canonical(make_base(tmp_path / "other.tar", order=-1))
-    assert one == other
+    forwards = canonical(make_base(tmp_path / "forwards.tar"))
+    backwards = canonical(make_base(tmp_path / "backwards.tar", order=-1))
+    assert forwards == backwards
 
 
 def test_another_byte_gives_another_digest(tmp_path: Path, base: Path) -> None:
@@ -166,12 +166,12 @@ def test_an_images_own_user_gives_way_to_the_declared_ones(base: Path) -> None:
 
 def test_the_index_says_what_lstat_will(base: Path) -> None:
     declaration = load_declaration()
-    found = read_base(base, base_time(declaration))
+    base_entries = read_base(base, base_time(declaration))
     with base.open("rb") as source:
         entries = compose(
-            declaration, found, source, load_home(declaration), root_files(declaration)
+            declaration, base_entries, source, load_home(declaration), root_files(declaration)
         )
-        assert package_versions(found, source) == {"bash": "5.2.15-2+b8"}
+        assert package_versions(base_entries, source) == {"bash": "5.2.15-2+b8"}
     rows = {str(row[0]): row[1:] for row in index_rows(entries)}
     assert rows["/usr/bin/bash"][:6] == [0o100644, 0, 0, 2, 2, base_time(declaration)]
     assert rows["/home/ubuntu/latest.log"][3] == len("logs/app.log")
