@@ -48,7 +48,8 @@ class InputJournal(Generic[Tried]):
         self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Tried]
     ) -> None:
         self._path = directory / JOURNAL
-        self._plan, self._decode = plan, read
+        self._plan = json.loads(json.dumps(plan))  # tuples as they come back
+        self._decode = read
         self.tried: dict[int, Tried] = {}
 
     def __enter__(self) -> Self:
