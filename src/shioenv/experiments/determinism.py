@@ -18,6 +18,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import UsageError
 from shioenv.execution.job import Executor
 from shioenv.experiments.repeats import (
+    NO_CAUSE,
     REASONS,
     Cause,
     Pass,
@@ -196,7 +197,7 @@ def _verdicts(
             ),
             differing=len(different),
             time_of_day=clock or shows_clock(sample, declared),
-            cause=causes.get(number),
+            cause=causes.get(number, NO_CAUSE),
             command=(marked(sample, declared) or commands_of(sample))[0],
         )
 
@@ -226,8 +227,8 @@ COLUMNS = {
     "differing_passes": "differing",
     "channels": "different",
     "reason": "reason",
-    "mark": "mark",
-    "cause": "why",
+    "mark": "cause.mark",
+    "cause": "cause.text",
 }
 """Of the data: where in a verdict each stands."""
 
@@ -272,7 +273,7 @@ def _command_table(verdicts: Sequence[Verdict], groups: Mapping[str, Sequence[Ve
 
 
 def _cause_table(verdicts: Sequence[Verdict]) -> Table:
-    counted = Counter((v.why, v.different, v.reason) for v in verdicts if v.cause)
+    counted = Counter((v.cause.text, v.different, v.reason) for v in verdicts if v.reason)
     return Table(
         "By cause",
         "What a grammar's header, or the recording of the input, says.",

@@ -5,7 +5,6 @@ A kept-index set is a mask here: bit i is set where argument i stays.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import sys
 import time
@@ -17,13 +16,13 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.json import Decoder
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.experiments.journal import InputJournal
+from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.setting import Setting, Stream, stream_of
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -60,15 +59,13 @@ class _PassedOverError(Exception):
     """An input is not executed to its end; the argument says why."""
 
 
-class Known(Struct, frozen=True, dict=True, tag_field="kind", tag="known"):
+class Known(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
     """An input all of whose sub-inputs were executed; a single command.
 
     The sets of sub-inputs are bits: bit m % 8 of the byte m // 8 is set where the sub-input of mask
     m belongs. Errors: InputError where the arguments are none of an input.
     """
 
-    number: int
-    """Its place in the stream of samples."""
     n: int = field(name="n_arguments")
     """Arguments that can be removed."""
     input_args: tuple[str, ...]
@@ -108,10 +105,9 @@ class Known(Struct, frozen=True, dict=True, tag_field="kind", tag="known"):
         return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
 
 
-class Passed(Struct, frozen=True, tag_field="kind", tag="passed"):
+class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
     """An input that was not executed whole."""
 
-    number: int
     n: int = field(name="n_arguments")
     why: str
     """One of `REASONS`."""
@@ -228,37 +224,44 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     plan = {"format": FORMAT, **drawn.origin}
     with InputJournal(setting.data / "exact", plan, _LINE.decode) as journal, setting.executor:
         candidates = _Candidates(drawn.samples)
-        lengths = {n: _Length(n, count) for n, count in counts.items()}
+        tried: dict[int, list[Known | Passed]] = {n: [] for n in counts}
         there = set(journal.tried)
 
+        def known(n: int) -> list[Known]:
+            return [answer for answer in tried[n] if isinstance(answer, Known)]
+
+        def untried(n: int) -> list[tuple[int, Sample]]:
+            """The next samples, as many as inputs are missing; what was tried before is taken."""
+            samples: list[tuple[int, Sample]] = []
+            while len(known(n)) + len(samples) < counts[n]:
+                number, sample = candidates.next(n)
+                if number in journal.tried:
+                    tried[n].append(journal.tried[number])
+                else:
+                    samples.append((number, sample))
+            return samples
+
         def report() -> None:
-            accepted = sum(length.accepted for length in lengths.values())
+            accepted = sum(len(known(n)) for n in counts)
             setting.report("inputs executed whole", accepted, sum(counts.values()))
 
-        def untried() -> list[tuple[int, Sample]]:
-            every = (length.untried(candidates, journal.tried) for length in lengths.values())
-            return sorted(chain.from_iterable(every), key=itemgetter(0))
-
         job = setting.job(executed)
-        while tasks := untried():
+        while tasks := sorted(chain.from_iterable(map(untried, counts)), key=itemgetter(0)):
             report()
             for _, answer in setting.executor.map(job, tasks):
                 journal.add(answer)
-                lengths[answer.n].tried.append(answer)
+                tried[answer.n].append(answer)
                 report()
         report()
-    accepted = [known for length in lengths.values() for known in length.inputs]
-    reasons = Counter(
-        answer.why
-        for length in lengths.values()
-        for answer in length.tried
-        if isinstance(answer, Passed)
-    )
-    declared = sum(candidates.declared(length.n, length.last) for length in lengths.values())
+    accepted = [answer for n in counts for answer in sorted(known(n), key=attrgetter("number"))]
+    every = chain.from_iterable(tried.values())
+    reasons = Counter(answer.why for answer in every if isinstance(answer, Passed))
+    last = {n: max((answer.number for answer in tried[n]), default=-1) for n in counts}
+    declared = sum(candidates.declared(n, last[n]) for n in counts)
     return Collection(
         inputs=tuple(accepted),
         passed={**{why: reasons[why] for why in REASONS}, DECLARED: declared},
-        reused=sum(known.number in there for known in accepted),
+        reused=sum(answer.number in there for answer in accepted),
     )
 
 
@@ -283,39 +286,3 @@ class _Candidates:
     def declared(self, n: int, last: int) -> int:
         """How many with n arguments, before this place, were left out as declared volatile."""
         return sum(number < last for number in self._declared[n])
-
-
-@dataclass(slots=True)
-class _Length:
-    """The inputs of one number of arguments that were tried."""
-
-    n: int
-    wanted: int
-    tried: list[Known | Passed] = dataclasses.field(default_factory=list)
-
-    def untried(
-        self, candidates: _Candidates, tried: Mapping[int, Known | Passed]
-    ) -> list[tuple[int, Sample]]:
-        """The next samples, as many as inputs are missing; what was tried before is taken."""
-        samples: list[tuple[int, Sample]] = []
-        while self.accepted + len(samples) < self.wanted:
-            task = candidates.next(self.n)
-            if task[0] in tried:
-                self.tried.append(tried[task[0]])
-            else:
-                samples.append(task)
-        return samples
-
-    @property
-    def accepted(self) -> int:
-        return sum(isinstance(answer, Known) for answer in self.tried)
-
-    @property
-    def inputs(self) -> list[Known]:
-        known = (answer for answer in self.tried if isinstance(answer, Known))
-        return sorted(known, key=attrgetter("number"))
-
-    @property
-    def last(self) -> int:
-        """The place of the last one that was looked at; -1 of none."""
-        return max((answer.number for answer in self.tried), default=-1)

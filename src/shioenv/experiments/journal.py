@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from shioenv.errors import InputError
 from shioenv.experiments.results import compare, unreadable
@@ -22,19 +23,17 @@ _PLAN = -1
 """The number of the line that has none: the plan's."""
 
 
-class Numbered(Protocol):
-    """An input that was executed, or passed over: a struct, which msgspec makes a line of."""
+class Tried(Struct, frozen=True):
+    """An input that was executed, or passed over."""
 
-    @property
-    def number(self) -> int:
-        """Its place in the stream of samples."""
-        ...
+    number: int
+    """Its place in the stream of samples."""
 
 
-Tried = TypeVar("Tried", bound=Numbered)
+Line = TypeVar("Line", bound=Tried)
 
 
-class InputJournal(Generic[Tried]):
+class InputJournal(Generic[Line]):
     """The inputs tried so far, in a directory of their own; what is damaged or was not finished is
     forgotten, hence executed again. A context manager that locks the directory.
 
@@ -45,12 +44,12 @@ class InputJournal(Generic[Tried]):
     """
 
     def __init__(
-        self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Tried]
+        self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Line]
     ) -> None:
         self._path = directory / JOURNAL
         self._plan = json.loads(json.dumps(plan))  # tuples as they come back
         self._decode = read
-        self.tried: dict[int, Tried] = {}
+        self.tried: dict[int, Line] = {}
 
     def __enter__(self) -> Self:
         with storage_errors(self._path), ExitStack() as opened:
@@ -72,7 +71,7 @@ class InputJournal(Generic[Tried]):
         with storage_errors(self._path):
             self._opened.close()
 
-    def add(self, tried: Tried) -> None:
+    def add(self, tried: Line) -> None:
         """Keeps it."""
         with storage_errors(self._path):
             self._journal.append(tried.number, tried, msgspec.json.encode(tried))

@@ -17,7 +17,6 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from msgspec import Struct
 from msgspec.json import Decoder
 
 from shioenv.behavior.compare import Channel
@@ -26,7 +25,7 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role
 from shioenv.domain.runner import Runner, State
-from shioenv.experiments.journal import InputJournal
+from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.results import columns
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting, answers
@@ -148,10 +147,9 @@ class _Seen:
         )
 
 
-class Rescored(Struct, frozen=True):
+class Rescored(Tried, frozen=True):
     """A record's input, executed and scored again."""
 
-    number: int
     scores: ByRule | None
     why: str | None = None
     """One of `REASONS`, where there are no scores."""

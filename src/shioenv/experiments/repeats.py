@@ -133,6 +133,9 @@ class Cause:
     text: str
 
 
+NO_CAUSE = Cause("", "")
+
+
 def commands_of(sample: Sample) -> tuple[str, ...]:
     """The grammars of its commands, in order."""
     return tuple(part.grammar for part in sample.trace)
@@ -197,8 +200,8 @@ class Verdict:
     """Passes that differ from the first."""
     time_of_day: bool
     """They agree but for clocks, or a command prints the present."""
-    cause: Cause | None
-    """None where all agree."""
+    cause: Cause
+    """`NO_CAUSE` where all agree."""
     command: str
     """The one it is counted under: the first that is declared volatile, else the first."""
 
@@ -211,19 +214,9 @@ class Verdict:
     def reason(self) -> str:
         """One of `REASONS`; "" where there is nothing to explain."""
         said = {"declared": "declared volatile", "noticed": "noticed when recorded"}
-        if self.time_of_day and self.mark in said:
+        if self.time_of_day and self.cause.mark in said:
             return "time of day"
-        return {"": "", "none": "not explained", **said}[self.mark]
-
-    @property
-    def mark(self) -> str:
-        """That of its cause, "" of none."""
-        return self.cause.mark if self.cause else ""
-
-    @property
-    def why(self) -> str:
-        """What its cause says, "" of none."""
-        return self.cause.text if self.cause else ""
+        return {"": "", "none": "not explained", **said}[self.cause.mark]
 
     @property
     def commands(self) -> list[str]:

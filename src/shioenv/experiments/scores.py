@@ -78,7 +78,7 @@ def made(
         scoring=scoring,
         system=setting.system_name,
         executor=setting.executor,
-        report=setting.progress(f"{name} inputs"),
+        report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
     )
     return ScoredDataset(directory, summary.new, list(_scores(directory, count)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from shioenv.dataset.generate import Progress, plan_of
+from shioenv.dataset.generate import plan_of
 from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
@@ -51,10 +51,6 @@ class Setting:
     def data(self) -> Path:
         """The directory of what took executions, which another call goes on with."""
         return self.out / "data"
-
-    def progress(self, what: str) -> Callable[[Progress], None]:
-        """What `generate` is given to report to."""
-        return lambda progress: self.report(what, progress.done, progress.count)
 
     def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> Job[Payload, Answer]:
         """What is to be done with inputs in a sandbox of the setting's system."""

@@ -65,14 +65,50 @@ class Figure:
 
 def figures(statistics: Statistics) -> dict[str, Figure]:
     """Every chart of the page by its id; those without anything to show are left out."""
+    total, commands = statistics.records, statistics.by_command
+    exits = statistics.by_exit_code.items()
+    changed = [(name, records) for name, records in statistics.effects.items() if records]
     drawn = (
         _distribution(statistics.irreducibility),
         _by_arguments(statistics.by_arguments),
         _arguments(statistics),
-        _composition(statistics),
-        _commands(statistics),
-        _exits(statistics),
-        _effects(statistics),
+        _scored_ranking(
+            "composition",
+            "composition",
+            "How inputs are composed",
+            "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
+            "sequence: ; or &.",
+            statistics.by_composition,
+            total,
+            most=9,
+        ),
+        _scored_ranking(
+            "commands",
+            "command",
+            "Commands",
+            f"By an input's first command. The {min(RANKED, len(commands))} most frequent of "
+            f"{count(len(commands))}; the table has "
+            + ("all." if len(commands) <= TABLED else f"the first {TABLED}."),
+            commands,
+            total,
+        ),
+        _ranking(
+            "exits",
+            "exit code",
+            [(f"{code} ({EXITS[code]})" if code in EXITS else str(code), n) for code, n in exits],
+            total,
+            "Exit codes",
+            "Of the last command; a failure is data like any other. From 129 on mostly the number "
+            "of the signal that ended it, plus 128.",
+        ),
+        _ranking(
+            "effects",
+            "effect",
+            sorted(changed, key=lambda item: -item[1]),
+            total,
+            "What inputs change",
+            "From the context patches. An input that does several of these is counted in each.",
+        ),
         _sizes(statistics),
     )
     return {figure.name: figure for figure in drawn if figure.table.rows}
@@ -177,33 +213,6 @@ def _arguments_axis(groups: Collection[int]) -> alt.X:
     return alt.X("arguments:O", title="removable arguments", scale=scale, axis=axis)
 
 
-def _composition(statistics: Statistics) -> Figure:
-    return _scored_ranking(
-        "composition",
-        "composition",
-        "How inputs are composed",
-        "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
-        "sequence: ; or &.",
-        statistics.by_composition,
-        statistics.records,
-        most=9,
-    )
-
-
-def _commands(statistics: Statistics) -> Figure:
-    groups = statistics.by_command
-    return _scored_ranking(
-        "commands",
-        "command",
-        "Commands",
-        f"By an input's first command. The {min(RANKED, len(groups))} most frequent of "
-        f"{count(len(groups))}; the table has "
-        + ("all." if len(groups) <= TABLED else f"the first {TABLED}."),
-        groups,
-        statistics.records,
-    )
-
-
 def _scored_ranking(
     name: str,
     what: str,
@@ -251,31 +260,6 @@ def _scored_ranking(
             },
             islice(groups.items(), TABLED),
         ),
-    )
-
-
-def _exits(statistics: Statistics) -> Figure:
-    codes = statistics.by_exit_code.items()
-    return _ranking(
-        "exits",
-        "exit code",
-        [(f"{code} ({EXITS[code]})" if code in EXITS else str(code), n) for code, n in codes],
-        statistics.records,
-        "Exit codes",
-        "Of the last command; a failure is data like any other. From 129 on mostly the number of "
-        "the signal that ended it, plus 128.",
-    )
-
-
-def _effects(statistics: Statistics) -> Figure:
-    changed = [(name, records) for name, records in statistics.effects.items() if records]
-    return _ranking(
-        "effects",
-        "effect",
-        sorted(changed, key=lambda item: -item[1]),
-        statistics.records,
-        "What inputs change",
-        "From the context patches. An input that does several of these is counted in each.",
     )
 
 

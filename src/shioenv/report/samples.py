@@ -10,6 +10,7 @@ import heapq
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from msgspec import UNSET
@@ -172,14 +173,9 @@ def _tokens(record: Record) -> Iterator[tuple[str, str]]:
 
 def _rows(input_args: Sequence[str]) -> list[Input]:
     """The inputs of a session; a newline as a token of its own stands between them."""
-    rows: list[list[str]] = [[]]
-    for token in input_args:
-        if token == "\n":
-            rows.append([])
-        else:
-            rows[-1].append(token)
+    rows = groupby(input_args, "\n".__eq__)
     try:
-        return [Input.from_marked(row) for row in rows]
+        return [Input.from_marked(list(row)) for newlines, row in rows if not newlines]
     except InputError:
         return []
 
