@@ -72,7 +72,8 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
 
     Between two budgets it is taken to be a straight line in logarithms of both.
     """
-    curve = _curve(group, estimator)
+    mine = (cell for cell in group.values() if cell.estimator == estimator)
+    curve = sorted((cell.executions, cell.error.value) for cell in mine)
     for before, after in zip([None, *curve], curve, strict=False):
         if after[1] > error:
             continue
@@ -81,12 +82,6 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
         way = math.log(before[1] / error) / math.log(before[1] / after[1])
         return before[0] * math.exp(way * math.log(after[0] / before[0]))
     return None
-
-
-def _curve(group: Cells, estimator: str) -> list[tuple[float, float]]:
-    """Executions and error at each budget."""
-    mine = (cell for cell in group.values() if cell.estimator == estimator)
-    return sorted((cell.executions, cell.error.value) for cell in mine)
 
 
 def _choice_table(label: str, group: Cells) -> Table:

@@ -24,7 +24,8 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.setting import Setting, Stream, stream_of
-from shioenv.irreducibility.score import estimate_irreducibility
+from shioenv.irreducibility.score import Behave, estimate_irreducibility
+from shioenv.irreducibility.score import Score as InputScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.drawing import Drawing
@@ -55,8 +56,29 @@ SHORT_TIMES = 4
 """So many times more inputs of the shorter lengths."""
 
 
-class _PassedOverError(Exception):
+class PassedOverError(Exception):
     """An input is not executed to its end; the argument says why."""
+
+
+def timely(runner: Runner, sample: Sample) -> Behave:
+    """Runs sub-inputs of a sample. PassedOverError where one runs out of time."""
+    state = State(cwd=sample.cwd)
+
+    def behave(text: str) -> Behavior:
+        behavior = runner.run(text, state)
+        if behavior.timed_out:
+            raise PassedOverError("waiting")
+        return behavior
+
+    return behave
+
+
+def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
+    """The score of a sample. PassedOverError where it is volatile, or `behave` raises that."""
+    score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
+    if score.volatile:
+        raise PassedOverError("volatile")
+    return score
 
 
 class Known(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
@@ -149,24 +171,17 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
 
     if seconds() > SLOW_SECONDS and seconds() > SLOW_SECONDS:
         return Passed(number, n, "slow")
-    started, every = time.perf_counter(), 1 << n
+    started, every, run = time.perf_counter(), 1 << n, timely(runner, sample)
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
-            raise _PassedOverError("slow")
-        behavior = runner.run(text, state)
-        if behavior.timed_out:
-            raise _PassedOverError("waiting")
-        return behavior
+            raise PassedOverError("slow")
+        return run(text)
 
     try:
-        score = estimate_irreducibility(
-            shell_input, behave, Scoring(budget=every), rng=random.Random(0)
-        )
-    except _PassedOverError as error:
+        score = scored(sample, behave, Scoring(budget=every), random.Random(0))
+    except PassedOverError as error:
         return Passed(number, n, str(error))
-    if score.volatile:
-        return Passed(number, n, "volatile")
     contrasts = score.segments[0].contrasts
     return Known(
         number=number,

@@ -24,13 +24,14 @@ from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role
-from shioenv.domain.runner import Runner, State
+from shioenv.domain.runner import Runner
+from shioenv.experiments.exact import PassedOverError, scored, timely
 from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.results import columns
 from shioenv.experiments.scores import Score
 from shioenv.experiments.setting import Setting, answers
 from shioenv.grammar.library import load_grammars
-from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimate_irreducibility
+from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample, sample_on
@@ -159,34 +160,18 @@ REASONS = ("waiting", "volatile")
 """Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
 
 
-class _WaitsError(Exception):
-    """A run does not end in time."""
-
-
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
     """An input, with an argument at least, scored on the sub-inputs that its record was scored on.
 
     `seed` and `scoring` are its dataset's. Errors: those of the runner.
     """
     number, sample = task
-    shell_input, state = sample.input, State(cwd=sample.cwd)
-
-    def behave(text: str) -> Behavior:
-        behavior = runner.run(text, state)
-        if behavior.timed_out:
-            raise _WaitsError
-        return behavior
-
-    seen = _Seen(behave)
+    seen, shell_input = _Seen(timely(runner, sample)), sample.input
     scoring = replace(scoring, noise_runs=Scoring().noise_runs, target_se=None)
     try:
-        score = estimate_irreducibility(
-            shell_input, seen, scoring, rng=generator(seed, "score", number)
-        )
-    except _WaitsError:
-        return Rescored(number, None, "waiting")
-    if score.volatile:
-        return Rescored(number, None, "volatile")
+        score = scored(sample, seen, scoring, generator(seed, "score", number))
+    except PassedOverError as error:
+        return Rescored(number, None, str(error))
     commands = [
         _command(segment, shell_input.through(index).text, seen)
         for index, segment in enumerate(score.segments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,12 @@ def made(
 
     A dataset that was begun there for more inputs is finished first. Errors: those of `generate`.
     """
-    directory = setting.data / name
+    directory, begun = setting.data / name, 0
+    with suppress(UnknownDatasetError):
+        begun = read_manifest(directory).count
     summary = generate(
         directory,
-        count=max(count, _begun(directory)),
+        count=max(count, begun),
         drawing=replace(drawing, seed=setting.seed),
         scoring=scoring,
         system=setting.system_name,
@@ -81,14 +84,6 @@ def made(
         report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
     )
     return ScoredDataset(directory, summary.new, list(_scores(directory, count)))
-
-
-def _begun(directory: Path) -> int:
-    """The records wanted of the dataset that is there; 0 where none is."""
-    try:
-        return read_manifest(directory).count
-    except UnknownDatasetError:
-        return 0
 
 
 def _scores(directory: Path, count: int) -> Iterator[Score]:
