@@ -20,7 +20,7 @@ import sys
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.experiments.exact import Known, executed, stream
-from shioenv.experiments.replay import Replay
+from shioenv.experiments.replay import InputReplay
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.recording.bounds import LIMITS
 
@@ -52,7 +52,7 @@ def measure(inputs: list[Known], estimator: str, budget: int, seeds: int) -> dic
     """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
     errors, executions = [], []
     for known in inputs:
-        replay = Replay(known)
+        replay = InputReplay(known)
         found = [replay.estimate(estimator, budget, random.Random(seed)) for seed in range(seeds)]
         errors.append(statistics.fmean(abs(value - known.irreducibility) for value, _ in found))
         executions.append(statistics.fmean(looked for _, looked in found))

@@ -14,7 +14,7 @@ from shioenv.cli.progress import counting
 from shioenv.errors import UsageError
 
 if TYPE_CHECKING:
-    from shioenv.experiments.results import Outcome
+    from shioenv.experiments.results import Results
     from shioenv.experiments.setting import Setting
 
 app = typer.Typer(
@@ -234,7 +234,7 @@ def determinism(
 
 
 def _run(
-    experiment: Callable[[Setting], Outcome],
+    experiment: Callable[[Setting], Results],
     out: Path,
     seed: int,
     workers: int | None,
@@ -257,22 +257,22 @@ def _run(
                 command=shown_command(),
                 report=meter.report,
             )
-            outcome = experiment(setting)
+            results = experiment(setting)
     except KeyboardInterrupt:
         shared.note(f"stopped; what is finished is kept in {out}, the same command goes on")
         raise
-    _print(outcome, json=json)
+    _print(results, json=json)
 
 
-def _print(outcome: Outcome, *, json: bool) -> None:
+def _print(results: Results, *, json: bool) -> None:
     """The tables and where everything lies; as JSON what `run.json` holds."""
     if json:
-        shared.print_json({"directory": str(outcome.directory), **outcome.document}, indent=2)
+        shared.print_json({"directory": str(results.directory), **results.document}, indent=2)
         return
-    for table in outcome.tables:
+    for table in results.tables:
         print(table.markdown)
-    seconds = outcome.document["wall_seconds"]
-    print(f"{outcome.directory}: {', '.join(outcome.document['files'])} ({seconds} s)")
+    seconds = results.document["wall_seconds"]
+    print(f"{results.directory}: {', '.join(results.document['files'])} ({seconds} s)")
 
 
 class _Meter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,8 +12,8 @@ import altair as alt
 from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
 from shioenv.experiments.repeats import REASONS, Verdict
-from shioenv.experiments.replay import Cell
-from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.experiments.replay import Cell, Cells
+from shioenv.experiments.scores import NAMES, Score, ones, values
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.drawing import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
 from shioenv.report.means import Spread, cumulative
@@ -49,7 +50,7 @@ _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "
 
 
 def determinism(
-    groups: Sequence[tuple[str, Sequence[Verdict]]], shares: Mapping[str, float], passes: str
+    groups: Mapping[str, Sequence[Verdict]], shares: Mapping[str, float], passes: str
 ) -> alt.Chart:
     """Inputs that differ, by command and reason; `passes` says how many inputs ran how often."""
     rows = [
@@ -59,7 +60,7 @@ def determinism(
             "order": order,
             "inputs": sum(verdict.reason == reason for verdict in group),
         }
-        for name, group in groups
+        for name, group in groups.items()
         for order, reason in enumerate(REASONS)
     ]
     axis = alt.Axis(tickCount=6, tickMinStep=1, grid=True)
@@ -80,7 +81,7 @@ def determinism(
 
 
 def estimators(
-    groups: Mapping[str, Mapping[Any, Cell]], quoted_for: str | None, inputs: int, replays: int
+    groups: Mapping[str, Cells], quoted_for: str | None, inputs: int, replays: int
 ) -> alt.HConcatChart:
     """Error against executions, a panel for each group; the paper's errors in that of this name."""
     scale = alt.Scale(type="log", domain=[3.5, 300], nice=False, clamp=True)
@@ -124,15 +125,15 @@ def _errors(cell: Cell, least: float = 0.0) -> dict[str, Any]:
 
 
 def sampling_efficiency(
-    by_length: Mapping[int, Mapping[Any, Cell]], inputs: int, replays: int
+    by_length: Mapping[int, Cells], inputs: int, replays: int
 ) -> alt.ConcatChart:
     """Errors by number of arguments and budget, a panel for each estimator."""
-    budgets = sorted({cell.budget for found in by_length.values() for cell in found.values()})
+    budgets = sorted({cell.budget for group in by_length.values() for cell in group.values()})
     middle = (len(budgets) - 1) / 2
     rows = [
         {"arguments": n + DODGE * (budgets.index(cell.budget) - middle), **_errors(cell)}
-        for n, found in by_length.items()
-        for cell in found.values()
+        for n, group in by_length.items()
+        for cell in group.values()
         if (1 << n) - 1 > cell.budget
     ]
     top = max((row["high"] for row in rows), default=0.1)
@@ -175,19 +176,19 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
 # ---- irreducibility by number of arguments ----
 
 
-def by_length(scores: Sequence[Score], found: Sequence[LengthCell], budget: int) -> alt.ConcatChart:
-    """Spreads, means, gains and distribution functions; `found` are the cells of the scores."""
-    lengths = sorted({cell.n for cell in found}) or [1]
+def by_length(scores: Sequence[Score], cells: Sequence[LengthCell], budget: int) -> alt.ConcatChart:
+    """Spreads, means, gains and distribution functions; `cells` are those of the scores."""
+    lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
     panels = {
         **{
             f"{name}: mean ± standard deviation": means(
-                [row for row in _means(found, "all inputs") if row["sampler"] == name],
+                [row for row in _means(cells, "all inputs") if row["sampler"] == name],
                 lengths_axis(lengths), _score, alone(style), interval="band",
             )
             for name, style in SAMPLERS.items()
         },
-        **{group: _means_panel(found, group, lengths, series) for group in GROUPS},
+        **{group: _means_panel(cells, group, lengths, series) for group in GROUPS},
         "GCS above UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
         "distribution, all with a score": _distribution_panel(scores, 0, series),
         "distribution, 2 arguments and more": _distribution_panel(scores, 2, series),
@@ -207,9 +208,9 @@ def _score(field: str) -> alt.Y:
     return alt.Y(**score(field))
 
 
-def _means(found: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
+def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
     """The cells of a group; those of successive lengths have the same `run`, to be one line."""
-    shown = [cell for cell in found if cell.group == group and cell.spread.count >= FEW]
+    shown = [cell for cell in cells if cell.group == group and cell.spread.count >= FEW]
     return [
         {"sampler": cell.sampler, "arguments": cell.n, "run": cell.n - place, **_reach(cell.spread)}
         for place, cell in enumerate(shown)
@@ -223,11 +224,11 @@ def _reach(spread: Spread) -> dict[str, float]:
 
 
 def _means_panel(
-    found: Sequence[LengthCell], group: str, lengths: Sequence[int], series: Mapping[str, Any]
+    cells: Sequence[LengthCell], group: str, lengths: Sequence[int], series: Mapping[str, Any]
 ) -> alt.LayerChart:
     """All samplers' means, of one group of inputs."""
     x = lengths_axis(lengths)
-    panel = means(_means(found, group), x, _score, {**series, "detail": "run:N"})
+    panel = means(_means(cells, group), x, _score, {**series, "detail": "run:N"})
     if group != "all inputs" or max(lengths) < quoted.LENGTH:
         return panel
     rows = [
@@ -316,7 +317,7 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
             ("ours", Spread.of(numbers)),
             ("paper", Spread(0, *quoted.TRAINING[name])),
         ):
-            if spread is not None:
+            if not math.isnan(spread.mean):
                 label = f"{spread.mean:.2f} ± {spread.sd:.2f}"
                 rows.append({"set": name, "who": who, "label": label, **_reach(spread)})
     styles = (Style(MAIN, (1, 0), "circle"), Style(PAPER, (1, 0), "diamond"))
@@ -348,6 +349,5 @@ def _histogram(name: str, numbers: Sequence[float], x_title: str | None) -> alt.
     axis = alt.Axis(tickCount=4, format=".0%")
     y = {"shorthand": "value:Q", "title": "share of inputs", "axis": axis}
     colour = alt.condition("datum.from >= 0.5", alt.value(MAIN), alt.value(SOFT))
-    ones = sum(number >= 1 for number in numbers)
-    title = f"{name}: {share(ones, len(numbers), 0)} are exactly 1"
+    title = f"{name}: {share(ones(numbers), len(numbers), 0)} are exactly 1"
     return sized(histogram(shares, x_title, y).encode(color=colour), title, 330, 118)

@@ -6,13 +6,12 @@ Ours; it uses the inputs that `sampling_efficiency` executed, or executes them.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping
+from itertools import product
 
 from shioenv.experiments import quoted
 from shioenv.experiments.exact import collect, wanted
-from shioenv.experiments.replay import Cell, cells, replayed
-from shioenv.experiments.results import Findings, Outcome, check_libraries, write
+from shioenv.experiments.replay import Cells, cells, replayed
+from shioenv.experiments.results import Findings, experiment
 from shioenv.experiments.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
@@ -26,39 +25,30 @@ SHORTEST = max(BUDGETS).bit_length()
 ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
 """What a user may want, in the table."""
 
-Cells = Mapping[tuple[str, int], Cell]
 
-
+@experiment(NAME)
 def run(
     setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
-) -> Outcome:
+) -> Findings:
     """As `sampling_efficiency.run`, with more budgets and longer inputs alone."""
-    check_libraries()
     from shioenv.experiments import charts
 
-    started = time.monotonic()
     collected = collect(setting, wanted(count, longest))
     shortest = min(SHORTEST, longest)
     inputs = [known for known in collected.inputs if known.n >= shortest]
-    found = replayed(
-        inputs,
-        BUDGETS,
-        replays=replays,
-        seed=setting.seed,
-        executor=setting.executor,
-        report=setting.report,
-    )
-    groups = {f"{shortest} to {longest} arguments": cells(found)} if shortest < longest else {}
-    groups[_label(longest)] = cells(one for one in found if one.n == longest)
-    findings = Findings(
+    accuracies = replayed(inputs, BUDGETS, replays, setting)
+    longest_label = f"{longest} arguments"
+    groups = {f"{shortest} to {longest_label}": cells(accuracies)} if shortest < longest else {}
+    groups[longest_label] = cells(accuracy for accuracy in accuracies if accuracy.n == longest)
+    return Findings(
         title="Estimators: error against executions",
-        data={"errors": error_columns(found)},
+        data={"errors": error_columns(accuracies)},
         tables=[
             *(_choice_table(label, group) for label, group in groups.items()),
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
         chart=charts.estimators(
-            groups, _label(longest) if longest >= quoted.LENGTH else None, len(inputs), replays
+            groups, longest_label if longest >= quoted.LENGTH else None, len(inputs), replays
         ),
         counts={**counts(collected), "inputs replayed": len(inputs)},
         parameters={
@@ -75,7 +65,6 @@ def run(
             for label, group in groups.items()
         },
     )
-    return write(setting, NAME, findings, started=started)
 
 
 def spent(group: Cells, estimator: str, error: float) -> float | None:
@@ -83,7 +72,8 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
 
     Between two budgets it is taken to be a straight line in logarithms of both.
     """
-    curve = _curve(group, estimator)
+    mine = (cell for cell in group.values() if cell.estimator == estimator)
+    curve = sorted((cell.executions, cell.error.value) for cell in mine)
     for before, after in zip([None, *curve], curve, strict=False):
         if after[1] > error:
             continue
@@ -92,12 +82,6 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
         way = math.log(before[1] / error) / math.log(before[1] / after[1])
         return before[0] * math.exp(way * math.log(after[0] / before[0]))
     return None
-
-
-def _curve(group: Cells, estimator: str) -> list[tuple[float, float]]:
-    """Executions and error at each budget."""
-    mine = (cell for cell in group.values() if cell.estimator == estimator)
-    return sorted((cell.executions, cell.error.value) for cell in mine)
 
 
 def _choice_table(label: str, group: Cells) -> Table:
@@ -114,28 +98,17 @@ def _choice_table(label: str, group: Cells) -> Table:
 
 
 def _budget_table(label: str, group: Cells) -> Table:
-    rows = []
-    for name in ESTIMATORS:
-        for budget in BUDGETS:
-            cell = group[name, budget]
-            rows.append(
-                (
-                    f"`{name}`",
-                    str(budget),
-                    f"{cell.executions:.1f}",
-                    f"{cell.error.value:.4f}",
-                    f"{cell.error.low:.4f} to {cell.error.high:.4f}",
-                    f"{cell.bias:+.4f}",
-                )
-            )
     inputs = next(iter(group.values())).error.count
-    return Table(
+    return Table.of(
         f"Errors by budget, {label}",
         f"{inputs} inputs. The interval (95%) is over inputs.",
-        ("estimator", "budget", "executed", "mean absolute error", "interval", "bias"),
-        rows,
+        {
+            "estimator": lambda cell: f"`{cell.estimator}`",
+            "budget": lambda cell: str(cell.budget),
+            "executed": lambda cell: f"{cell.executions:.1f}",
+            "mean absolute error": lambda cell: f"{cell.error.value:.4f}",
+            "interval": lambda cell: f"{cell.error.low:.4f} to {cell.error.high:.4f}",
+            "bias": lambda cell: f"{cell.bias:+.4f}",
+        },
+        (group[place] for place in product(ESTIMATORS, BUDGETS)),
     )
-
-
-def _label(longest: int) -> str:
-    return f"{longest} arguments"

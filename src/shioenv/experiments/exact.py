@@ -5,23 +5,27 @@ A kept-index set is a mask here: bit i is set where argument i stays.
 
 from __future__ import annotations
 
-import base64
 import random
 import sys
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, Final
+
+from msgspec import field
+from msgspec.json import Decoder
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.execution.job import Job
-from shioenv.experiments.journal import Journal
+from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.setting import Setting, Stream, stream_of
-from shioenv.irreducibility.score import Contrast, estimate_irreducibility
+from shioenv.irreducibility.score import Behave, estimate_irreducibility
+from shioenv.irreducibility.score import Score as InputScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.drawing import Drawing
@@ -32,6 +36,9 @@ SLOW_SECONDS = 0.1
 """Of the faster of two runs, or of a sub-input on average, from which on an input is passed over:
 4,094 sub-inputs would take minutes. Far above what commands take that do not wait, so that a busy
 machine passes over the same ones (ours)."""
+
+FORMAT: Final = "shioenv-exact-2"
+"""Of the journal: another number where a line holds something else."""
 
 REASONS = ("slow", "waiting", "volatile")
 """Why inputs are passed over: `waiting` are those of which a sub-input runs out of time."""
@@ -49,37 +56,61 @@ SHORT_TIMES = 4
 """So many times more inputs of the shorter lengths."""
 
 
-class _PassedOverError(Exception):
+class PassedOverError(Exception):
     """An input is not executed to its end; the argument says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+def timely(runner: Runner, sample: Sample) -> Behave:
+    """Runs sub-inputs of a sample. PassedOverError where one runs out of time."""
+    state = State(cwd=sample.cwd)
+
+    def behave(text: str) -> Behavior:
+        behavior = runner.run(text, state)
+        if behavior.timed_out:
+            raise PassedOverError("waiting")
+        return behavior
+
+    return behave
+
+
+def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
+    """The score of a sample. PassedOverError where it is volatile, or `behave` raises that."""
+    score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
+    if score.volatile:
+        raise PassedOverError("volatile")
+    return score
+
+
+class Known(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
     """An input all of whose sub-inputs were executed; a single command.
 
-    The sets of sub-inputs are numbers whose bit m is set where the sub-input of mask m belongs.
+    The sets of sub-inputs are bits: bit m % 8 of the byte m // 8 is set where the sub-input of mask
+    m belongs. Errors: InputError where the arguments are none of an input.
     """
 
-    number: int
-    """Its place in the stream of samples."""
-    input: Input
+    n: int = field(name="n_arguments")
+    """Arguments that can be removed."""
+    input_args: tuple[str, ...]
     cwd: str
     exit_code: int
     noise_threshold: float
-    differs: int
-    """Those that do something else."""
-    differs_strict: int
-    """Those that do something else where outputs must be equal bytes (D-2s)."""
     seconds: float
     """That executing and comparing them took."""
+    differs: bytes
+    """Those that do something else."""
+    differs_strict: bytes
+    """Those that do something else where outputs must be equal bytes (D-2s)."""
+
+    def __post_init__(self) -> None:
+        _ = self.input
 
     def __str__(self) -> str:
         return self.input.text
 
-    @property
-    def n(self) -> int:
-        """Arguments that can be removed."""
-        return self.input.n_arguments
+    @cached_property
+    def input(self) -> Input:
+        """The whole input."""
+        return Input.from_marked(self.input_args)
 
     @property
     def irreducibility(self) -> float:
@@ -95,70 +126,32 @@ class Known:
         """What each sub-input is called, by mask."""
         return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
 
-    def to_json(self) -> dict[str, Any]:
-        """The input as a line of the journal."""
-        size = (1 << self.n) + 7 >> 3
-        return {
-            "number": self.number,
-            "n_arguments": self.n,
-            "input_args": self.input.input_args,
-            "cwd": self.cwd,
-            "exit_code": self.exit_code,
-            "noise_threshold": self.noise_threshold,
-            "seconds": self.seconds,
-            **{
-                name: base64.b64encode(getattr(self, name).to_bytes(size, "little")).decode()
-                for name in SETS
-            },
-        }
 
-    @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> Known:
-        """The input of such a line. KeyError, TypeError, ValueError for none."""
-        return cls(
-            number=line["number"],
-            input=Input.from_marked(line["input_args"]),
-            cwd=line["cwd"],
-            exit_code=line["exit_code"],
-            noise_threshold=line["noise_threshold"],
-            seconds=line["seconds"],
-            **{name: int.from_bytes(base64.b64decode(line[name]), "little") for name in SETS},
-        )
-
-
-SETS = ("differs", "differs_strict")
-"""The sets of sub-inputs that are known of an input."""
-
-
-def weighed(n: int, differing: int) -> float:
-    """R* where these sub-inputs of n arguments do something else; n is at least 1."""
-    if n == 1:
-        return float(differing & 1)
-    return weight_of(differing) / total_weight(n)
-
-
-def weight_of(masks: int) -> int:
-    """The arguments kept, summed over a set of sub-inputs."""
-    total = 0
-    while masks:
-        lowest = masks & -masks
-        total += (lowest.bit_length() - 1).bit_count()
-        masks ^= lowest
-    return total
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
     """An input that was not executed whole."""
 
-    number: int
-    n: int
+    n: int = field(name="n_arguments")
     why: str
     """One of `REASONS`."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The input as a line of the journal."""
-        return {"number": self.number, "n_arguments": self.n, "passed": self.why}
+
+def weighed(n: int, differing: bytes) -> float:
+    """R* where these sub-inputs of n arguments do something else; n is at least 1."""
+    masks = masks_of(differing)
+    if n == 1:
+        return float(0 in masks)
+    return sum(mask.bit_count() for mask in masks) / total_weight(n)
+
+
+def masks_of(sub_inputs: bytes) -> set[int]:
+    """The masks of the sub-inputs in a set of them."""
+    bits = int.from_bytes(sub_inputs, "little")
+    return {mask for mask in range(bits.bit_length()) if bits >> mask & 1}
+
+
+def set_of(masks: Iterable[int], n: int) -> bytes:
+    """The set of the sub-inputs of these different masks, of n arguments."""
+    return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
 
 
 def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
@@ -166,56 +159,49 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
 
     Errors: those of the runner.
     """
-    number, one = task
-    n = one.input.n_arguments
-    if _seconds(runner, one) > SLOW_SECONDS and _seconds(runner, one) > SLOW_SECONDS:
+    number, sample = task
+    shell_input, state = sample.input, State(cwd=sample.cwd)
+    n = shell_input.n_arguments
+
+    def seconds() -> float:
+        """How long it takes, or has taken until its time was over."""
+        started = time.perf_counter()
+        runner.run(shell_input.text, state)
+        return time.perf_counter() - started
+
+    if seconds() > SLOW_SECONDS and seconds() > SLOW_SECONDS:
         return Passed(number, n, "slow")
-    started = time.perf_counter()
+    started, every, run = time.perf_counter(), 1 << n, timely(runner, sample)
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
-            raise _PassedOverError("slow")
-        behavior = runner.run(text, State(cwd=one.cwd))
-        if behavior.timed_out:
-            raise _PassedOverError("waiting")
-        return behavior
+            raise PassedOverError("slow")
+        return run(text)
 
-    every = 1 << n
     try:
-        found = estimate_irreducibility(
-            one.input, behave, Scoring(budget=every), rng=random.Random(0)
-        )
-    except _PassedOverError as error:
+        score = scored(sample, behave, Scoring(budget=every), random.Random(0))
+    except PassedOverError as error:
         return Passed(number, n, str(error))
-    if found.volatile:
-        return Passed(number, n, "volatile")
-    contrasts = found.segments[0].contrasts
+    contrasts = score.segments[0].contrasts
     return Known(
         number=number,
-        input=one.input,
-        cwd=one.cwd,
-        exit_code=found.behavior.exit_code,
-        noise_threshold=found.noise_threshold,
-        differs=_set(contrast for contrast in contrasts if contrast.difference),
-        differs_strict=_set(contrast for contrast in contrasts if contrast.strict),
+        n=n,
+        input_args=tuple(shell_input.input_args),
+        cwd=sample.cwd,
+        exit_code=score.behavior.exit_code,
+        noise_threshold=score.noise_threshold,
         seconds=round(time.perf_counter() - started, 3),
+        differs=set_of((mask_of(c.kept) for c in contrasts if c.difference), n),
+        differs_strict=set_of((mask_of(c.kept) for c in contrasts if c.strict), n),
     )
-
-
-def _seconds(runner: Runner, one: Sample) -> float:
-    """How long it takes, or has taken until its time was over."""
-    started = time.perf_counter()
-    runner.run(one.input.text, State(cwd=one.cwd))
-    return time.perf_counter() - started
-
-
-def _set(contrasts: Iterable[Contrast]) -> int:
-    return sum(1 << mask_of(one.kept) for one in contrasts)
 
 
 def mask_of(kept: Kept) -> int:
     """The number whose bits are the indices."""
     return sum(1 << index for index in kept)
+
+
+_LINE: Decoder[Any] = Decoder(Known | Passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,39 +235,48 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     this directory. Errors: DatasetMismatchError where other seeds, systems, grammars or versions
     were used there, those of `Journal` and of the executor.
     """
-    system = setting.system
-    directory = setting.data / "exact"
-    drawn = stream(system, setting.seed)
-    plan = {"format": "shioenv-exact", **drawn.origin}
-    with Journal(directory, plan, _read) as journal:
+    drawn = stream(setting.system, setting.seed)
+    plan = {"format": FORMAT, **drawn.origin}
+    with InputJournal(setting.data / "exact", plan, _LINE.decode) as journal, setting.executor:
         candidates = _Candidates(drawn.samples)
-        lengths = {n: _Length(n, count) for n, count in counts.items()}
+        tried: dict[int, list[Known | Passed]] = {n: [] for n in counts}
         there = set(journal.tried)
-        total = sum(counts.values())
-        job = Job(executed, system=setting.system_name or system.name, what="input")
-        with setting.executor as executor:
-            while True:
-                done = sum(length.accepted for length in lengths.values())
-                setting.report("inputs executed whole", done, total)
-                untried = [
-                    task
-                    for length in lengths.values()
-                    for task in length.untried(candidates, journal.tried)
-                ]
-                if not untried:
-                    break
-                for _, found in executor.map(job, sorted(untried, key=itemgetter(0))):
-                    journal.add(found)
-                    lengths[found.n].found.append(found)
-                    done += isinstance(found, Known)
-                    setting.report("inputs executed whole", done, total)
-    accepted = [one for length in lengths.values() for one in length.inputs]
-    passed = [one.why for length in lengths.values() for one in length.passed]
-    declared = sum(candidates.declared(length.n, length.last) for length in lengths.values())
+
+        def known(n: int) -> list[Known]:
+            return [answer for answer in tried[n] if isinstance(answer, Known)]
+
+        def untried(n: int) -> list[tuple[int, Sample]]:
+            """The next samples, as many as inputs are missing; what was tried before is taken."""
+            samples: list[tuple[int, Sample]] = []
+            while len(known(n)) + len(samples) < counts[n]:
+                number, sample = candidates.next(n)
+                if number in journal.tried:
+                    tried[n].append(journal.tried[number])
+                else:
+                    samples.append((number, sample))
+            return samples
+
+        def report() -> None:
+            accepted = sum(len(known(n)) for n in counts)
+            setting.report("inputs executed whole", accepted, sum(counts.values()))
+
+        job = setting.job(executed)
+        while tasks := sorted(chain.from_iterable(map(untried, counts)), key=itemgetter(0)):
+            report()
+            for _, answer in setting.executor.map(job, tasks):
+                journal.add(answer)
+                tried[answer.n].append(answer)
+                report()
+        report()
+    accepted = [answer for n in counts for answer in sorted(known(n), key=attrgetter("number"))]
+    every = chain.from_iterable(tried.values())
+    reasons = Counter(answer.why for answer in every if isinstance(answer, Passed))
+    last = {n: max((answer.number for answer in tried[n]), default=-1) for n in counts}
+    declared = sum(candidates.declared(n, last[n]) for n in counts)
     return Collection(
         inputs=tuple(accepted),
-        passed={**{why: passed.count(why) for why in REASONS}, DECLARED: declared},
-        reused=sum(one.number in there for one in accepted),
+        passed={**{why: reasons[why] for why in REASONS}, DECLARED: declared},
+        reused=sum(answer.number in there for answer in accepted),
     )
 
 
@@ -290,67 +285,19 @@ class _Candidates:
 
     def __init__(self, samples: Iterator[Sample]) -> None:
         self._samples = enumerate(samples)
-        self._waiting: dict[int, deque[tuple[int, Sample]]] = {}
-        self._declared: dict[int, list[int]] = {}
+        self._waiting: dict[int, deque[tuple[int, Sample]]] = defaultdict(deque)
+        self._declared: dict[int, list[int]] = defaultdict(list)
 
     def next(self, n: int) -> tuple[int, Sample]:
         """The next one with n arguments that is not declared volatile."""
-        own = self._waiting.setdefault(n, deque())
-        while not own:
-            number, one = next(self._samples)
-            if one.volatile:
-                self._declared.setdefault(one.input.n_arguments, []).append(number)
+        while not self._waiting[n]:
+            number, sample = next(self._samples)
+            if sample.volatile:
+                self._declared[sample.input.n_arguments].append(number)
             else:
-                self._waiting.setdefault(one.input.n_arguments, deque()).append((number, one))
-        return own.popleft()
+                self._waiting[sample.input.n_arguments].append((number, sample))
+        return self._waiting[n].popleft()
 
     def declared(self, n: int, last: int) -> int:
         """How many with n arguments, before this place, were left out as declared volatile."""
-        return sum(number < last for number in self._declared.get(n, ()))
-
-
-@dataclass(slots=True)
-class _Length:
-    """The inputs of one number of arguments that were tried."""
-
-    n: int
-    wanted: int
-    found: list[Known | Passed] = field(default_factory=list)
-
-    def untried(
-        self, candidates: _Candidates, tried: Mapping[int, Known | Passed]
-    ) -> list[tuple[int, Sample]]:
-        """The next samples, as many as inputs are missing; what was tried before is taken."""
-        samples: list[tuple[int, Sample]] = []
-        while self.accepted + len(samples) < self.wanted:
-            task = candidates.next(self.n)
-            known = tried.get(task[0])
-            if known is None:
-                samples.append(task)
-            else:
-                self.found.append(known)
-        return samples
-
-    @property
-    def accepted(self) -> int:
-        return sum(isinstance(one, Known) for one in self.found)
-
-    @property
-    def inputs(self) -> list[Known]:
-        known = [one for one in self.found if isinstance(one, Known)]
-        return sorted(known, key=lambda one: one.number)
-
-    @property
-    def passed(self) -> list[Passed]:
-        return [one for one in self.found if isinstance(one, Passed)]
-
-    @property
-    def last(self) -> int:
-        """The place of the last one that was looked at; -1 of none."""
-        return max((one.number for one in self.found), default=-1)
-
-
-def _read(line: Mapping[str, Any]) -> Known | Passed:
-    if "passed" in line:
-        return Passed(line["number"], line["n_arguments"], line["passed"])
-    return Known.from_json(line)
+        return sum(number < last for number in self._declared[n])

@@ -6,7 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from shioenv.errors import InputError
 from shioenv.experiments.results import compare, unreadable
@@ -20,41 +23,33 @@ _PLAN = -1
 """The number of the line that has none: the plan's."""
 
 
-class Tried(Protocol):
+class Tried(Struct, frozen=True):
     """An input that was executed, or passed over."""
 
-    @property
-    def number(self) -> int:
-        """Its place in the stream of samples."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """The input as a line of the journal."""
-        ...
+    number: int
+    """Its place in the stream of samples."""
 
 
-Entry = TypeVar("Entry", bound=Tried)
+Line = TypeVar("Line", bound=Tried)
 
 
-class Journal(Generic[Entry]):
+class InputJournal(Generic[Line]):
     """The inputs tried so far, in a directory of their own; what is damaged or was not finished is
     forgotten, hence executed again. A context manager that locks the directory.
 
-    `plan` is what decides which inputs they are and what is kept of them; `read` makes an entry of
-    a line's document (KeyError, TypeError, ValueError, InputError for none). Errors on entering:
-    DatasetMismatchError where the directory's plan is another one, DatasetBusyError,
-    DatasetCorruptError, DatasetStorageError.
+    `plan` is what decides which inputs they are and what is kept of them; `read` makes what was
+    added of a line (ValueError, InputError for none). Errors on entering: DatasetMismatchError
+    where the directory's plan is another one, DatasetBusyError, DatasetCorruptError,
+    DatasetStorageError.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        plan: Mapping[str, Any],
-        read: Callable[[Mapping[str, Any]], Entry],
+        self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Line]
     ) -> None:
         self._path = directory / JOURNAL
-        self._plan, self._decode = plan, read
-        self.tried: dict[int, Entry] = {}
+        self._plan = json.loads(json.dumps(plan))  # tuples as they come back
+        self._decode = read
+        self.tried: dict[int, Line] = {}
 
     def __enter__(self) -> Self:
         with storage_errors(self._path), ExitStack() as opened:
@@ -62,7 +57,7 @@ class Journal(Generic[Entry]):
             opened.enter_context(locked(self._path.parent))
             try:
                 self._journal = files.Journal[Any](self._path, self._read)
-            except (KeyError, TypeError, ValueError, InputError) as error:
+            except (TypeError, ValueError, InputError) as error:
                 raise unreadable(self._path, repr(error)) from None
             opened.callback(self._journal.close)
             if not self._journal.values:
@@ -76,14 +71,15 @@ class Journal(Generic[Entry]):
         with storage_errors(self._path):
             self._opened.close()
 
-    def add(self, one: Entry) -> None:
+    def add(self, tried: Line) -> None:
         """Keeps it."""
         with storage_errors(self._path):
-            self._journal.append(one.number, one, json.dumps(one.to_json()).encode())
+            self._journal.append(tried.number, tried, msgspec.json.encode(tried))
 
     def _read(self, content: bytes) -> tuple[int, Any]:
         document = json.loads(content)
-        if "number" not in document:
-            return _PLAN, document
-        entry = self._decode(document)
-        return entry.number, entry
+        if "number" in document:
+            tried = self._decode(content)
+            return tried.number, tried
+        compare(self._path, document, self._plan)  # before lines that another release wrote
+        return _PLAN, document

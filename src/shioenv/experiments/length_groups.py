@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from operator import attrgetter, itemgetter
+from typing import TypeAlias
 
 from shioenv.experiments.reference import evenly
-from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.experiments.scores import NAMES, Score, ones, values
 from shioenv.report.means import Difference, Spread
+from shioenv.report.tables import Key, grouped
 
 FEW = 20
 """Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
@@ -22,9 +23,9 @@ FEW_OF_A_COMMAND = 5
 RESCORED = 100
 """Inputs of each sampler and length that are also scored as the reference implementation does."""
 
-Group = Callable[[Score], bool]
+Condition: TypeAlias = Callable[[Score], bool]
 
-GROUPS: Mapping[str, Group] = {
+GROUPS: Mapping[str, Condition] = {
     "all inputs": lambda score: True,
     "inputs that succeed (exit 0)": lambda score: score.exit_code == 0,
     "inputs that fail (other exits)": lambda score: score.exit_code != 0,
@@ -46,85 +47,73 @@ class LengthCell:
 
 def to_rescore(scores: Sequence[Score]) -> list[Score]:
     """Those to be scored by other rules as well: `RESCORED` of each number of arguments."""
-    groups: dict[int, list[Score]] = defaultdict(list)
-    for one in scores:
-        groups[one.n_arguments].append(one)
-    return [one for group in groups.values() for one in evenly(group, RESCORED)]
+    groups = grouped(scores, attrgetter("n_arguments"))
+    return [score for group in groups.values() for score in evenly(group, RESCORED)]
 
 
 def cells_of(scores: Sequence[Score]) -> list[LengthCell]:
     """Every cell that has a score, samplers and lengths in order."""
-    found = []
-    for sampler, name in NAMES.items():
-        mine = [one for one in scores if one.sampler == sampler]
-        for n in sorted({one.n_arguments for one in mine if one.n_arguments}):
-            here = [one for one in mine if one.n_arguments == n]
-            for group, holds in GROUPS.items():
-                numbers = values(here, holds)
-                spread = Spread.of(numbers)
-                if spread is not None:
-                    ones = sum(number >= 1 for number in numbers)
-                    found.append(LengthCell(name, n, group, spread, ones))
-    return found
+    places = grouped(scores, attrgetter("sampler", "n_arguments"))
+    return [
+        LengthCell(name, n, group, Spread.of(numbers), ones(numbers))
+        for sampler, name in NAMES.items()
+        for n in sorted(n for of, n in places if of == sampler)
+        for group, holds in GROUPS.items()
+        if (numbers := values(places[sampler, n], holds))
+    ]
 
 
-def by_place(found: Sequence[LengthCell], group: str) -> dict[tuple[str, int], LengthCell]:
+def by_place(cells: Sequence[LengthCell], group: str) -> dict[tuple[str, int], LengthCell]:
     """The cells of one group by sampler and number of arguments."""
-    return {(cell.sampler, cell.n): cell for cell in found if cell.group == group}
+    return {(cell.sampler, cell.n): cell for cell in cells if cell.group == group}
 
 
-def gains_of(scores: Sequence[Score], holds: Group) -> dict[int, Difference]:
+def gains_of(scores: Sequence[Score], holds: Condition) -> dict[int, Difference]:
     """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs."""
-    pairs = _pairs(scores, holds, lambda one: one.n_arguments)
+    pairs = _pairs(scores, holds, attrgetter("n_arguments"))
     return {
         n: Difference.of(gcs, ucs)
         for n, (gcs, ucs) in sorted(pairs.items())
-        if min(gcs.count, ucs.count) >= FEW
+        if _least((gcs, ucs)) >= FEW
     }
 
 
-def gains_by_command(scores: Sequence[Score], holds: Group) -> dict[int, Difference]:
+def gains_by_command(scores: Sequence[Score], holds: Condition) -> dict[int, Difference]:
     """As `gains_of`, between inputs of the same command: the mean of the commands' differences,
     weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs of both.
 
     Samplers do not write, and do not get to succeed, the same commands equally often.
     """
-    lengths: dict[int, list[tuple[Spread, Spread]]] = defaultdict(list)
-    pairs = _pairs(scores, holds, lambda one: (one.n_arguments, one.command))
-    for (n, _), pair in sorted(pairs.items()):
-        if min(spread.count for spread in pair) >= FEW_OF_A_COMMAND:
-            lengths[n].append(pair)
-    found = {}
-    for n, here in lengths.items():
-        total = sum(ucs.count for _, ucs in here)
-        if total >= FEW and sum(gcs.count for gcs, _ in here) >= FEW:
-            weighed = [(ucs.count / total, Difference.of(gcs, ucs)) for gcs, ucs in here]
-            found[n] = Difference(
-                math.fsum(weight * one.value for weight, one in weighed),
-                math.sqrt(math.fsum((weight * one.error) ** 2 for weight, one in weighed)),
+    pairs = sorted(_pairs(scores, holds, attrgetter("n_arguments", "command")).items())
+    several = ((n, pair) for (n, _), pair in pairs if _least(pair) >= FEW_OF_A_COMMAND)
+    gains = {}
+    for n, commands in grouped(several, itemgetter(0)).items():
+        total = sum(ucs.count for _, (_, ucs) in commands)
+        if min(total, sum(gcs.count for _, (gcs, _) in commands)) >= FEW:
+            weighed = [(pair[1].count / total, Difference.of(*pair)) for _, pair in commands]
+            gains[n] = Difference(
+                math.fsum(weight * gain.value for weight, gain in weighed),
+                math.sqrt(math.fsum((weight * gain.error) ** 2 for weight, gain in weighed)),
             )
-    return found
+    return gains
 
 
-Key = TypeVar("Key", bound=Hashable)
+def _least(pair: tuple[Spread, Spread]) -> int:
+    return min(spread.count for spread in pair)
 
 
 def _pairs(
-    scores: Sequence[Score], holds: Group, key: Callable[[Score], Key]
+    scores: Sequence[Score], holds: Condition, key: Callable[[Score], Key]
 ) -> dict[Key, tuple[Spread, Spread]]:
     """The scores of GCS and of UCS, group by group, where both have some."""
-    groups: dict[Key, dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
-    for one in scores:
-        if holds(one):
-            groups[key(one)][one.sampler].append(one)
-    found = {}
-    for name, group in groups.items():
-        gcs, ucs = (Spread.of(values(group[sampler])) for sampler in ("gcs", "ucs"))
-        if gcs is not None and ucs is not None:
-            found[name] = gcs, ucs
-    return found
+    pairs = {}
+    for place, group in grouped(filter(holds, scores), key).items():
+        gcs, ucs = (Spread.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
+        if gcs.count and ucs.count:
+            pairs[place] = gcs, ucs
+    return pairs
 
 
 def scores_of(scores: Sequence[Score], sampler: str, least: int) -> list[Score]:
     """A sampler's scores of inputs with so many arguments at least."""
-    return [one for one in scores if one.sampler == sampler and one.n_arguments >= least]
+    return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

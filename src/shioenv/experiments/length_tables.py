@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import (
@@ -11,6 +11,7 @@ from shioenv.experiments.length_groups import (
     FEW_OF_A_COMMAND,
     GROUPS,
     RESCORED,
+    Condition,
     LengthCell,
     by_place,
     gains_by_command,
@@ -18,20 +19,20 @@ from shioenv.experiments.length_groups import (
     scores_of,
 )
 from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
-from shioenv.experiments.scores import NAMES, Score, values
+from shioenv.experiments.scores import NAMES, Score, ones, values
 from shioenv.report.means import Difference, Spread
-from shioenv.report.tables import Table
+from shioenv.report.tables import Table, grouped
 from shioenv.report.text import count, fixed, share
 from shioenv.synthesis.policy import LENGTHS
 
 
 def tables_of(
-    scores: Sequence[Score], found: Sequence[LengthCell], ruled: Sequence[Ruled]
+    scores: Sequence[Score], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
 ) -> Iterator[Table]:
     """All of them, in the order in which they are read."""
     for group in GROUPS:
-        yield _table(found, group)
-    yield _gain_table(scores, found)
+        yield _table(cells, group)
+    yield _gain_table(scores, cells)
     yield _gain_command_table(scores)
     yield _distribution_table(scores)
     yield _operand_table(scores)
@@ -40,54 +41,48 @@ def tables_of(
     yield _rule_length_table(ruled)
 
 
-def _table(found: Sequence[LengthCell], group: str) -> Table:
-    cells = by_place(found, group)
-    lengths = sorted({n for _, n in cells})
+def _heads(names: Iterable[str], *said: str) -> list[str]:
+    """Headers of the columns that each of the names has: how many, and what is said of them."""
+    return ["arguments", *(f"{name}{what}" for name in names for what in ("", *said))]
+
+
+def _table(cells: Sequence[LengthCell], group: str) -> Table:
+    places = by_place(cells, group)
     rows = []
-    for n in lengths:
+    for n in sorted({n for _, n in places}):
         row = [str(n)]
         for name in NAMES.values():
-            cell = cells.get((name, n))
-            if cell is None:
-                row += ["0", "-", "-"]
-                continue
-            spread = cell.spread
-            row += [
-                count(spread.count),
-                spread.text,
-                share(cell.ones, spread.count),
-            ]
+            cell = places.get((name, n), LengthCell(name, n, group, Spread.of(()), 0))
+            total = cell.spread.count
+            row += [count(total), cell.spread.text, share(cell.ones, total)]
         rows.append(row)
     return Table(
         f"By number of arguments, {group}",
         "Number of inputs, mean ± standard deviation, share of those that are exactly 1. With one "
         "argument the score is whether it matters; with none there is no score.",
-        (
-            "arguments",
-            *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " at 1")),
-        ),
+        (*_heads(NAMES.values(), " R*", " at 1"),),
         rows,
     )
 
 
-def _gain_table(scores: Sequence[Score], found: Sequence[LengthCell]) -> Table:
+def _gain_table(scores: Sequence[Score], cells: Sequence[LengthCell]) -> Table:
     groups = {**GROUPS, "inputs that are not volatile": lambda score: not score.volatile}
+    means = {place: cell.spread.mean for place, cell in by_place(cells, "all inputs").items()}
+
+    def relative(n: int) -> str:
+        ucs, gcs = means[NAMES["ucs"], n], means[NAMES["gcs"], n]
+        return f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-"
+
+    stated, other = quoted.MEANS["gcs"], quoted.MEANS["ucs"]
     gains = [gains_of(scores, holds) for holds in groups.values()]
-    cells = by_place(found, "all inputs")
-    rows = []
-    for n in _lengths(gains):
-        ucs, gcs = cells[NAMES["ucs"], n].spread.mean, cells[NAMES["gcs"], n].spread.mean
-        relative = f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-"
-        rows.append((str(n), *_gains_at(gains, n), relative))
-    said, other = quoted.MEANS["gcs"], quoted.MEANS["ucs"]
     return Table(
         "GCS above UCS",
         f"Difference of the means with its 95% interval, where both have {FEW} inputs. The paper "
         f"says +{quoted.GAINS[0]} to +{quoted.GAINS[1]} for lengths from 2 to 12 (about 20% to "
-        f"170%), and {said} against {other} (+{said - other:.3f}) at length {quoted.LENGTH}, which "
-        "may count the command.",
+        f"170%), and {stated} against {other} (+{stated - other:.3f}) at length {quoted.LENGTH}, "
+        "which may count the command.",
         ("arguments", *groups, "relative, all inputs"),
-        rows,
+        [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
 
 
@@ -99,16 +94,14 @@ def _gain_command_table(scores: Sequence[Score]) -> Table:
         f"interval, of commands with {FEW_OF_A_COMMAND} inputs of both samplers: what succeeds or "
         "fails is not of the same commands.",
         ("arguments", *GROUPS),
-        [(str(n), *_gains_at(gains, n)) for n in _lengths(gains)],
+        [(str(n), *texts) for n, texts in _gains(gains)],
     )
 
 
-def _lengths(gains: Sequence[Mapping[int, Difference]]) -> list[int]:
-    return sorted({n for one in gains for n in one})
-
-
-def _gains_at(gains: Sequence[Mapping[int, Difference]], n: int) -> list[str]:
-    return [one[n].text if n in one else "-" for one in gains]
+def _gains(groups: Sequence[Mapping[int, Difference]]) -> Iterator[tuple[int, list[str]]]:
+    """By length, the gain of each group, a dash where it has none."""
+    for n in sorted(set().union(*groups)):
+        yield n, [group[n].text if n in group else "-" for group in groups]
 
 
 def _distribution_table(scores: Sequence[Score]) -> Table:
@@ -117,7 +110,11 @@ def _distribution_table(scores: Sequence[Score]) -> Table:
         for least, label in ((0, "all with a score"), (2, "2 and more")):
             for group, holds in GROUPS.items():
                 numbers = values(scores_of(scores, sampler, least), holds)
-                rows.append((name, label, group, *_quantiles(numbers)))
+                total = len(numbers)
+                below = (sum(number <= bound for number in numbers) for bound in (0, 0.5))
+                shares = (share(part, total) for part in (*below, ones(numbers)))
+                mean = fixed(sum(numbers) / total if total else None)
+                rows.append((name, label, group, count(total), mean, *shares))
     return Table(
         "Distributions",
         f"The paper says that over {quoted.PERFECT:.0%} of its GCS inputs are exactly 1. With one "
@@ -127,46 +124,38 @@ def _distribution_table(scores: Sequence[Score]) -> Table:
     )
 
 
-OPERANDS: Mapping[str, Callable[[Score], bool]] = {
-    "no operand": lambda one: not one.n_operands,
-    "under half": lambda one: 0 < 2 * one.n_operands < one.n_arguments,
-    "half and more": lambda one: 2 * one.n_operands >= one.n_arguments,
+OPERANDS: Mapping[str, Condition] = {
+    "no operand": lambda score: not score.n_operands,
+    "under half": lambda score: 0 < 2 * score.n_operands < score.n_arguments,
+    "half and more": lambda score: 2 * score.n_operands >= score.n_arguments,
 }
 """Inputs by how many of their arguments are operands: what begins with no hyphen."""
 
 
 def _operand_table(scores: Sequence[Score]) -> Table:
-    mine = scores_of(scores, "gcs", 2)
     rows = []
-    for n in sorted({one.n_arguments for one in mine}):
-        here = [one for one in mine if one.n_arguments == n]
-        row = [str(n)]
-        for holds in OPERANDS.values():
-            spread = Spread.of(values(here, holds))
-            row += ["0", "-"] if spread is None else [count(spread.count), fixed(spread.mean)]
-        rows.append(row)
+    for n, group in sorted(grouped(scores_of(scores, "gcs", 2), lambda s: s.n_arguments).items()):
+        spreads = [Spread.of(values(group, holds)) for holds in OPERANDS.values()]
+        cells = ((count(spread.count), fixed(spread.mean)) for spread in spreads)
+        rows.append((str(n), *chain.from_iterable(cells)))
     return Table(
         "GCS by operands",
         "Number of inputs and mean, by how many of the arguments are operands: those that neither "
         "begin with a hyphen nor continue a bundle of options. What `find` tests is no operand "
         "here, what `dd`, `ip` and `ethtool` are told is.",
-        ("arguments", *(f"{name}{what}" for name in OPERANDS for what in ("", " R*"))),
+        (*_heads(OPERANDS, " R*"),),
         rows,
     )
 
 
 def _command_table(scores: Sequence[Score]) -> Table:
-    groups: dict[str, list[Score]] = defaultdict(list)
-    for one in scores_of(scores, "gcs", 2):
-        groups[one.command].append(one)
     rows = []
-    for command, group in groups.items():
-        numbers = values(group)
-        spread = Spread.of(numbers)
-        if spread is not None:
-            ones = share(sum(one >= 1 for one in numbers), spread.count, 0)
-            fail = share(sum(one.exit_code != 0 for one in group), spread.count, 0)
-            rows.append((command, count(spread.count), spread.text, ones, fail))
+    for command, group in grouped(scores_of(scores, "gcs", 2), lambda s: s.command).items():
+        if numbers := values(group):
+            total = len(numbers)
+            fails = sum(score.exit_code != 0 for score in group)
+            shares = (share(part, total, 0) for part in (ones(numbers), fails))
+            rows.append((command, count(total), Spread.of(numbers).text, *shares))
     return Table(
         "GCS by command",
         "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
@@ -193,25 +182,24 @@ def _rule_table(ruled: Sequence[Ruled]) -> Table:
 
 def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
     rows = []
-    for n in sorted({one.score.n_arguments for one in ruled}):
+    for n in sorted({row.score.n_arguments for row in ruled}):
+        groups = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
+        spreads = {  # of R*, and of the score by all rules
+            sampler: [Spread.of([scores[place] for scores in group]) for place in (0, -1)]
+            for sampler, group in groups.items()
+        }
         row = [str(n)]
-        ends: dict[str, tuple[Spread | None, Spread | None]] = {}
-        for sampler in NAMES:
-            group = _of(ruled, sampler, (n,))
-            ours, by_rules = (Spread.of([one[place] for one in group]) for place in (0, -1))
-            ends[sampler] = ours, by_rules
-            means = (None if one is None else one.mean for one in (ours, by_rules))
-            row += [str(len(group)), *map(fixed, means)]
-        for gcs, ucs in zip(ends["gcs"], ends["ucs"], strict=True):
-            row.append("-" if gcs is None or ucs is None else Difference.of(gcs, ucs).text)
+        for pair in spreads.values():
+            row += [str(pair[0].count), *(fixed(spread.mean) for spread in pair)]
+        for gcs, ucs in zip(spreads["gcs"], spreads["ucs"], strict=True):
+            row.append(Difference.of(gcs, ucs).text if gcs.count and ucs.count else "-")
         rows.append(row)
     return Table(
         "By the rules of the reference implementation, by number of arguments",
         "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by both, "
         "with 95% intervals.",
         (
-            "arguments",
-            *(f"{name}{what}" for name in NAMES.values() for what in ("", " R*", " by rules")),
+            *_heads(NAMES.values(), " R*", " by rules"),
             "GCS above UCS, R*",
             "GCS above UCS by rules",
         ),
@@ -221,18 +209,5 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
 
 def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
     """Those of a sampler that have one of these numbers of arguments."""
-    mine = [one for one in ruled if one.score.sampler == sampler]
-    return [one.by_rule for one in mine if one.score.n_arguments in lengths]
-
-
-def _quantiles(numbers: Sequence[float]) -> tuple[str, ...]:
-    if not numbers:
-        return "0", "-", "-", "-", "-"
-    whole = len(numbers)
-    return (
-        count(whole),
-        fixed(sum(numbers) / whole),
-        share(sum(number <= 0 for number in numbers), whole),
-        share(sum(number <= 0.5 for number in numbers), whole),
-        share(sum(number >= 1 for number in numbers), whole),
-    )
+    mine = (row for row in ruled if row.score.sampler == sampler)
+    return [row.by_rule for row in mine if row.score.n_arguments in lengths]

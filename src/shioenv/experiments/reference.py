@@ -10,24 +10,28 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec.json import Decoder
 
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.similarity import compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role
-from shioenv.domain.runner import Runner, State
-from shioenv.execution.job import Job
-from shioenv.experiments.journal import Journal
+from shioenv.domain.runner import Runner
+from shioenv.experiments.exact import PassedOverError, scored, timely
+from shioenv.experiments.journal import InputJournal, Tried
+from shioenv.experiments.results import columns
 from shioenv.experiments.scores import Score
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import Setting, answers
 from shioenv.grammar.library import load_grammars
-from shioenv.irreducibility.score import Behave, Contrast, SegmentScore, estimate_irreducibility
+from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample, sample_on
@@ -58,8 +62,8 @@ def rewritten(output: bytes) -> bytes:
     """
     places: dict[str, int] = {}
 
-    def token(found: re.Match[str]) -> str:
-        return f"<num:{places.setdefault(found[0], len(places) + 1)}:{len(found[0])}>"
+    def token(number: re.Match[str]) -> str:
+        return f"<num:{places.setdefault(number[0], len(places) + 1)}:{len(number[0])}>"
 
     text = _NUMBER.sub(token, output.decode("utf-8", "replace").lower())
     lines = (" ".join(line.split()) for line in text.splitlines())
@@ -94,24 +98,20 @@ def by_rule(commands: Sequence[Command], ranges: int) -> ByRule:
     argument, and every target of a redirection. The command alone, the only sub-input where there
     is one argument, weighs nothing there.
     """
-    arguments = sum(one.n for one in commands)
+    arguments = sum(command.n for command in commands)
+    several = [command for command in commands if command.n > 1]
+    total = math.fsum(command.total for command in several)
 
-    def mean(weight: Callable[[Differs], float]) -> float:
-        return math.fsum(one.n * weight(one.differing) / one.total for one in commands) / arguments
+    def mean(rule: str) -> float:
+        weighed = (c.n * getattr(c.differing, rule) / c.total for c in commands)
+        return math.fsum(weighed) / arguments
 
-    def smoothed(weight: Callable[[Differs], float]) -> float:
-        several = [one for one in commands if one.n > 1]
-        hits = math.fsum(weight(one.differing) for one in several)
-        return (ranges + hits) / (ranges + math.fsum(one.total for one in several))
+    def smoothed(rule: str) -> float:
+        hits = math.fsum(getattr(command.differing, rule) for command in several)
+        return (ranges + hits) / (ranges + total)
 
-    return (
-        mean(lambda one: one.ours),
-        mean(lambda one: one.rewritten),
-        mean(lambda one: one.strict),
-        mean(lambda one: one.failures),
-        smoothed(lambda one: one.ours),
-        smoothed(lambda one: one.all_four),
-    )
+    averaged = (mean(rule) for rule in ("ours", "rewritten", "strict", "failures"))
+    return (*averaged, smoothed("ours"), smoothed("all_four"))
 
 
 class _Seen:
@@ -135,45 +135,29 @@ class _Seen:
         Outputs are what behaviors are compared by last, so a difference in another channel
         remains whatever becomes of them.
         """
-        found = contrast.difference
-        elsewhere = found is not None and found.channel is not Channel.OUTPUT
+        difference = contrast.difference
+        elsewhere = difference is not None and difference.channel is not Channel.OUTPUT
         failure = self._codes[whole] != 0 and self._codes[contrast.text] == self._codes[whole]
         outputs = self._rewritten[whole], self._rewritten[contrast.text]
         return Differs(
-            ours=found is not None,
+            ours=difference is not None,
             rewritten=elsewhere or similarity(*outputs) <= threshold,
             strict=contrast.strict is not None,
-            failures=found is not None and not failure,
+            failures=difference is not None and not failure,
             all_four=not failure and (elsewhere or outputs[0] != outputs[1]),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Rescored:
+class Rescored(Tried, frozen=True):
     """A record's input, executed and scored again."""
 
-    number: int
     scores: ByRule | None
     why: str | None = None
     """One of `REASONS`, where there are no scores."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The input as a line of the journal."""
-        return {"number": self.number, "scores": self.scores, "why": self.why}
-
-    @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> Rescored:
-        """The input of such a line. KeyError, TypeError, ValueError for none."""
-        scores, why = line["scores"], line["why"]
-        return cls(int(line["number"]), None if scores is None else tuple(map(float, scores)), why)
-
 
 REASONS = ("waiting", "volatile")
 """Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
-
-
-class _WaitsError(Exception):
-    """A run does not end in time."""
 
 
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
@@ -181,44 +165,29 @@ def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Sc
 
     `seed` and `scoring` are its dataset's. Errors: those of the runner.
     """
-    number, one = task
-
-    def behave(text: str) -> Behavior:
-        behavior = runner.run(text, State(cwd=one.cwd))
-        if behavior.timed_out:
-            raise _WaitsError
-        return behavior
-
-    seen = _Seen(behave)
+    number, sample = task
+    seen, shell_input = _Seen(timely(runner, sample)), sample.input
+    scoring = replace(scoring, noise_runs=Scoring().noise_runs, target_se=None)
     try:
-        found = estimate_irreducibility(
-            one.input,
-            seen,
-            replace(scoring, noise_runs=Scoring().noise_runs, target_se=None),
-            rng=generator(seed, "score", number),
-        )
-    except _WaitsError:
-        return Rescored(number, None, "waiting")
-    if found.volatile:
-        return Rescored(number, None, "volatile")
+        score = scored(sample, seen, scoring, generator(seed, "score", number))
+    except PassedOverError as error:
+        return Rescored(number, None, str(error))
     commands = [
-        _command(segment, one.input.through(index).text, seen)
-        for index, segment in enumerate(found.segments)
+        _command(segment, shell_input.through(index).text, seen)
+        for index, segment in enumerate(score.segments)
         if segment.n_arguments
     ]
-    targets = sum(token.role is Role.TARGET for token in one.input.tokens)
-    return Rescored(number, by_rule(commands, len(found.segments) + targets))
+    targets = sum(token.role is Role.TARGET for token in shell_input.tokens)
+    return Rescored(number, by_rule(commands, len(score.segments) + targets))
 
 
 def _command(segment: SegmentScore, whole: str, seen: _Seen) -> Command:
     threshold = segment.noise_threshold
     assert threshold is not None  # it has arguments
-    weighed = [(one.weight, seen.differs(whole, one, threshold)) for one in segment.contrasts]
-    sums = [
-        math.fsum(weight for weight, differs in weighed if differs[place])
-        for place in range(len(Differs._fields))
-    ]
-    return Command(segment.n_arguments, math.fsum(weight for weight, _ in weighed), Differs(*sums))
+    weights = [contrast.weight for contrast in segment.contrasts]
+    differing = (seen.differs(whole, contrast, threshold) for contrast in segment.contrasts)
+    sums = (math.fsum(compress(weights, differs)) for differs in zip(*differing, strict=True))
+    return Command(segment.n_arguments, math.fsum(weights), Differs(*sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +216,7 @@ def evenly(scores: Sequence[Score], count: int) -> list[Score]:
     """At most `count` of the records that have an argument and are not volatile, evenly spaced:
     later inputs of a stream are longer, because short ones run out.
     """
-    usable = [one for one in scores if one.n_arguments and not one.volatile]
+    usable = [score for score in scores if score.n_arguments and not score.volatile]
     count = min(count, len(usable))
     return [usable[place * len(usable) // count] for place in range(count)]
 
@@ -256,29 +225,32 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -
     """The inputs of these records of a dataset, executed again.
 
     What an earlier call executed is used; it lies in the dataset's directory. Errors: those of
-    `Journal` and of the executor.
+    `InputJournal` and of the executor.
     """
-    plan = read_manifest(directory).plan
-    system = setting.system
-    wanted = {one.session_id for one in scores}
+    plan, system = read_manifest(directory).plan, setting.system
+    wanted = {score.session_id for score in scores}
     grammars = load_grammars(versions=system.packages)
     described = {"format": "shioenv-rules", **plan.to_json()}
-    with Journal(directory / "rules", described, Rescored.from_json) as journal:
+    with InputJournal(directory / "rules", described, Decoder(Rescored).decode) as journal:
         missing = wanted - journal.tried.keys()
         count = max(missing, default=-1) + 1
         samples = sample_on(system, plan.drawing, count, grammars=grammars)
-        tasks = [(number, one) for number, one in enumerate(samples) if number in missing]
-        kept = len(wanted) - len(missing)
-        score = partial(rescored, seed=plan.drawing.seed, scoring=plan.scoring or Scoring())
-        job = Job(score, system=setting.system_name or system.name, what="input")
-        with setting.executor as executor:
-            for done, (_, found) in enumerate(executor.map(job, tasks), kept + 1):
-                journal.add(found)
-                setting.report(f"{directory.name} inputs by other rules", done, len(wanted))
-        tried = [(one, journal.tried[one.session_id]) for one in scores]
-    reasons = Counter(found.why for _, found in tried)
+        for _, answer in answers(
+            setting.executor,
+            setting.job(
+                partial(rescored, seed=plan.drawing.seed, scoring=plan.scoring or Scoring())
+            ),
+            [task for task in enumerate(samples) if task[0] in missing],
+            lambda done: setting.report(
+                f"{directory.name} inputs by other rules", done, len(wanted)
+            ),
+            done=len(wanted) - len(missing),
+        ):
+            journal.add(answer)
+        tried = [(score, journal.tried[score.session_id]) for score in scores]
+    reasons = Counter(answer.why for _, answer in tried)
     return Rescoring(
-        [Ruled(one, found.scores) for one, found in tried if found.scores is not None],
+        [Ruled(score, answer.scores) for score, answer in tried if answer.scores is not None],
         {why: reasons[why] for why in REASONS},
     )
 
@@ -290,9 +262,8 @@ def means_by_rule(scores: Sequence[ByRule]) -> ByRule:
 
 def rule_columns(ruled: Sequence[Ruled]) -> dict[str, list[Any]]:
     """As columns: which record, and its score by each rule."""
+    names = ("sampler", "session_id", "n_arguments")
     return {
-        "sampler": [one.score.sampler for one in ruled],
-        "session_id": [one.score.session_id for one in ruled],
-        "n_arguments": [one.score.n_arguments for one in ruled],
-        **{rule: [one.by_rule[place] for one in ruled] for place, rule in enumerate(RULES)},
+        **columns([row.score for row in ruled], *names),
+        **{rule: [row.by_rule[place] for row in ruled] for place, rule in enumerate(RULES)},
     }

@@ -26,7 +26,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Runner, State
 from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor, SerialExecutor
-from shioenv.experiments.setting import Report
+from shioenv.experiments.setting import Reporter, answers
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
@@ -60,7 +60,7 @@ def passes(
     system: str,
     seed: int,
     numbers: Iterable[int],
-    report: Report,
+    report: Reporter,
     executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
     """The passes of these numbers; each is to be read to its end before the next one.
@@ -83,15 +83,16 @@ def _pass(
     order: Sequence[tuple[int, Sample]],
     system: str,
     executor: Executor,
-    report: Report,
+    report: Reporter,
 ) -> Pass:
     job = Job(_behavior, system=system, what="input")
     # places in this order are ascending, as the numbers of the inputs are not
     tasks = ((place, sample) for place, (_, sample) in enumerate(order))
-    with executor, busy() if number == 4 else nullcontext():
-        for done, (place, behavior) in enumerate(executor.map(job, tasks), 1):
+    with busy() if number == 4 else nullcontext():
+        for place, behavior in answers(
+            executor, job, tasks, lambda done: report(f"pass {number}", done, len(order))
+        ):
             yield order[place][0], behavior
-            report(f"pass {number}", done, len(order))
 
 
 def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
@@ -132,9 +133,12 @@ class Cause:
     text: str
 
 
-def commands_of(one: Sample) -> tuple[str, ...]:
+NO_CAUSE = Cause("", "")
+
+
+def commands_of(sample: Sample) -> tuple[str, ...]:
     """The grammars of its commands, in order."""
-    return tuple(part.grammar for part in one.trace)
+    return tuple(part.grammar for part in sample.trace)
 
 
 def masked(behavior: Behavior) -> Behavior:
@@ -149,33 +153,33 @@ def volatile_commands() -> Mapping[str, str]:
     return {name: header.volatile_reason for name, header in headers.items() if header.volatile}
 
 
-def marked(one: Sample, volatile: Container[str]) -> list[str]:
+def marked(sample: Sample, volatile: Container[str]) -> list[str]:
     """Those of its commands that are volatile: by an option or operand, or one of `volatile`."""
-    return [part.grammar for part in one.trace if part.volatile or part.grammar in volatile]
+    return [part.grammar for part in sample.trace if part.volatile or part.grammar in volatile]
 
 
-def shows_clock(one: Sample, volatile: Container[str]) -> bool:
+def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
     """Whether a command prints the clock, the load or how long the system is up, and no other of
     its commands is volatile; `volatile` are the grammars that are so as wholes.
     """
-    shows = any(name in SHOW_CLOCK for name in commands_of(one))
-    return shows and SHOW_CLOCK.issuperset(marked(one, volatile))
+    shows = any(name in SHOW_CLOCK for name in commands_of(sample))
+    return shows and SHOW_CLOCK.issuperset(marked(sample, volatile))
 
 
 def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
     """Why a sample did something else, run once more where it must be; `volatile` is what
     `volatile_commands` gives.
     """
-    _, one = task
-    commands = commands_of(one)
+    _, sample = task
+    commands = commands_of(sample)
     declared = [name for name in commands if name in volatile]
     if declared:
         return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
-    if one.volatile:
+    if sample.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
     # budget 1: all runs of the whole input, hardly any of its parts
     recorder = SessionRecorder(scoring=Scoring(budget=1))
-    if recorder.record(one.session, runner, random.Random(0)).behavior.volatile:
+    if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
     return Cause("none", "no cause is stated")
 
@@ -196,8 +200,8 @@ class Verdict:
     """Passes that differ from the first."""
     time_of_day: bool
     """They agree but for clocks, or a command prints the present."""
-    cause: Cause | None
-    """None where all agree."""
+    cause: Cause
+    """`NO_CAUSE` where all agree."""
     command: str
     """The one it is counted under: the first that is declared volatile, else the first."""
 
@@ -209,10 +213,17 @@ class Verdict:
     @property
     def reason(self) -> str:
         """One of `REASONS`; "" where there is nothing to explain."""
-        if self.cause is None:
-            return ""
-        if self.cause.mark == "none":
-            return "not explained"
-        if self.time_of_day:
+        said = {"declared": "declared volatile", "noticed": "noticed when recorded"}
+        if self.time_of_day and self.cause.mark in said:
             return "time of day"
-        return "declared volatile" if self.cause.mark == "declared" else "noticed when recorded"
+        return {"": "", "none": "not explained", **said}[self.cause.mark]
+
+    @property
+    def commands(self) -> list[str]:
+        """The grammars of its commands, in order."""
+        return list(commands_of(self.sample))
+
+    @property
+    def different(self) -> str:
+        """Its channels in one word, "" where all passes agree."""
+        return "+".join(self.channels)

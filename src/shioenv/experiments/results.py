@@ -7,11 +7,13 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
 from shioenv.experiments.setting import Setting
@@ -44,12 +46,35 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Results:
     """Where the results lie, and `run.json`'s content."""
 
     directory: Path
     document: Mapping[str, Any]
     tables: Sequence[Table]
+
+
+Options = ParamSpec("Options")
+Find: TypeAlias = Callable[Concatenate[Setting, Options], Findings]
+Experiment: TypeAlias = Callable[Concatenate[Setting, Options], Results]
+
+
+def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
+    """Makes a function that finds something an experiment of this name, which writes it as well.
+
+    Errors: MissingExtraError before anything is executed; DatasetStorageError.
+    """
+
+    def framed(find: Find[Options]) -> Experiment[Options]:
+        @wraps(find)
+        def run(setting: Setting, /, *args: Options.args, **options: Options.kwargs) -> Results:
+            check_libraries()
+            started = time.monotonic()
+            return write(setting, name, find(setting, *args, **options), started=started)
+
+        return run
+
+    return framed
 
 
 def check_libraries() -> None:
@@ -58,7 +83,7 @@ def check_libraries() -> None:
     require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
-def write(setting: Setting, name: str, found: Findings, *, started: float) -> Outcome:
+def write(setting: Setting, name: str, findings: Findings, *, started: float) -> Results:
     """Writes the findings into the directory of this name; `started` is of `time.monotonic`.
 
     Errors: DatasetStorageError.
@@ -66,19 +91,19 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
     directory = setting.out / name
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        for file, columns in found.data.items():
+        for file, columns in findings.data.items():
             write_columns(directory / f"{file}.parquet", columns)
-        svg, png = picture(found.chart)
+        svg, png = picture(findings.chart)
         atomic_write(directory / f"{PLOT}.svg", svg)
         atomic_write(directory / f"{PLOT}.png", png)
-        text = f"# {found.title}\n\n" + "\n".join(table.markdown for table in found.tables)
+        text = f"# {findings.title}\n\n" + "\n".join(table.markdown for table in findings.tables)
         atomic_write(directory / TABLE, text.encode())
         system = setting.system
         document = {
             "experiment": name,
             "command": setting.command,
             "seed": setting.seed,
-            "parameters": dict(found.parameters),
+            "parameters": dict(findings.parameters),
             "workers": setting.executor.workers,
             "system": {"name": system.name, "digest": system.digest},
             "versions": {
@@ -87,14 +112,22 @@ def write(setting: Setting, name: str, found: Findings, *, started: float) -> Ou
                 "kernel": platform.release(),
                 **{library: version(library) for library in LIBRARIES},
             },
-            "counts": dict(found.counts),
-            "summary": dict(found.summary),
+            "counts": dict(findings.counts),
+            "summary": dict(findings.summary),
             "wall_seconds": round(time.monotonic() - started, 1),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "files": sorted({path.name for path in directory.iterdir()} | {RUN}),
         }
         atomic_write(directory / RUN, (json.dumps(document, indent=2) + "\n").encode())
-    return Outcome(directory, document, found.tables)
+    return Results(directory, document, findings.tables)
+
+
+def columns(items: Sequence[Any], *names: str, **paths: str) -> dict[str, list[Any]]:
+    """Items as columns: attributes by name, and those that stand elsewhere (`sample.cwd`) by the
+    column's.
+    """
+    places = {**{name: name for name in names}, **paths}
+    return {name: list(map(attrgetter(place), items)) for name, place in places.items()}
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -113,12 +146,11 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     import pyarrow.parquet
 
     try:
-        found: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
+        return dict(pyarrow.parquet.read_table(path).to_pydict())
     except (pyarrow.ArrowException, OSError) as error:
         raise DatasetCorruptError(
             f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
         ) from None
-    return found
 
 
 def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:

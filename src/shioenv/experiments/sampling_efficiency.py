@@ -6,19 +6,19 @@ all sub-inputs; estimates are replayed on what was executed.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
-from shioenv.experiments.exact import SETS, Collection, Known, collect, wanted
-from shioenv.experiments.replay import Cell, Outcome, cells, replayed
-from shioenv.experiments.results import Findings, check_libraries, write
-from shioenv.experiments.results import Outcome as Result
+from shioenv.experiments.exact import Collection, Known, collect, wanted
+from shioenv.experiments.replay import Accuracy, Cells, cells, replayed
+from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.means import Mean, Spread
-from shioenv.report.tables import Table
+from shioenv.report.tables import Table, grouped
 from shioenv.report.text import fixed, share
 
 NAME = "sampling-efficiency"
@@ -30,31 +30,24 @@ REPLAYS = 20
 BUDGETS = (4, 8, 16, 32, 64, 128)
 
 
+@experiment(NAME)
 def run(
     setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
-) -> Result:
+) -> Findings:
     """Executes `count` inputs of each length from 8 arguments on and four times as many shorter
     ones, replays every estimator `replays` times on each, and writes what came out.
 
-    Errors: MissingExtraError before anything is executed; those of `collect` and `write`.
+    Errors: those of `experiment` and `collect`.
     """
-    check_libraries()
     from shioenv.experiments import charts
 
-    started = time.monotonic()
-    collected = collect(setting, wanted(count, longest))
-    found = replayed(
-        collected.inputs,
-        BUDGETS,
-        replays=replays,
-        seed=setting.seed,
-        executor=setting.executor,
-        report=setting.report,
-    )
-    by_length = {n: cells([one for one in found if one.n == n]) for n in wanted(count, longest)}
-    findings = Findings(
+    lengths = wanted(count, longest)
+    collected = collect(setting, lengths)
+    accuracies = replayed(collected.inputs, BUDGETS, replays, setting)
+    by_length = {n: cells(accuracy for accuracy in accuracies if accuracy.n == n) for n in lengths}
+    return Findings(
         title="Sampling efficiency: estimates against exact scores",
-        data={"errors": error_columns(found), "inputs": input_columns(collected.inputs)},
+        data={"errors": error_columns(accuracies), "inputs": input_columns(collected.inputs)},
         tables=(
             *(_error_table(name, by_length) for name in ESTIMATORS),
             _score_table(collected.inputs),
@@ -67,9 +60,11 @@ def run(
             "replays": replays,
             "budgets": list(BUDGETS),
         },
-        summary=_summary(by_length[longest]),
+        summary={
+            f"{cell.estimator}, M = {cell.budget}": round(cell.error.value, 5)
+            for cell in by_length[longest].values()
+        },
     )
-    return write(setting, NAME, findings, started=started)
 
 
 def counts(collected: Collection) -> dict[str, Any]:
@@ -84,52 +79,38 @@ def counts(collected: Collection) -> dict[str, Any]:
     }
 
 
-def error_columns(found: Sequence[Outcome]) -> dict[str, list[Any]]:
-    """Outcomes as columns."""
-    names = ("number", "n", "estimator", "budget", "absolute_error", "error", "executions")
-    return {name: [getattr(one, name) for one in found] for name in names}
+def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
+    """Accuracies as columns."""
+    return columns(accuracies, *(item.name for item in fields(Accuracy)))
 
 
 def input_columns(inputs: Sequence[Known]) -> dict[str, list[Any]]:
-    """Inputs with everything their scores rest on; bit m of `differs` is bit m % 8 of its byte
-    m // 8, and stands for the sub-input of mask m.
+    """Inputs with everything their scores rest on; bit m % 8 of a set's byte m // 8 stands for the
+    sub-input of mask m.
     """
-    sizes = [(1 << known.n) + 7 >> 3 for known in inputs]
-    plain = ("number", "cwd", "exit_code", "noise_threshold", "seconds")
-    scores = ("irreducibility", "irreducibility_strict")
-    return {
-        **{name: [getattr(known, name) for known in inputs] for name in plain},
-        "n_arguments": [known.n for known in inputs],
-        "input": [known.input.text for known in inputs],
-        "input_args": [known.input.input_args for known in inputs],
-        **{name: [getattr(known, name) for known in inputs] for name in scores},
-        **{
-            name: [
-                getattr(known, name).to_bytes(size, "little")
-                for known, size in zip(inputs, sizes, strict=True)
-            ]
-            for name in SETS
-        },
-    }
+    return columns(
+        inputs,
+        *("number", "cwd", "exit_code", "noise_threshold", "seconds"),
+        n_arguments="n",
+        input="input.text",
+        input_args="input_args",
+        irreducibility="irreducibility",
+        irreducibility_strict="irreducibility_strict",
+        differs="differs",
+        differs_strict="differs_strict",
+    )
 
 
-def _error_table(name: str, by_length: Mapping[int, Mapping[tuple[str, int], Cell]]) -> Table:
+def _error_table(name: str, by_length: Mapping[int, Cells]) -> Table:
     note = "Mean absolute error (95% interval over inputs) by budget M; 0 where M covers all."
     if name == "paper":
         note += " The paper says 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
-    return Table(
-        f"Estimator `{name}`",
-        note,
-        ("arguments", "inputs", *(f"M = {budget}" for budget in BUDGETS)),
-        [
-            (
-                str(n),
-                str(found[name, BUDGETS[0]].error.count),
-                *(_shown(found[name, budget].error) for budget in BUDGETS),
-            )
-            for n, found in by_length.items()
-        ],
-    )
+    rows = []
+    for n, group in by_length.items():
+        errors = [group[name, budget].error for budget in BUDGETS]
+        rows.append((str(n), str(errors[0].count), *map(_shown, errors)))
+    headers = ("arguments", "inputs", *(f"M = {budget}" for budget in BUDGETS))
+    return Table(f"Estimator `{name}`", note, headers, rows)
 
 
 def _shown(error: Mean) -> str:
@@ -138,40 +119,21 @@ def _shown(error: Mean) -> str:
     return f"{error.value:.4f} ({error.low:.4f} to {error.high:.4f})"
 
 
-def _by_length(inputs: Sequence[Known]) -> Iterator[tuple[int, list[Known]]]:
-    for n in sorted({known.n for known in inputs}):
-        yield n, [known for known in inputs if known.n == n]
-
-
 def _score_table(inputs: Sequence[Known]) -> Table:
-    rows = []
-    for n, group in _by_length(inputs):
-        spread = Spread.of([known.irreducibility for known in group])
-        assert spread is not None
-        rows.append(
-            (
-                str(n),
-                str(len(group)),
-                spread.text,
-                fixed(_mean([known.irreducibility_strict for known in group])),
-                share(sum(known.exit_code != 0 for known in group), len(group), 0),
-            )
-        )
-    return Table(
+    groups = grouped(inputs, attrgetter("n"))
+    return Table.of(
         "The exact scores",
         "Mean (± standard deviation) of R*, and mean of the strict score.",
-        ("arguments", "inputs", "R*", "strict", "inputs that fail"),
-        rows,
+        {
+            "arguments": lambda group: str(group[0].n),
+            "inputs": lambda group: str(len(group)),
+            "R*": lambda group: Spread.of([known.irreducibility for known in group]).text,
+            "strict": lambda group: fixed(
+                sum(known.irreducibility_strict for known in group) / len(group)
+            ),
+            "inputs that fail": lambda group: share(
+                sum(known.exit_code != 0 for known in group), len(group), 0
+            ),
+        },
+        (groups[n] for n in sorted(groups)),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _summary(found: Mapping[tuple[str, int], Cell]) -> dict[str, Any]:
-    """Mean absolute errors of the longest inputs."""
-    return {
-        f"{cell.estimator}, M = {cell.budget}": round(cell.error.value, 5)
-        for cell in found.values()
-    }

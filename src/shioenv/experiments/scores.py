@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,11 @@ class Score:
     irreducibility_strict: float | None
 
 
+COLUMNS = tuple(item.name for item in fields(Score))
+
+
 @dataclass(frozen=True, slots=True)
-class Made:
+class ScoredDataset:
     """A dataset that was generated, or was there."""
 
     directory: Path
@@ -60,50 +64,35 @@ class Made:
         }
 
 
-def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+def made(
+    setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+) -> ScoredDataset:
     """`count` records in the setting's data; those that are there are not executed again.
 
     A dataset that was begun there for more inputs is finished first. Errors: those of `generate`.
     """
-    directory = setting.data / name
+    directory, begun = setting.data / name, 0
+    with suppress(UnknownDatasetError):
+        begun = read_manifest(directory).count
     summary = generate(
         directory,
-        count=max(count, _begun(directory)),
+        count=max(count, begun),
         drawing=replace(drawing, seed=setting.seed),
         scoring=scoring,
         system=setting.system_name,
         executor=setting.executor,
-        report=setting.progress(f"{name} inputs"),
+        report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
     )
-    return Made(directory, summary.new, list(_scores(directory, count)))
+    return ScoredDataset(directory, summary.new, list(_scores(directory, count)))
 
 
-def _begun(directory: Path) -> int:
-    """The records wanted of the dataset that is there; 0 where none is."""
-    try:
-        return read_manifest(directory).count
-    except UnknownDatasetError:
-        return 0
-
-
-def _scores(directory: Path, count: int) -> Iterable[Score]:
+def _scores(directory: Path, count: int) -> Iterator[Score]:
     """Of the first `count` records: an earlier call may have made more."""
     for record in read_records(directory):
         if record.session_id >= count:
             return
-        yield Score(
-            session_id=record.session_id,
-            sampler=record.sampler,
-            command=command_of(record),
-            n_arguments=record.n_arguments,
-            n_operands=_operands(record),
-            exit_code=record.exit_code,
-            volatile=record.volatile,
-            exact=record.exact,
-            n_executions=record.n_executions,
-            irreducibility=record.irreducibility,
-            irreducibility_strict=record.irreducibility_strict,
-        )
+        same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
+        yield Score(**same, command=command_of(record), n_operands=_operands(record))
 
 
 def _operands(record: Record) -> int:
@@ -114,13 +103,14 @@ def _operands(record: Record) -> int:
     )
 
 
-def columns(scores: Sequence[Score]) -> dict[str, list[Any]]:
-    """Scores as columns."""
-    return {item.name: [getattr(one, item.name) for one in scores] for item in fields(Score)}
+def ones(values: Iterable[float]) -> int:
+    """How many are exactly 1."""
+    return sum(value >= 1 for value in values)
 
 
 def values(
     scores: Iterable[Score], keep: Callable[[Score], bool] = lambda score: True
 ) -> list[float]:
     """The irreducibility of those that have one and are kept."""
-    return [one.irreducibility for one in scores if one.irreducibility is not None and keep(one)]
+    kept = (score.irreducibility for score in scores if keep(score))
+    return [value for value in kept if value is not None]

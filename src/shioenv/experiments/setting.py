@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from shioenv.dataset.generate import Progress, plan_of
-from shioenv.execution.job import Executor
+from shioenv.dataset.generate import plan_of
+from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
 
-Report: TypeAlias = Callable[[str, int, int], None]
+Reporter: TypeAlias = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and of how much."""
+
+Payload = TypeVar("Payload")
+Answer = TypeVar("Answer")
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -37,7 +40,7 @@ class Setting:
     """What executes. What it finds does not depend on how many processes it has."""
     command: str = ""
     """The command line, as it was typed."""
-    report: Report = silent
+    report: Reporter = silent
 
     @property
     def system(self) -> System:
@@ -49,9 +52,25 @@ class Setting:
         """The directory of what took executions, which another call goes on with."""
         return self.out / "data"
 
-    def progress(self, what: str) -> Callable[[Progress], None]:
-        """What `generate` is given to report to."""
-        return lambda progress: self.report(what, progress.done, progress.count)
+    def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> Job[Payload, Answer]:
+        """What is to be done with inputs in a sandbox of the setting's system."""
+        return Job(do, system=self.system_name or self.system.name, what="input")
+
+
+def answers(
+    executor: Executor,
+    job: Job[Payload, Answer],
+    tasks: Iterable[tuple[int, Payload]],
+    report: Callable[[int], None],
+    done: int = 0,
+) -> Iterator[tuple[int, Answer]]:
+    """The answers with their tasks' numbers, as they are finished; `report` is told how many there
+    are, `done` that were there before among them. Errors: those of the executor.
+    """
+    with executor:
+        for number, answer in enumerate(executor.map(job, tasks), done + 1):
+            yield answer
+            report(number)
 
 
 @dataclass(frozen=True, slots=True)

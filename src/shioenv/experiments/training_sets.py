@@ -6,9 +6,9 @@ Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composite
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from shioenv.experiments import quoted
@@ -20,8 +20,8 @@ from shioenv.experiments.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv.experiments.results import Findings, Outcome, check_libraries, write
-from shioenv.experiments.scores import NAMES, Made, Score, columns, made, values
+from shioenv.experiments.results import Findings, columns, experiment
+from shioenv.experiments.scores import COLUMNS, NAMES, Score, ScoredDataset, made, ones, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.means import Spread
@@ -51,42 +51,35 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 """The paper's training sets: a source, and which of its scores are in the set."""
 
 
-def run(
-    setting: Setting,
-    *,
-    count: int = COUNT,
-    scoring: Scoring = Scoring(),
-) -> Outcome:
+@experiment(NAME)
+def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -> Findings:
     """Generates inputs until `count` of each source have a score, and writes what came out.
 
-    Errors: MissingExtraError before anything is executed; those of `made` and `write`.
+    Errors: those of `experiment` and `made`.
     """
-    check_libraries()
     from shioenv.experiments import charts
 
-    started = time.monotonic()
     datasets = {source: _scored(setting, source, count, scoring) for source in SOURCES}
-    scores = [score for one in datasets.values() for score in one.scores]
-    sets = {name: _set(datasets, name) for name in SETS}
+    scores = [score for dataset in datasets.values() for score in dataset.scores]
+    sets = {name: values(datasets[source].scores) for name, (source, _) in SETS.items()}
+    sets = {name: list(filter(SETS[name][1], numbers)) for name, numbers in sets.items()}
     rescorings = {
-        source: scores_by_rule(setting, one.directory, evenly(one.scores, RESCORED))
-        for source, one in datasets.items()
+        source: scores_by_rule(setting, dataset.directory, evenly(dataset.scores, RESCORED))
+        for source, dataset in datasets.items()
     }
-    findings = Findings(
+    ruled = [row for rescoring in rescorings.values() for row in rescoring.ruled]
+    return Findings(
         title="The training sets' scores",
-        data={
-            "scores": columns(scores),
-            "rules": rule_columns([row for one in rescorings.values() for row in one.ruled]),
-        },
+        data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
         tables=[_table(datasets, sets), _length_table(datasets), _rule_table(rescorings)],
         chart=charts.training_sets(sets),
         counts={
             source: {
-                **one.counts,
-                "with a score": len(values(one.scores)),
+                **dataset.counts,
+                "with a score": len(values(dataset.scores)),
                 **rescorings[source].counts,
             }
-            for source, one in datasets.items()
+            for source, dataset in datasets.items()
         },
         parameters={
             "scored inputs of each source": count,
@@ -95,64 +88,49 @@ def run(
             "share of composites": COMPOSITES,
             "stop probability": STOP_PROBABILITY,
         },
-        summary={name: _summary(numbers) for name, numbers in sets.items()},
+        summary={name: _summary(Spread.of(numbers)) for name, numbers in sets.items()},
     )
-    return write(setting, NAME, findings, started=started)
 
 
-def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Made:
+def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
     """The source's inputs up to the one that has the last score wanted."""
     wanted, new = count, 0
+    drawing = Drawing(sampler=source, composite_share=COMPOSITES)
     while True:
-        drawing = Drawing(sampler=source, composite_share=COMPOSITES)
-        found = made(setting, source, wanted, drawing, scoring)
-        new += found.new
-        scored = len(values(found.scores))
+        dataset = made(setting, source, wanted, drawing, scoring)
+        new += dataset.new
+        scored = len(values(dataset.scores))
         if scored >= count:
-            return Made(found.directory, new, _until(found.scores, count))
+            return ScoredDataset(dataset.directory, new, _until(dataset.scores, count))
         wanted += math.ceil(1.02 * (count - scored) * wanted / max(scored, 1))
 
 
 def _until(scores: Sequence[Score], count: int) -> list[Score]:
-    """The first scores, as many as hold `count` that are not None."""
-    left = count
-    for place, one in enumerate(scores, 1):
-        left -= one.irreducibility is not None
-        if not left:
-            return list(scores[:place])
-    return list(scores)
+    """The first scores, as many as hold `count` that are not None; there are so many."""
+    places = (place for place, s in enumerate(scores, 1) if s.irreducibility is not None)
+    return list(scores[: next(islice(places, count - 1, None))])
 
 
-def _set(datasets: Mapping[str, Made], name: str) -> list[float]:
-    source, holds = SETS[name]
-    return [score for score in values(datasets[source].scores) if holds(score)]
-
-
-def _summary(numbers: Sequence[float]) -> dict[str, Any]:
-    spread = Spread.of(numbers)
-    if spread is None:
+def _summary(spread: Spread) -> dict[str, Any]:
+    if not spread.count:
         return {"inputs": 0}
     return {"inputs": spread.count, "mean": round(spread.mean, 4), "sd": round(spread.sd, 4)}
 
 
-def _table(datasets: Mapping[str, Made], sets: Mapping[str, Sequence[float]]) -> Table:
+def _table(datasets: Mapping[str, ScoredDataset], sets: Mapping[str, Sequence[float]]) -> Table:
     rows = []
-    for name, numbers in sets.items():
-        source, holds = SETS[name]
-        several = [
-            score
-            for score in values(datasets[source].scores, lambda one: one.n_arguments > 1)
-            if holds(score)
-        ]
+    for name, (source, holds) in SETS.items():
+        numbers = sets[name]
+        several = values(datasets[source].scores, lambda score: score.n_arguments > 1)
         mean, sd = quoted.TRAINING[name]
         rows.append(
             (
                 name,
                 f"{len(numbers):,}",
-                _shown(numbers),
+                Spread.of(numbers).text,
                 f"{mean:.2f} ± {sd:.2f}",
-                _shown(several),
-                share(sum(one >= 1 for one in numbers), len(numbers)),
+                Spread.of(list(filter(holds, several))).text,
+                share(ones(numbers), len(numbers)),
             )
         )
     return Table(
@@ -164,17 +142,12 @@ def _table(datasets: Mapping[str, Made], sets: Mapping[str, Sequence[float]]) ->
     )
 
 
-def _shown(numbers: Sequence[float]) -> str:
-    spread = Spread.of(numbers)
-    return "-" if spread is None else spread.text
-
-
-def _length_table(datasets: Mapping[str, Made]) -> Table:
+def _length_table(datasets: Mapping[str, ScoredDataset]) -> Table:
     rows = []
-    for source, one in datasets.items():
-        lengths = Counter(min(score.n_arguments, 13) for score in one.scores)
-        total = len(one.scores)
-        rows.append((NAMES[source], *(share(lengths[n], total) for n in range(14))))
+    for source, dataset in datasets.items():
+        lengths = Counter(min(score.n_arguments, 13) for score in dataset.scores)
+        shares = (share(lengths[n], len(dataset.scores)) for n in range(14))
+        rows.append((NAMES[source], *shares))
     return Table(
         "Arguments of the inputs",
         "Share of each source's inputs by number of removable arguments, over all commands of an "
@@ -187,9 +160,10 @@ def _length_table(datasets: Mapping[str, Made]) -> Table:
 def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
     rows = []
     for name, (source, holds) in SETS.items():
-        rules = zip(*(one.by_rule for one in rescorings[source].ruled), strict=True)
-        cells = [_counted([score for score in scores if holds(score)]) for scores in rules]
-        if cells:
+        by_rule = zip(*(row.by_rule for row in rescorings[source].ruled), strict=True)
+        spreads = [Spread.of(list(filter(holds, scores))) for scores in by_rule]
+        if spreads:
+            cells = (f"{spread.text} ({spread.count})" for spread in spreads)
             rows.append((name.replace("R*", "score"), *cells))
     return Table(
         "By the rules of the reference implementation",
@@ -199,7 +173,3 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
         ("set", *RULES),
         rows,
     )
-
-
-def _counted(numbers: Sequence[float]) -> str:
-    return f"{_shown(numbers)} ({len(numbers)})"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from itertools import count as count_from
 from typing import Any
 
 import altair as alt
 
 from shioenv.report.drawing import ACCENT, PADDING, SOFT, element
 from shioenv.report.panels import bars, chart, counted, histogram, score
-from shioenv.report.stats import BINS, Group, Statistics
+from shioenv.report.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.report.tables import Table
 from shioenv.report.text import count, fixed, share, visible
 
@@ -61,33 +63,67 @@ class Figure:
         return element(self.chart, self.spoken, WIDTH)
 
 
-def figures(found: Statistics) -> dict[str, Figure]:
+def figures(statistics: Statistics) -> dict[str, Figure]:
     """Every chart of the page by its id; those without anything to show are left out."""
-    made = (
-        _distribution(found),
-        _by_arguments(found),
-        _arguments(found),
-        _composition(found),
-        _commands(found),
-        _exits(found),
-        _effects(found),
-        _sizes(found),
+    total, commands = statistics.records, statistics.by_command
+    exits = statistics.by_exit_code.items()
+    changed = [(name, records) for name, records in statistics.effects.items() if records]
+    drawn = (
+        _distribution(statistics.irreducibility),
+        _by_arguments(statistics.by_arguments),
+        _arguments(statistics),
+        _scored_ranking(
+            "composition",
+            "composition",
+            "How inputs are composed",
+            "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
+            "sequence: ; or &.",
+            statistics.by_composition,
+            total,
+            most=9,
+        ),
+        _scored_ranking(
+            "commands",
+            "command",
+            "Commands",
+            f"By an input's first command. The {min(RANKED, len(commands))} most frequent of "
+            f"{count(len(commands))}; the table has "
+            + ("all." if len(commands) <= TABLED else f"the first {TABLED}."),
+            commands,
+            total,
+        ),
+        _ranking(
+            "exits",
+            "exit code",
+            [(f"{code} ({EXITS[code]})" if code in EXITS else str(code), n) for code, n in exits],
+            total,
+            "Exit codes",
+            "Of the last command; a failure is data like any other. From 129 on mostly the number "
+            "of the signal that ended it, plus 128.",
+        ),
+        _ranking(
+            "effects",
+            "effect",
+            sorted(changed, key=lambda item: -item[1]),
+            total,
+            "What inputs change",
+            "From the context patches. An input that does several of these is counted in each.",
+        ),
+        _sizes(statistics),
     )
-    return {figure.name: figure for figure in made if figure.table.rows}
+    return {figure.name: figure for figure in drawn if figure.table.rows}
 
 
-def _distribution(found: Statistics) -> Figure:
-    scores = found.irreducibility
+def _distribution(scores: Scores) -> Figure:
     parts = [f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}" for index in range(BINS)]
     rows = _shares(zip(parts, scores.bins, strict=True), scores.scored)
+    bar = histogram(scores.bins, "irreducibility (0 to 1)", counted("value"))
     return Figure(
         "distribution",
         f"Histogram of irreducibility from 0 to 1: mean {fixed(scores.mean, 2)}, "
         f"{share(scores.one, scores.scored)} exactly 1, {share(scores.zero, scores.scored)} "
         "exactly 0.",
-        histogram(scores.bins, "irreducibility (0 to 1)", counted("value")).properties(
-            width=WIDTH, height=HEIGHT
-        ),
+        bar.properties(width=WIDTH, height=HEIGHT),
         Table(
             "How irreducible the inputs are",
             f"Records in each twentieth of the scale. {count(scores.one)} are exactly 1: every "
@@ -99,8 +135,8 @@ def _distribution(found: Statistics) -> Figure:
     )
 
 
-def _by_arguments(found: Statistics) -> Figure:
-    scored = {n: group for n, group in found.by_arguments.items() if group.scored}
+def _by_arguments(groups: Mapping[int, GroupStatistics]) -> Figure:
+    scored = {n: group for n, group in groups.items() if group.scored}
     rows = [
         {
             "arguments": n,
@@ -124,45 +160,51 @@ def _by_arguments(found: Statistics) -> Figure:
         "by-arguments",
         f"Mean irreducibility by number of arguments: {', '.join(means[:1] + means[1:][-1:])}.",
         alt.layer(middle, points).properties(width=WIDTH, height=HEIGHT),
-        Table(
+        Table.of(
             "Irreducibility by number of arguments",
             "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
             "points stand for fewer than ten records.",
-            ("arguments", "records", "mean", "lower quartile", "median", "upper quartile"),
-            [
-                (
-                    str(n),
-                    count(group.records),
-                    *(fixed(one, 2) for one in (group.mean_irreducibility, *group.quartiles)),
-                )
-                for n, group in scored.items()
-            ],
+            {
+                "arguments": lambda item: str(item[0]),
+                "records": lambda item: count(item[1].records),
+                "mean": lambda item: fixed(item[1].mean_irreducibility, 2),
+                "lower quartile": lambda item: fixed(item[1].quartiles[0], 2),
+                "median": lambda item: fixed(item[1].quartiles[1], 2),
+                "upper quartile": lambda item: fixed(item[1].quartiles[2], 2),
+            },
+            scored.items(),
         ),
     )
 
 
-def _arguments(found: Statistics) -> Figure:
-    groups = found.by_arguments
-    rows = [{"arguments": n, "records": group.records} for n, group in groups.items()]
-    common = max(groups, key=lambda n: groups[n].records, default=0)
-    return Figure(
+def _arguments(statistics: Statistics) -> Figure:
+    groups = {n: group.records for n, group in statistics.by_arguments.items()}
+    common = max(groups, key=groups.__getitem__, default=0)
+    return _columns(
         "arguments",
         f"Records by number of arguments, from {min(groups, default=0)} to "
         f"{max(groups, default=0)}; the most have {common}.",
-        chart(rows)
-        .mark_bar()
-        .encode(x=_arguments_axis(groups), y=alt.Y(**counted("records")))
-        .properties(width=WIDTH, height=HEIGHT),
+        _arguments_axis(groups),
+        list(groups.items()),
         Table(
             "How many arguments inputs have",
             "Arguments that can be removed, over all commands of an input.",
             ("arguments", "records", "share"),
-            _shares(((str(n), group.records) for n, group in groups.items()), found.records),
+            _shares(groups.items(), statistics.records),
         ),
     )
 
 
-def _arguments_axis(groups: Mapping[int, Group]) -> alt.X:
+def _columns(
+    name: str, spoken: str, x: alt.X, numbers: Sequence[tuple[int | str, int]], table: Table
+) -> Figure:
+    """A bar upwards for each of the numbers of records."""
+    rows = ({table.headers[0]: place, "records": records} for place, records in numbers)
+    bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**counted("records")))
+    return Figure(name, spoken, bar.properties(width=WIDTH, height=HEIGHT), table)
+
+
+def _arguments_axis(groups: Collection[int]) -> alt.X:
     """Numbers of arguments; those that no input has are gaps, unless there are too many."""
     last = max(groups, default=0)
     shown = range(min(groups, default=0), last + 1) if last < 64 else groups
@@ -171,39 +213,12 @@ def _arguments_axis(groups: Mapping[int, Group]) -> alt.X:
     return alt.X("arguments:O", title="removable arguments", scale=scale, axis=axis)
 
 
-def _composition(found: Statistics) -> Figure:
-    return _scored_ranking(
-        "composition",
-        "composition",
-        "How inputs are composed",
-        "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
-        "sequence: ; or &.",
-        found.by_composition,
-        found.records,
-        most=9,
-    )
-
-
-def _commands(found: Statistics) -> Figure:
-    shown = min(RANKED, len(found.by_command))
-    return _scored_ranking(
-        "commands",
-        "command",
-        "Commands",
-        f"By an input's first command. The {shown} most frequent of "
-        f"{count(len(found.by_command))}; the table has "
-        + ("all." if len(found.by_command) <= TABLED else f"the first {TABLED}."),
-        found.by_command,
-        found.records,
-    )
-
-
 def _scored_ranking(
     name: str,
     what: str,
     title: str,
     note: str,
-    groups: Mapping[str, Group],
+    groups: Mapping[str, GroupStatistics],
     total: int,
     most: int = RANKED,
 ) -> Figure:
@@ -232,74 +247,40 @@ def _scored_ranking(
             right.properties(width=0.45 * room, height=alt.Step(ROW)),
             spacing=_GAP,
         ).properties(autosize="pad"),
-        Table(
+        Table.of(
             title,
             note,
-            (what, "records", "share", "scored", "mean irreducibility", "median"),
-            [
-                (
-                    _label(one) if one else f"(no {what})",
-                    count(group.records),
-                    share(group.records, total),
-                    count(group.scored),
-                    fixed(group.mean_irreducibility, 2),
-                    fixed(group.quartiles[1] if group.quartiles else None, 2),
-                )
-                for one, group in list(groups.items())[:TABLED]
-            ],
+            {
+                what: lambda item: _label(item[0]) or f"(no {what})",
+                "records": lambda item: count(item[1].records),
+                "share": lambda item: share(item[1].records, total),
+                "scored": lambda item: count(item[1].scored),
+                "mean irreducibility": lambda item: fixed(item[1].mean_irreducibility, 2),
+                "median": lambda item: fixed(next(iter(item[1].quartiles[1:]), None), 2),
+            },
+            islice(groups.items(), TABLED),
         ),
     )
 
 
-def _exits(found: Statistics) -> Figure:
-    named = [
-        (f"{code} ({EXITS[code]})" if code in EXITS else str(code), records)
-        for code, records in found.by_exit_code.items()
-    ]
-    return _ranking(
-        "exits",
-        "exit code",
-        named,
-        found.records,
-        "Exit codes",
-        "Of the last command; a failure is data like any other. From 129 on mostly the number of "
-        "the signal that ended it, plus 128.",
-    )
-
-
-def _effects(found: Statistics) -> Figure:
-    changed = [(name, records) for name, records in found.effects.items() if records]
-    return _ranking(
-        "effects",
-        "effect",
-        sorted(changed, key=lambda item: -item[1]),
-        found.records,
-        "What inputs change",
-        "From the context patches. An input that does several of these is counted in each.",
-    )
-
-
-def _sizes(found: Statistics) -> Figure:
-    sizes = found.output_sizes
+def _sizes(statistics: Statistics) -> Figure:
+    sizes, total = statistics.output_sizes, statistics.records
     bounds = [0]
     while bounds[-1] < max(sizes, default=0):
         bounds.append(bounds[-1] * 4 or 1)
     named = [(_sized(bound), sizes.get(bound, 0)) for bound in bounds]
     axis = alt.Axis(labelOverlap=False, labelFontSize=11)
-    x = alt.X("size:O", sort=None, title="output, from … bytes on", axis=axis)
-    return Figure(
+    return _columns(
         "sizes",
-        f"Records by size of the output; {share(sizes.get(0, 0), found.records)} print nothing.",
-        chart({"size": name, "records": records} for name, records in named)
-        .mark_bar()
-        .encode(x=x, y=alt.Y(**counted("records")))
-        .properties(width=WIDTH, height=HEIGHT),
+        f"Records by size of the output; {share(sizes.get(0, 0), total)} print nothing.",
+        alt.X("output from:O", sort=None, title="output, from … bytes on", axis=axis),
+        named,
         Table(
             "How much inputs print",
             "Standard output and error together; each class is four times as wide as the one "
             "before.",
             ("output from", "records", "share"),
-            _shares(named, found.records),
+            _shares(named, total),
         ),
     )
 
@@ -316,7 +297,7 @@ def _ranking(
 ) -> Figure:
     """Horizontal bars with their share at the end."""
     first = named[:RANKED]
-    labels = _labels(one for one, _ in first)
+    labels = _labels(name for name, _ in first)
     gutter = _gutter(labels)
     rows = [
         {"label": label, "records": records, "share": share(records, total)}
@@ -336,8 +317,8 @@ def _ranking(
     )
 
 
-def _shares(named: Iterable[tuple[str, int]], total: int) -> list[tuple[str, str, str]]:
-    return [(name, count(records), share(records, total)) for name, records in named]
+def _shares(named: Iterable[tuple[object, int]], total: int) -> list[tuple[str, str, str]]:
+    return [(str(name), count(records), share(records, total)) for name, records in named]
 
 
 def _few_ticks() -> alt.X:
@@ -360,11 +341,9 @@ def _label(text: str) -> str:
 
 def _labels(texts: Iterable[str]) -> list[str]:
     """Labels of a chart: shortened, and still different from each other."""
-    found: list[str] = []
+    labels: list[str] = []
     for text in texts:
-        label = short = _label(text) or "(none)"
-        extra = 2
-        while label in found:
-            label, extra = f"{short} ({extra})", extra + 1
-        found.append(label)
-    return found
+        short = _label(text) or "(none)"
+        others = (f"{short} ({extra})" for extra in count_from(2))
+        labels.append(next(label for label in chain([short], others) if label not in labels))
+    return labels

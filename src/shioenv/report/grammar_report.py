@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, date, datetime
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.execution.job import Executor, Job
+from shioenv.execution.job import Executor, Job, Tell, silent
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.misuse import is_misuse
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import count as size_of
-from shioenv.report.tables import Table
+from shioenv.report.tables import Table, grouped
 from shioenv.report.text import count
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample, sample_on
@@ -39,67 +39,83 @@ JUDGED = 100
 BATCH = 500
 """Inputs parsed back at once by a process."""
 
-KEPT = 4096
-"""Characters of output kept: messages stand at the beginning, or at the end."""
-
-Tell = Callable[[str], None]
+JUDGED_CHARACTERS = 4096
+"""Of output at most: messages stand at the beginning, or at the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What one execution of an input gave.
-
-    `grammar` is the first command's, `output` the first and the last 2,048 characters.
-    """
-
-    grammar: str
-    exit_code: int
-    output: str
-    timed_out: bool
-
-
-def tried(runner: Runner, task: tuple[int, Sample]) -> Trial:
-    """A sample executed once."""
-    _, sample = task
-    behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
-    output = behavior.text
-    if len(output) > KEPT:
-        output = f"{output[: KEPT // 2]}\n{output[-KEPT // 2 :]}"
-    return Trial(sample.trace[0].grammar, behavior.exit_code, output, behavior.timed_out)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
+class Ended:
     """How executed inputs ended."""
 
-    inputs: int
-    misuse: int
+    inputs: int = 0
+    misuse: int = 0
     """Failed as misuse (`shioenv.grammar.misuse`)."""
-    exit_0: int
-    timed_out: int
+    exit_0: int = 0
+    timed_out: int = 0
+
+    def __add__(self, other: Ended) -> Ended:
+        return Ended(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def misuse_share(self) -> float:
         """Misuse among the inputs; 0 of none."""
-        return self.misuse / self.inputs if self.inputs else 0.0
+        return self.misuse / max(1, self.inputs)
 
     @property
     def exit_0_share(self) -> float:
         """Exit code 0 among the inputs; 0 of none."""
-        return self.exit_0 / self.inputs if self.inputs else 0.0
+        return self.exit_0 / max(1, self.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers for programs, shares included."""
+        shares = {name: round(getattr(self, name), 5) for name in ("misuse_share", "exit_0_share")}
+        return {**asdict(self), **shares}
+
+
+def ended(exit_code: int, output: str, *, timed_out: bool = False) -> Ended:
+    """How one input ended; of a long output the first and the last 2,048 characters are judged."""
+    if len(output) > JUDGED_CHARACTERS:
+        half = JUDGED_CHARACTERS // 2
+        output = f"{output[:half]}\n{output[-half:]}"
+    return Ended(1, int(is_misuse(exit_code, output)), int(exit_code == 0), int(timed_out))
+
+
+def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, Ended]:
+    """A sample executed once: the first command's grammar, and how it ended."""
+    _, sample = task
+    behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
+    how = ended(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
+    return sample.trace[0].grammar, how
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Endings:
     """How the inputs of one sampler ended, together and by command."""
 
-    together: Share
-    by_command: Mapping[str, Share]
+    together: Ended
+    by_command: Mapping[str, Ended]
 
-    def worst(self, number: int = 10) -> list[tuple[str, Share]]:
-        """The commands with the largest shares of misuse, the worst first."""
-        ordered = sorted(self.by_command.items(), key=lambda one: (-one[1].misuse_share, one[0]))
-        return ordered[:number]
+    @classmethod
+    def of(cls, trials: Iterable[tuple[str, Ended]]) -> Self:
+        """Those of executed inputs."""
+        groups = grouped(trials, operator.itemgetter(0))
+        by_command = {
+            name: sum((how for _, how in groups[name]), Ended()) for name in sorted(groups)
+        }
+        return cls(sum(by_command.values(), Ended()), by_command)
+
+    def worst(self, number: int | None = None) -> list[tuple[str, Ended]]:
+        """The commands with the largest shares of misuse, the worst first; None for all."""
+        commands = self.by_command.items()
+        return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers for programs; of the worst commands ten."""
+        return {
+            "together": self.together.to_json(),
+            "worst": {command: how.to_json() for command, how in self.worst(10)},
+            "by_command": {command: how.to_json() for command, how in self.by_command.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +134,8 @@ class GrammarReport:
     missing: int
     unknown: int
     excused: int
-    gcs: Outcome
-    ucs: Outcome
+    gcs: Endings
+    ucs: Endings
     speed: float
     """GCS inputs drawn per second of one core, not executed."""
     parsed_back: int
@@ -129,15 +145,14 @@ class GrammarReport:
 
     def goals(self) -> Iterator[tuple[str, str, str, bool]]:
         """What is measured, what must be, what is, and whether it is reached."""
-        together, by_command = self.gcs.together, self.gcs.worst(len(self.gcs.by_command))
-        judged = [one for one in by_command if one[1].inputs >= JUDGED]
+        gcs, ucs = self.gcs.together, self.ucs.together
+        judged = [(name, how) for name, how in self.gcs.worst() if how.inputs >= JUDGED]
+        sizes = self.commands, self.nonterminals, self.productions
         yield (
             "commands / nonterminals / productions",
             f"{COMMANDS} / > {NONTERMINALS} / > {PRODUCTIONS:,}",
-            f"{self.commands} / {self.nonterminals:,} / {self.productions:,}",
-            self.commands >= COMMANDS
-            and self.nonterminals > NONTERMINALS
-            and self.productions > PRODUCTIONS,
+            " / ".join(f"{size:,}" for size in sizes),
+            all(map(operator.ge, sizes, (COMMANDS, NONTERMINALS + 1, PRODUCTIONS + 1))),
         )
         yield (
             "options missing or unknown against `--help`, without a stated reason",
@@ -146,74 +161,34 @@ class GrammarReport:
             f"({self.excused} excused)",
             not (self.missing or self.unknown),
         )
-        yield (
-            "GCS inputs that fail as misuse",
-            f"at most {MISUSE:.0%} overall",
-            f"{together.misuse_share:.2%} of {together.inputs:,}",
-            together.misuse_share <= MISUSE,
-        )
-        yield (
-            "… of the worst command",
-            f"at most {MISUSE_OF_A_COMMAND:.0%}",
-            f"{judged[0][1].misuse_share:.1%} (`{judged[0][0]}`, of {judged[0][1].inputs})"
-            if judged
-            else f"not judged: no command has {JUDGED} inputs",
-            not judged or judged[0][1].misuse_share <= MISUSE_OF_A_COMMAND,
-        )
-        yield (
-            "GCS inputs that exit 0",
-            f"at least {EXIT_0:.0%}",
-            f"{together.exit_0_share:.1%}",
-            together.exit_0_share >= EXIT_0,
-        )
-        ucs = self.ucs.together
-        yield (
-            "UCS inputs that fail as misuse",
-            "reported",
-            f"{ucs.misuse_share:.1%} of {ucs.inputs:,}; exit 0: {ucs.exit_0_share:.1%}",
-            True,
-        )
-        yield (
-            "GCS inputs drawn a second on one core, not executed",
-            f"at least {SPEED:,}",
-            f"{self.speed:,.0f}",
-            self.speed >= SPEED,
-        )
-        right = self.parsed_back - self.parsed_otherwise
-        yield (
-            "GCS inputs that parse back to their own arguments",
-            "100%",
-            f"{right:,} of {self.parsed_back:,}",
-            not self.parsed_otherwise,
-        )
+        misuse, most = gcs.misuse_share, f"at most {MISUSE:.0%} overall"
+        measured = f"{misuse:.2%} of {gcs.inputs:,}"
+        yield "GCS inputs that fail as misuse", most, measured, misuse <= MISUSE
+        misuse, measured = 0.0, f"not judged: no command has {JUDGED} inputs"
+        for name, how in judged[:1]:
+            misuse = how.misuse_share
+            measured = f"{misuse:.1%} (`{name}`, of {how.inputs})"
+        most = f"at most {MISUSE_OF_A_COMMAND:.0%}"
+        yield "… of the worst command", most, measured, misuse <= MISUSE_OF_A_COMMAND
+        done = gcs.exit_0_share
+        yield "GCS inputs that exit 0", f"at least {EXIT_0:.0%}", f"{done:.1%}", done >= EXIT_0
+        measured = f"{ucs.misuse_share:.1%} of {ucs.inputs:,}; exit 0: {ucs.exit_0_share:.1%}"
+        yield "UCS inputs that fail as misuse", "reported", measured, True
+        what = "GCS inputs drawn a second on one core, not executed"
+        yield what, f"at least {SPEED:,}", f"{self.speed:,.0f}", self.speed >= SPEED
+        what = "GCS inputs that parse back to their own arguments"
+        measured = f"{self.parsed_back - self.parsed_otherwise:,} of {self.parsed_back:,}"
+        yield what, "100%", measured, not self.parsed_otherwise
 
     @property
     def reached(self) -> bool:
         """Every number is what it must be."""
-        return all(one[-1] for one in self.goals())
+        return all(reached for *_, reached in self.goals())
 
     def to_json(self) -> dict[str, Any]:
         """The report for programs, shares included."""
         document = {**asdict(self), "date": self.date.isoformat(), "reached": self.reached}
-        for name, outcome in (("gcs", self.gcs), ("ucs", self.ucs)):
-            document[name] = {
-                "together": _share(outcome.together),
-                "worst": {command: _share(one) for command, one in outcome.worst()},
-                "by_command": {one: _share(share) for one, share in outcome.by_command.items()},
-            }
-        return document
-
-
-def _share(share: Share) -> dict[str, Any]:
-    return {
-        **asdict(share),
-        "misuse_share": round(share.misuse_share, 5),
-        "exit_0_share": round(share.exit_0_share, 5),
-    }
-
-
-def _silent(text: str) -> None:
-    """Tell nobody."""
+        return {**document, "gcs": self.gcs.to_json(), "ucs": self.ucs.to_json()}
 
 
 def grammar_report(
@@ -224,7 +199,7 @@ def grammar_report(
     seed: int = 0,
     system: str | None = None,
     executor: Executor | None = None,
-    tell: Tell = _silent,
+    tell: Tell = silent,
 ) -> GrammarReport:
     """The shipped grammars measured on a built system: counted, executed, parsed back.
 
@@ -237,22 +212,20 @@ def grammar_report(
     size = size_of(grammars)
     tell("options: comparing with the system's help texts")
     with open_sandbox(built) as sandbox:
-        covered = [coverage(one, lambda text: sandbox.run(text).text) for one in grammars]
+        covered = [coverage(grammar, lambda text: sandbox.run(text).text) for grammar in grammars]
     tell(f"parsing back {round_trip:,} inputs")
     stream = _stream("gcs", built, seed, max(round_trip, inputs))
     started = time.process_time()
     drawn = list(stream)
     speed = len(drawn) / (time.process_time() - started)
     otherwise = _parsed_otherwise(drawn[:round_trip], executor)
-    outcomes = {}
-    for sampler, samples in (
-        ("gcs", drawn[:inputs]),
-        ("ucs", list(_stream("ucs", built, seed, ucs_inputs))),
-    ):
+    job = Job(tried, system=system or built.name, what="input")
+
+    def endings(sampler: str, samples: Sequence[Sample]) -> Endings:
         tell(f"executing {len(samples):,} inputs of {sampler}")
-        job = Job(tried, system=system or built.name, what="input")
         with executor:
-            outcomes[sampler] = outcome_of(t for _, t in executor.map(job, enumerate(samples)))
+            return Endings.of(trial for _, trial in executor.map(job, enumerate(samples)))
+
     return GrammarReport(
         date=datetime.now(UTC).date(),
         system=built.name,
@@ -261,33 +234,16 @@ def grammar_report(
         commands=len(grammars),
         nonterminals=size.nonterminals,
         productions=size.productions,
-        documented=sum(one.documented for one in covered),
-        missing=sum(len(one.missing) for one in covered),
-        unknown=sum(len(one.unknown) for one in covered),
-        excused=sum(len(one.excused) for one in covered),
-        gcs=outcomes["gcs"],
-        ucs=outcomes["ucs"],
+        documented=sum(options.documented for options in covered),
+        missing=sum(len(options.missing) for options in covered),
+        unknown=sum(len(options.unknown) for options in covered),
+        excused=sum(len(options.excused) for options in covered),
+        gcs=endings("gcs", drawn[:inputs]),
+        ucs=endings("ucs", list(_stream("ucs", built, seed, ucs_inputs))),
         speed=speed,
         parsed_back=min(round_trip, len(drawn)),
         parsed_otherwise=otherwise,
     )
-
-
-def outcome_of(done: Iterable[Trial]) -> Outcome:
-    """How executed inputs ended."""
-    tallies: dict[str, Counter[str]] = {}
-    for trial in done:
-        tally = tallies.setdefault(trial.grammar, Counter())
-        tally["inputs"] += 1
-        tally["misuse"] += is_misuse(trial.exit_code, trial.output)
-        tally["exit_0"] += trial.exit_code == 0
-        tally["timed_out"] += trial.timed_out
-    together: Counter[str] = sum(tallies.values(), Counter())
-    return Outcome(_ended(together), {name: _ended(tallies[name]) for name in sorted(tallies)})
-
-
-def _ended(tally: Counter[str]) -> Share:
-    return Share(tally["inputs"], tally["misuse"], tally["exit_0"], tally["timed_out"])
 
 
 def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sample]:
@@ -297,15 +253,15 @@ def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sa
 
 def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
     """How many of the samples' texts are parsed to other arguments than were sampled."""
-    shown = [one.input.input_args for one in samples]
+    shown = [sample.input.input_args for sample in samples]
     batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
     with executor:
         return sum(n for _, n in executor.map(Job(_otherwise), enumerate(batches)))
 
 
 def _otherwise(lane: object, task: tuple[int, list[list[str]]]) -> int:
-    inputs = [Input.from_marked(one) for one in task[1]]
-    return sum(_parser().parse(one.text) != one for one in inputs)
+    inputs = [Input.from_marked(input_args) for input_args in task[1]]
+    return sum(_parser().parse(shell_input.text) != shell_input for shell_input in inputs)
 
 
 @cache
@@ -340,10 +296,10 @@ def page(report: GrammarReport) -> str:
         "",
     ]
     rows = []
-    for command, share in report.gcs.worst(len(report.gcs.by_command)):
+    for command, of_gcs in report.gcs.worst():
         cells = [f"`{command}`"]
-        for one in (share, report.ucs.by_command.get(command, Share(0, 0, 0, 0))):
-            cells += [count(one.inputs), f"{one.misuse_share:.1%}", f"{one.exit_0_share:.1%}"]
+        for how in (of_gcs, report.ucs.by_command.get(command, Ended())):
+            cells += [count(how.inputs), f"{how.misuse_share:.1%}", f"{how.exit_0_share:.1%}"]
         rows.append(cells)
     by_command = Table(
         "By command",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Self
 
 import numpy as np
 
@@ -40,8 +41,8 @@ def bootstrapped(values: Sequence[float]) -> Mean:
     array = np.asarray(values, dtype=float)
     mean, low, high = (float(array.mean()),) * 3
     if np.ptp(array) > 1e-12:
-        found = bootstrap((array,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=0)
-        low, high = map(float, found.confidence_interval)
+        resampled = bootstrap((array,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=0)
+        low, high = map(float, resampled.confidence_interval)
     return Mean(mean, low, high, len(array))
 
 
@@ -51,21 +52,22 @@ class Spread:
 
     count: int
     mean: float
+    """NaN of no score."""
     sd: float
-    """0 of a single score."""
+    """0 of a single score, NaN of none."""
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        """None of no scores."""
+    def of(cls, values: Sequence[float]) -> Self:
+        """Of any number of scores."""
         if not values:
-            return None
+            return cls(0, math.nan, math.nan)
         array = np.asarray(values, dtype=float)
         return cls(len(array), float(array.mean()), float(array.std(ddof=min(1, len(array) - 1))))
 
     @property
     def text(self) -> str:
-        """As tables show it: `0.743 ± 0.265`."""
-        return f"{fixed(self.mean)} ± {fixed(self.sd)}"
+        """As tables show it: `0.743 ± 0.265`, a dash of no score."""
+        return f"{fixed(self.mean)} ± {fixed(self.sd)}" if self.count else "-"
 
     @property
     def variance_of_mean(self) -> float:
@@ -81,9 +83,10 @@ class Difference:
     error: float
 
     @classmethod
-    def of(cls, one: Spread, other: Spread) -> Difference:
-        """That of two groups' means."""
-        return cls(one.mean - other.mean, math.sqrt(one.variance_of_mean + other.variance_of_mean))
+    def of(cls, upper: Spread, lower: Spread) -> Self:
+        """By how much the first group's mean is above the second's; neither is empty."""
+        error = math.sqrt(upper.variance_of_mean + lower.variance_of_mean)
+        return cls(upper.mean - lower.mean, error)
 
     @property
     def low(self) -> float:

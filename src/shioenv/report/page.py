@@ -53,11 +53,11 @@ def write_report(
     path = Path(directory) / FILE if file is None else Path(file)
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
-    manifest, found, samples = collect(directory, report=report)
-    content = page(manifest, found, samples).encode()
+    manifest, statistics, samples = collect(directory, report=report)
+    content = page(manifest, statistics, samples).encode()
     with storage_errors(path):
         atomic_write(path, content)
-    return found
+    return statistics
 
 
 def collect(
@@ -79,7 +79,7 @@ def collect(
     return manifest, statistics_of(passing(), manifest.plan), samples
 
 
-def page(manifest: Manifest, found: Statistics, samples: Samples) -> str:
+def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
     """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -107,12 +107,12 @@ def page(manifest: Manifest, found: Statistics, samples: Samples) -> str:
         samples=Markup("[" + ",\n".join(chosen.texts) + "]"),
         n_samples=len(chosen.texts),
         every_pair=chosen.every_pair,
-        figures=figures(found),
+        figures=figures(statistics),
         markup=Markup,
         manifest=manifest,
         plan=manifest.plan,
-        stats=found,
-        reached={name: n for name, n in found.limits_hit.items() if name not in SAID_BY_FLAGS},
+        stats=statistics,
+        reached={name: n for name, n in statistics.limits_hit.items() if name not in SAID_BY_FLAGS},
         facts=facts(manifest),
         tables=tables(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
@@ -127,7 +127,7 @@ def facts(manifest: Manifest) -> dict[str, str]:
     """What the manifest says, for people; what it does not know is left out."""
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
-    found = {
+    said = {
         "records": f"{count(manifest.records)} of {count(manifest.count)} wanted, "
         f"in {count(shards)} shard{'s' * (shards != 1)}",
         "sampler": f"{drawing.sampler}, policy {drawing.policy}, seed {drawing.seed}",
@@ -152,7 +152,7 @@ def facts(manifest: Manifest) -> dict[str, str]:
         "made with": f"shioenv {plan.version}",
         "host kernels": ", ".join(manifest.kernels),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in said.items() if value}
 
 
 def tables(manifest: Manifest) -> list[Table]:
@@ -160,11 +160,11 @@ def tables(manifest: Manifest) -> list[Table]:
     bounds = manifest.plan.to_json()["limits"] or {}
     limits = [(name.replace("_", " "), str(value)) for name, value in bounds.items()]
     packages = sorted(manifest.plan.packages.items())
-    made = (
+    known = (
         Table("Limits of every execution", "", ("limit", "value"), limits),
         Table("Packages of the system", "", ("package", "version"), packages),
     )
-    return [table for table in made if table.rows]
+    return [table for table in known if table.rows]
 
 
 def _origin(manifest: Manifest) -> dict[str, Any]:

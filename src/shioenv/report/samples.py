@@ -10,6 +10,7 @@ import heapq
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from msgspec import UNSET
@@ -85,11 +86,11 @@ class Samples:
         uniform = sorted(self._uniform, key=lambda item: item[:2], reverse=True)
         kept: list[tuple[int, str]] = []
         size = 0
-        for one in (*self._strata.values(), *(item[2] for item in uniform)):
-            text = script_json(one)
+        for shown in (*self._strata.values(), *(item[2] for item in uniform)):
+            text = script_json(shown)
             if len(kept) == RECORDS or size + len(text) > BYTES:
                 break
-            kept.append((one["n"], text))
+            kept.append((shown["n"], text))
             size += len(text) + 2
         every_pair = self._room and len(kept) >= len(self._strata)
         return Chosen(tuple(text for _, text in sorted(kept)), every_pair)
@@ -132,7 +133,7 @@ def sample(record: Record) -> dict[str, Any]:
 def _flags(record: Record) -> list[str]:
     flags = [name for name in FLAGS if getattr(record, name)]
     reached = [f"{name} reached" for name in record.limits_hit if name not in SAID_BY_FLAGS]
-    return [one.replace("_", " ") for one in flags + reached]
+    return [flag.replace("_", " ") for flag in flags + reached]
 
 
 def _pieces(record: Record) -> list[list[str]]:
@@ -172,14 +173,9 @@ def _tokens(record: Record) -> Iterator[tuple[str, str]]:
 
 def _rows(input_args: Sequence[str]) -> list[Input]:
     """The inputs of a session; a newline as a token of its own stands between them."""
-    rows: list[list[str]] = [[]]
-    for token in input_args:
-        if token == "\n":
-            rows.append([])
-        else:
-            rows[-1].append(token)
+    rows = groupby(input_args, "\n".__eq__)
     try:
-        return [Input.from_marked(row) for row in rows]
+        return [Input.from_marked(list(row)) for newlines, row in rows if not newlines]
     except InputError:
         return []
 
@@ -220,7 +216,7 @@ def changes(operations: Sequence[Operation]) -> list[list[str]]:
             lines[-1][2] += f", {line[2]}"
         else:
             lines.append(line)
-    return [[one, visible(name), _cut(visible(detail))] for one, name, detail in lines]
+    return [[verb, visible(name), _cut(visible(detail))] for verb, name, detail in lines]
 
 
 def _change(operation: Operation) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shioenv.dataset.manifest import Plan, read_manifest
 from shioenv.dataset.read import read_records
@@ -68,7 +69,7 @@ _ORDER = ("pipe", "and-or", "sequence", "redirection")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupStatistics:
     """Records that have something in common."""
 
     records: int
@@ -137,13 +138,13 @@ class Statistics:
     mean_arguments: float | None
     mean_output_bytes: float | None
     irreducibility: Scores
-    by_command: Mapping[str, Group]
+    by_command: Mapping[str, GroupStatistics]
     """By the first command."""
-    by_arguments: Mapping[int, Group]
+    by_arguments: Mapping[int, GroupStatistics]
     """By number of removable arguments of the whole input."""
-    by_segments: Mapping[int, Group]
+    by_segments: Mapping[int, GroupStatistics]
     """By number of commands."""
-    by_composition: Mapping[str, Group]
+    by_composition: Mapping[str, GroupStatistics]
     """By the kinds of operators in an input: `one command` for none, or `pipe + redirection`."""
     by_exit_code: Mapping[int, int]
     """The most frequent first."""
@@ -170,10 +171,8 @@ def statistics(directory: str | Path) -> Statistics:
 def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     """Any records in numbers, read once; the plan says what they are of."""
     whole = _Tally()
-    commands: dict[str, _Tally] = defaultdict(_Tally)
-    arguments: dict[int, _Tally] = defaultdict(_Tally)
-    segments: dict[int, _Tally] = defaultdict(_Tally)
-    compositions: dict[str, _Tally] = defaultdict(_Tally)
+    commands, compositions = defaultdict[str, _Tally](_Tally), defaultdict[str, _Tally](_Tally)
+    arguments, segments = defaultdict[int, _Tally](_Tally), defaultdict[int, _Tally](_Tally)
     exits, sizes = Counter[int](), Counter[int]()
     totals, limits, effects = Counter[str](), Counter[str](), Counter(dict.fromkeys(EFFECTS, 0))
     strict, errors = _Moments(), _Moments()
@@ -212,6 +211,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         if len(expensive) > EXPENSIVE:
             heapq.heappop(expensive)
     total = whole.group()
+    flagged: dict[str, Any] = {name: totals[name] for name in (*FLAGS, "changed")}
     return Statistics(
         records=total.records,
         sampler=plan.drawing.sampler,
@@ -219,11 +219,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         budget=plan.scoring.budget if plan.scoring else 0,
         system=plan.system,
         failed=total.failed,
-        volatile=totals["volatile"],
-        timed_out=totals["timed_out"],
-        output_truncated=totals["output_truncated"],
-        patch_truncated=totals["patch_truncated"],
-        changed=totals["changed"],
+        **flagged,
         mean_executions=_mean(totals["executions"], total.records),
         mean_arguments=total.mean_arguments,
         mean_output_bytes=_mean(totals["output bytes"], total.records),
@@ -238,12 +234,12 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
             one=totals["one"],
             bins=tuple(bins),
         ),
-        by_command=_frequent_first(commands),
-        by_arguments={n: arguments[n].group() for n in sorted(arguments)},
-        by_segments={n: segments[n].group() for n in sorted(segments)},
-        by_composition=_frequent_first(compositions),
-        by_exit_code=dict(sorted(exits.items(), key=lambda item: (-item[1], item[0]))),
-        limits_hit=dict(sorted(limits.items(), key=lambda item: (-item[1], item[0]))),
+        by_command=_most_first(_groups(commands), _records),
+        by_arguments=_groups(arguments),
+        by_segments=_groups(segments),
+        by_composition=_most_first(_groups(compositions), _records),
+        by_exit_code=_most_first(exits, int),
+        limits_hit=_most_first(limits, int),
         effects=dict(effects),
         output_sizes=dict(sorted(sizes.items())),
         expensive=tuple(costly for *_, costly in sorted(expensive, reverse=True)),
@@ -258,7 +254,7 @@ def composition(shell_input: Input) -> str:
 
 def effects_of(record: Record) -> frozenset[str]:
     """The kinds of `EFFECTS` that a record shows; never none of them."""
-    found = set()
+    shown = set()
     on_files = False
     for operation in ContextPatch.from_json(record.context_patch).operations:
         code = operation[0]
@@ -266,12 +262,12 @@ def effects_of(record: Record) -> frozenset[str]:
         if area == "fs":
             on_files = True
             whole = {"a": "added", "r": "removed", "m": "moved"}.get(code, "changed")
-            found.add(f"files {whole if len(rest) == 1 else 'changed'}")
+            shown.add(f"files {whole if len(rest) == 1 else 'changed'}")
         else:
-            found.add(_AREAS.get(area, "other"))
+            shown.add(_AREAS.get(area, "other"))
     if record.content_digests and not on_files:
-        found.add("files changed")
-    return frozenset(found or {"nothing"})
+        shown.add("files changed")
+    return frozenset(shown or {"nothing"})
 
 
 def bin_of(score: float) -> int:
@@ -322,8 +318,8 @@ class _Tally:
             self._scores.add(record.irreducibility)
             self._steps[round(record.irreducibility * STEPS)] += 1
 
-    def group(self) -> Group:
-        return Group(
+    def group(self) -> GroupStatistics:
+        return GroupStatistics(
             records=self.records,
             failed=self._failed,
             scored=self._scores.count,
@@ -342,9 +338,17 @@ class _Tally:
         return step / STEPS
 
 
-def _frequent_first(tallies: Mapping[str, _Tally]) -> dict[str, Group]:
-    names = sorted(tallies, key=lambda name: (-tallies[name].records, name))
-    return {name: tallies[name].group() for name in names}
+Name = TypeVar("Name", str, int)
+Value = TypeVar("Value")
+_records = attrgetter("records")
+
+
+def _groups(tallies: Mapping[Name, _Tally]) -> dict[Name, GroupStatistics]:
+    return {name: tallies[name].group() for name in sorted(tallies)}
+
+
+def _most_first(counted: Mapping[Name, Value], number: Callable[[Value], int]) -> dict[Name, Value]:
+    return dict(sorted(counted.items(), key=lambda item: (-number(item[1]), item[0])))
 
 
 def _mean(total: int, count: int) -> float | None:

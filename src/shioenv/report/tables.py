@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any, Self, TypeVar
 
 from shioenv.report.text import visible
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items by what they have in common, groups and items in the order they come in."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +29,14 @@ class Table:
     note: str
     headers: tuple[str, ...]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(
+        cls, title: str, note: str, columns: Mapping[str, Callable[..., str]], items: Iterable[Any]
+    ) -> Self:
+        """A row for each item, which every column's function makes a cell of."""
+        rows = [tuple(cell_of(item) for cell_of in columns.values()) for item in items]
+        return cls(title, note, tuple(columns), rows)
 
     @property
     def markdown(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """`0.034`, or a dash for nothing."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    """`0.034`, or a dash for nothing and for what is no number."""
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: int) -> str:

@@ -12,7 +12,7 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.execution.job import Job, Tell, silent
 from shioenv.execution.local import SerialExecutor
-from shioenv.experiments.exact import Known
+from shioenv.experiments.exact import Known, set_of
 from shioenv.experiments.setting import Stream
 from shioenv.synthesis.sample import Sample, SegmentTrace
 
@@ -28,10 +28,11 @@ SYSTEM: Any = SimpleNamespace(
 def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> Known:
     """A command with these arguments; `differing` says of a mask whether its sub-input differs."""
     n = len(words)
-    masks = sum(1 << mask for mask in range(1 if n > 1 else 0, (1 << n) - 1) if differing(mask))
+    masks = set_of(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
     return Known(
         number=number,
-        input=Input.from_marked(["cmd", *words]),
+        n=n,
+        input_args=("cmd", *words),
         cwd=HOME,
         exit_code=0,
         noise_threshold=0.95,

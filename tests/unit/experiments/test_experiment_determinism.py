@@ -19,7 +19,7 @@ from shioenv.execution.local import SerialExecutor
 from shioenv.experiments import determinism
 from shioenv.experiments.determinism import CHANNELS, MASKED, digests
 from shioenv.experiments.repeats import Cause, masked, shows_clock
-from shioenv.experiments.results import Outcome, read_columns
+from shioenv.experiments.results import Results, read_columns
 from shioenv.experiments.setting import Setting, Stream
 from shioenv.synthesis.sample import Sample
 
@@ -107,7 +107,7 @@ def executors(number: int) -> Executor:
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    def cause_of(scene: object, task: tuple[int, Sample], volatile: object) -> Cause:
+    def cause_of(runner: object, task: tuple[int, Sample], volatile: object) -> Cause:
         marks = {"touch": "noticed", "mktemp": "declared", "find": "noticed", "cat": "none"}
         return Cause(marks[task[1].trace[0].grammar], "because")
 
@@ -123,38 +123,38 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     return Setting(out=tmp_path)
 
 
-def run(setting: Setting, count: int, number_of_passes: int) -> Outcome:
+def run(setting: Setting, count: int, number_of_passes: int) -> Results:
     return determinism.run(
         setting, count=count, number_of_passes=number_of_passes, executors=executors
     )
 
 
 def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
-    outcome = run(setting, 5, 3)
-    data = read_columns(outcome.directory / "inputs.parquet")
+    results = run(setting, 5, 3)
+    data = read_columns(results.directory / "inputs.parquet")
     assert data["identical"] == [True, False, False, False, False]
     assert data["reason"] == [
         "", "time of day", "declared volatile", "noticed when recorded", "not explained",
     ]  # fmt: skip
     assert data["channels"] == ["", "output", "output", "output", "output"]
     assert data["differing_passes"] == [0, 2, 2, 2, 2]
-    assert outcome.document["summary"] == {
+    assert results.document["summary"] == {
         "identical, of all inputs": 0.2,
         "identical, of those that do not differ by the time of day alone": 0.25,
         "identical, of those not declared volatile": 0.25,
         "identical or explained, of all inputs": 0.8,
     }
-    unexplained = outcome.tables[-1]
+    unexplained = results.tables[-1]
     assert [row[0] for row in unexplained.rows] == ["`cat d`"]
 
 
 def test_passes_that_are_there_are_not_run_again(setting: Setting) -> None:
     run(setting, 5, 2)
-    outcome = run(setting, 5, 3)
-    assert outcome.document["counts"]["passes of earlier calls"] == 2
+    results = run(setting, 5, 3)
+    assert results.document["counts"]["passes of earlier calls"] == 2
     (setting.data / "determinism" / "pass-1.parquet").unlink()
     again = run(setting, 5, 3)
-    assert again.document["summary"] == outcome.document["summary"]
+    assert again.document["summary"] == results.document["summary"]
 
 
 def test_passes_of_other_inputs_are_refused(setting: Setting) -> None:

@@ -8,8 +8,8 @@ import pytest
 from experiment_fakes import SYSTEM, FakeExecutor, stream
 
 from shioenv.experiments import estimators, exact, sampling_efficiency
-from shioenv.experiments.estimators import Cells, spent
-from shioenv.experiments.replay import Cell, Outcome, cells
+from shioenv.experiments.estimators import spent
+from shioenv.experiments.replay import Accuracy, Cell, Cells, cells
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
@@ -35,12 +35,12 @@ def test_an_error_of_nothing_is_reached_where_it_is() -> None:
     assert spent(curve((4, 0.1), (14, 0.0)), "paper", 0.01) == 14
 
 
-def test_outcomes_are_averaged_over_inputs() -> None:
-    found = cells(
-        Outcome(number, 3, "pps", 8, error, error - 0.1, 6.0 + number)
+def test_accuracies_are_averaged_over_inputs() -> None:
+    by_place = cells(
+        Accuracy(number, 3, "pps", 8, error, error - 0.1, 6.0 + number)
         for number, error in enumerate((0.1, 0.3))
     )
-    cell = found["pps", 8]
+    cell = by_place["pps", 8]
     assert cell.error.value == pytest.approx(0.2)
     assert cell.bias == pytest.approx(0.1)
     assert cell.executions == 6.5
@@ -54,21 +54,21 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
 
 
 def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: Setting) -> None:
-    outcome = sampling_efficiency.run(setting, count=1, longest=3, replays=2)
-    errors = read_columns(outcome.directory / "errors.parquet")
+    results = sampling_efficiency.run(setting, count=1, longest=3, replays=2)
+    errors = read_columns(results.directory / "errors.parquet")
     assert len(errors["n"]) == 8 * len(ESTIMATORS) * len(sampling_efficiency.BUDGETS)
-    inputs = read_columns(outcome.directory / "inputs.parquet")
+    inputs = read_columns(results.directory / "inputs.parquet")
     for known in range(len(inputs["number"])):
         n, differs = inputs["n_arguments"][known], inputs["differs"][known]
-        score = exact.weighed(n, int.from_bytes(differs, "little"))
+        score = exact.weighed(n, differs)
         assert score == inputs["irreducibility"][known]
-    titles = [table.title for table in outcome.tables]
+    titles = [table.title for table in results.tables]
     assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), "The exact scores"]
 
 
 def test_estimators_uses_what_sampling_efficiency_executed(setting: Setting) -> None:
     sampling_efficiency.run(setting, count=1, longest=3, replays=2)
-    outcome = estimators.run(setting, count=1, longest=3, replays=2)
-    assert outcome.document["counts"]["executed by an earlier call"] == 8
-    assert set(outcome.document["summary"]["3 arguments"]) == set(ESTIMATORS)
-    assert (outcome.directory / "plot.png").read_bytes().startswith(b"\x89PNG")
+    results = estimators.run(setting, count=1, longest=3, replays=2)
+    assert results.document["counts"]["executed by an earlier call"] == 8
+    assert set(results.document["summary"]["3 arguments"]) == set(ESTIMATORS)
+    assert (results.directory / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -130,8 +130,8 @@ def test_records_are_taken_evenly_and_none_that_is_volatile_or_has_no_argument()
 class Plan:
     drawing, scoring = Drawing(seed=3), Scoring(budget=16)
 
-    def to_json(self) -> dict[str, int]:
-        return {"seed": self.drawing.seed, "budget": self.scoring.budget}
+    def to_json(self) -> dict[str, Any]:
+        return {"seed": self.drawing.seed, "budget": self.scoring.budget, "commands": ("ls",)}
 
 
 @pytest.fixture(autouse=True)

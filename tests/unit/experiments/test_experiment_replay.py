@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from experiment_fakes import at_random, known, needing
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution.local import LocalExecutor, SerialExecutor
-from shioenv.experiments.exact import Known
-from shioenv.experiments.replay import Replay, outcomes, replayed
-from shioenv.experiments.setting import silent
+from shioenv.experiments.exact import Known, masks_of
+from shioenv.experiments.replay import InputReplay, accuracies, replayed
+from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -25,24 +26,24 @@ INPUTS = [
 ]
 
 
-def by_executing(one: Known, estimator: str, budget: int, seed: int) -> tuple[float, int]:
+def by_executing(known: Known, estimator: str, budget: int, seed: int) -> tuple[float, int]:
     """The estimate with a stand-in for the sandbox, and the sub-inputs it ran."""
-    texts = one.texts()
-    differing = {text for mask, text in enumerate(texts) if one.differs >> mask & 1}
-    found = estimate_irreducibility(
-        one.input,
+    texts = known.texts()
+    differing = {texts[mask] for mask in masks_of(known.differs)}
+    score = estimate_irreducibility(
+        known.input,
         lambda text: Behavior(int(text in differing), b""),
         rng=random.Random(seed),
         scoring=Scoring(budget=budget, noise_runs=1, estimator=estimator),
     )
-    assert found.irreducibility is not None
-    return found.irreducibility, found.n_executions - 1
+    assert score.irreducibility is not None
+    return score.irreducibility, score.n_executions - 1
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("one", INPUTS, ids=lambda one: one.input.text)
 def test_a_replay_is_what_executing_gives(estimator: str, one: Known) -> None:
-    replay = Replay(one)
+    replay = InputReplay(one)
     for budget in (1, 4, 16, 32, 600):
         for seed in range(4):
             value, looked = replay.estimate(estimator, budget, random.Random(seed))
@@ -55,24 +56,21 @@ def test_a_replay_is_what_executing_gives(estimator: str, one: Known) -> None:
 
 
 def test_a_budget_that_covers_everything_has_no_error() -> None:
-    found = list(outcomes(at_random(4, seed=2), (15, 16), replays=3, seed=0))
-    assert [one.absolute_error for one in found] == [0.0] * 2 * len(ESTIMATORS)
-    assert {one.executions for one in found} == {14}
+    exact = list(accuracies(at_random(4, seed=2), (15, 16), replays=3, seed=0))
+    assert [accuracy.absolute_error for accuracy in exact] == [0.0] * 2 * len(ESTIMATORS)
+    assert {accuracy.executions for accuracy in exact} == {14}
 
 
-def test_outcomes_are_the_same_for_any_number_of_workers() -> None:
+def test_accuracies_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     inputs = [at_random(5, seed=3, number=1), needing(4, 2, number=9)]
-    seen: list[tuple[str, int, int]] = []
+    told: list[tuple[str, int, int]] = []
 
     def report(what: str, done: int, total: int) -> None:
-        seen.append((what, done, total))
+        told.append((what, done, total))
 
-    two = replayed(inputs, (4, 8), replays=2, seed=5, executor=LocalExecutor(2), report=report)
-    assert two == replayed(
-        inputs, (4, 8), replays=2, seed=5, executor=SerialExecutor(), report=silent
-    )
-    assert two == [one for known in inputs for one in outcomes(known, (4, 8), 2, 5)]
-    assert seen[-1] == ("inputs replayed", 2, 2)
-    assert two != replayed(
-        inputs, (4, 8), replays=2, seed=6, executor=SerialExecutor(), report=silent
-    )
+    two = Setting(out=tmp_path, seed=5, executor=LocalExecutor(2), report=report)
+    alone, other = (Setting(out=tmp_path, seed=n, executor=SerialExecutor()) for n in (5, 6))
+    expected = [accuracy for known in inputs for accuracy in accuracies(known, (4, 8), 2, 5)]
+    assert replayed(inputs, (4, 8), 2, two) == replayed(inputs, (4, 8), 2, alone) == expected
+    assert told[-1] == ("inputs replayed", 2, 2)
+    assert replayed(inputs, (4, 8), 2, other) != expected

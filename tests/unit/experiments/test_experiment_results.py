@@ -54,11 +54,11 @@ def test_results_say_what_they_were_made_with(setting: Setting) -> None:
         parameters={"budget": 8},
         summary={"mean": 0.5},
     )
-    outcome = results.write(setting, "x", findings, started=time.monotonic())
+    written = results.write(setting, "x", findings, started=time.monotonic())
     directory = setting.out / "x"
-    assert outcome.directory == directory
+    assert written.directory == directory
     document = json.loads((directory / "run.json").read_text())
-    assert document == outcome.document
+    assert document == written.document
     assert document["command"] == "shioenv experiment x"
     assert (document["seed"], document["workers"]) == (4, 3)
     assert document["system"] == {"name": "fake", "digest": "d1935"}

@@ -14,7 +14,7 @@ from shioenv.experiments import by_length, length_groups, scores, training_sets
 from shioenv.experiments.length_groups import gains_by_command, gains_of
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.scores import Made, Score, values
+from shioenv.experiments.scores import Score, ScoredDataset, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.means import Difference
@@ -48,8 +48,10 @@ def of(sampler: str, count: int) -> list[Score]:
 
 @pytest.fixture
 def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
-        return Made(setting.data / name, count, of(drawing.sampler, count))
+    def made(
+        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+    ) -> ScoredDataset:
+        return ScoredDataset(setting.data / name, count, of(drawing.sampler, count))
 
     def ruled(setting: Setting, directory: Path, found: list[Score]) -> Rescoring:
         rows = [
@@ -69,15 +71,15 @@ def test_irreducibility_by_length_compares_the_samplers(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(length_groups, "RESCORED", 30)
-    outcome = by_length.run(setting, count=240)
-    gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
+    results = by_length.run(setting, count=240)
+    gains = next(table for table in results.tables if table.title == "GCS above UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
     assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 4, "+100%")
-    assert outcome.document["counts"]["gcs"]["fail"] == 120
-    assert outcome.document["summary"]["share of GCS inputs at exactly 1"] == 1
-    assert len(read_columns(outcome.directory / "scores.parquet")["sampler"]) == 720
-    operands, commands, rules, by_number = outcome.tables[-4:]
-    assert operands.rows == [["2", "0", "-", "0", "-", "80", "1.000"]]
+    assert results.document["counts"]["gcs"]["fail"] == 120
+    assert results.document["summary"]["share of GCS inputs at exactly 1"] == 1
+    assert len(read_columns(results.directory / "scores.parquet")["sampler"]) == 720
+    operands, commands, rules, by_number = results.tables[-4:]
+    assert operands.rows == [("2", "0", "-", "0", "-", "80", "1.000")]
     assert commands.rows == [("ls", "80", "1.000 ± 0.000", "100%", "50%")]
     assert rules.rows[2] == (
         "UCS", "1 and more", "60", "0.500", "0.900", "0.800", "0.700", "0.600", "0.500",
@@ -86,9 +88,9 @@ def test_irreducibility_by_length_compares_the_samplers(
     assert by_number.rows[0][:7] == ["1", "30", "1.000", "0.500", "30", "0.500", "0.500"]
     assert [row[-2] for row in by_number.rows] == ["+0.500 (+0.500 to +0.500)"] * 2
     assert [row[-1][:7] for row in by_number.rows] == ["+0.000 ", "+0.000 "]
-    assert len(read_columns(outcome.directory / "rules.parquet")["R*"]) == 180
-    assert outcome.document["counts"]["ucs"]["not so scored"] == {"waiting": 1, "volatile": 0}
-    shares = next(table for table in outcome.tables if table.title == "Distributions")
+    assert len(read_columns(results.directory / "rules.parquet")["R*"]) == 180
+    assert results.document["counts"]["ucs"]["not so scored"] == {"waiting": 1, "volatile": 0}
+    shares = next(table for table in results.tables if table.title == "Distributions")
     assert shares.rows[0] == (
         "GCS", "all with a score", "all inputs", "160", "1.000", "0.0%", "0.0%", "100.0%",
     )  # fmt: skip
@@ -99,16 +101,18 @@ def test_irreducibility_by_length_compares_the_samplers(
 def test_a_sampler_without_inputs_of_a_length_has_none_there(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
-        return Made(
+    def made(
+        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+    ) -> ScoredDataset:
+        return ScoredDataset(
             setting.data,
             count,
             [score(0, drawing.sampler, 2 + (drawing.sampler == "ucs"), 0.5)] * 8,
         )
 
     monkeypatch.setattr(by_length, "made", made)
-    outcome = by_length.run(setting, count=8)
-    table = outcome.tables[0]
+    results = by_length.run(setting, count=8)
+    table = results.tables[0]
     assert [row[:7] for row in table.rows] == [
         ["2", "8", "0.500 ± 0.000", "0.0%", "0", "-", "-"],
         ["3", "0", "-", "-", "8", "0.500 ± 0.000", "0.0%"],
@@ -118,8 +122,10 @@ def test_a_sampler_without_inputs_of_a_length_has_none_there(
 def test_inputs_without_a_score_make_no_picture_but_no_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
-        return Made(setting.data, count, [score(0, drawing.sampler, 0, None)] * count)
+    def made(
+        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+    ) -> ScoredDataset:
+        return ScoredDataset(setting.data, count, [score(0, drawing.sampler, 0, None)] * count)
 
     monkeypatch.setattr(by_length, "made", made)
     assert by_length.run(setting, count=1).document["counts"]["gcs"]["inputs"] == 1
@@ -128,14 +134,16 @@ def test_inputs_without_a_score_make_no_picture_but_no_error(
 def test_differences_of_few_inputs_are_not_given(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring) -> Made:
+    def made(
+        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+    ) -> ScoredDataset:
         fails = 19 if drawing.sampler == "ucs" else 20
         scores = [score(0, drawing.sampler, 2, 0.5, number < fails) for number in range(count)]
-        return Made(setting.data, count, scores)
+        return ScoredDataset(setting.data, count, scores)
 
     monkeypatch.setattr(by_length, "made", made)
-    outcome = by_length.run(setting, count=40)
-    gains = next(table for table in outcome.tables if table.title == "GCS above UCS")
+    results = by_length.run(setting, count=40)
+    gains = next(table for table in results.tables if table.title == "GCS above UCS")
     equal = "+0.000 (+0.000 to +0.000)"
     assert gains.rows == [("2", equal, equal, "-", equal, "+0%")]
 
@@ -171,16 +179,16 @@ def test_commands_weigh_as_much_as_ucs_writes_them() -> None:
 def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
     setting: Setting,
 ) -> None:
-    outcome = training_sets.run(setting, count=20)
-    counts = outcome.document["counts"]
+    results = training_sets.run(setting, count=20)
+    counts = results.document["counts"]
     assert {one["with a score"] for one in counts.values()} == {20}
     assert counts["gcs"]["inputs"] == 30  # a third have no arguments
-    summary = outcome.document["summary"]
+    summary = results.document["summary"]
     assert summary["UCS, R* ≥ 0"] == {"inputs": 20, "mean": 0.5, "sd": 0.0}
     assert summary["GCS, R* ≥ 0.5"] == {"inputs": 20, "mean": 1.0, "sd": 0.0}
     assert summary["GCS, R* ≤ 0.5"] == {"inputs": 0}
-    assert outcome.tables[0].rows[1][2:4] == ("1.000 ± 0.000", "0.58 ± 0.31")
-    rules = outcome.tables[-1].rows
+    assert results.tables[0].rows[1][2:4] == ("1.000 ± 0.000", "0.58 ± 0.31")
+    rules = results.tables[-1].rows
     assert rules[0][:3] == ("UCS, score ≥ 0", "0.500 ± 0.000 (20)", "0.900 ± 0.000 (20)")
     assert rules[0][-1] == "0.500 ± 0.103 (20)"
     assert [row[-1] for row in rules[2:]] == ["0.600 ± 0.000 (10)", "0.400 ± 0.000 (10)"]

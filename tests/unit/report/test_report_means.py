@@ -38,12 +38,12 @@ def test_equal_values_leave_no_interval() -> None:
 
 def test_a_spread_is_that_of_a_sample() -> None:
     spread = Spread.of([0.0, 1.0])
-    assert spread is not None
     assert (spread.count, spread.mean) == (2, 0.5)
     assert spread.sd == pytest.approx(0.5**0.5)
     assert spread.variance_of_mean == pytest.approx(0.25)
     assert Spread.of([0.5]) == Spread(1, 0.5, 0.0)
-    assert Spread.of([]) is None
+    nothing = Spread.of([])
+    assert (nothing.count, nothing.text, math.isnan(nothing.mean)) == (0, "-", True)
 
 
 def test_a_distribution_function_rises_to_one_and_shows_the_step_there() -> None:
