@@ -43,9 +43,9 @@ from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.compose import command_tokens
-from shioenv.synthesis.derivation import BREAK, Derivation, Entry, Table
+from shioenv.synthesis.derivation import BREAK, CompiledChoices, Derivation, ProductionTable
+from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, Drawn, united
-from shioenv.synthesis.state import State
 from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system
 
@@ -149,7 +149,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         """The symbols of observations: the number of one is its place here, and 2."""
         self._action = {production: number for number, production in enumerate(self.productions)}
         self._number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
-        self._tables = {cwd: Table(place, place) for cwd, place in self._places.items()}
+        self._tables = {cwd: ProductionTable(place, place) for cwd, place in self._places.items()}
         heads = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
         self.action_space = spaces.Discrete(len(self.productions))
         self.observation_space = spaces.Dict(
@@ -160,10 +160,10 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
             }
         )
         self._cwd = self.start_directories[0]
-        self._state = State(())
+        self._state = PartialInput(())
         self._derivation: Derivation | None = None
         self._permitted: dict[int, int] = {}
-        self._entry: Entry | None = None
+        self._choices: CompiledChoices | None = None
         self._expansions = 0
         self._outcome: Outcome | None = None
         self._episodes = 0
@@ -186,7 +186,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
                 hint=did_you_mean(cwd, self.start_directories),
             )
         self._cwd = cwd
-        self._state = State.initial(START)
+        self._state = PartialInput.initial(START)
         self._derivation = Derivation(self._tables[cwd], START)
         self._expansions = 0
         self._outcome = None
@@ -201,8 +201,8 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         running; what the sandbox raises, and then the state is as before and the action may be
         repeated.
         """
-        derivation, entry = self._derivation, self._entry
-        if derivation is None or entry is None:
+        derivation, choices = self._derivation, self._choices
+        if derivation is None or choices is None:
             raise EpisodeError("no episode is running", hint="call reset first")
         number = _number_of(action, len(self.productions))
         index = self._permitted.get(number)
@@ -211,7 +211,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         state = self._state.expand(self.productions[number])
         if state.leftmost is None:
             return self._finish(state)
-        derivation.expand(entry, index)
+        derivation.expand(choices, index)
         self._state = state
         self._expansions += 1
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in derivation.words):
@@ -243,7 +243,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         self.executor.close()
 
     @property
-    def state(self) -> State:
+    def state(self) -> PartialInput:
         """The partly expanded input."""
         return self._state
 
@@ -258,16 +258,16 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         assert derivation is not None
         assert derivation.leftmost != BREAK
         table = self._tables[self._cwd]
-        entry = table.entry(derivation.leftmost)
+        choices = table.choices(derivation.leftmost)
         room = self.max_arguments + 1 - derivation.least + table.least[derivation.leftmost]
-        if entry.most > room:
-            entry = entry.within(room)
-        self._entry = entry
+        if choices.most > room:
+            choices = choices.within(room)
+        self._choices = choices
         self._permitted = {
-            self._action[production]: index for index, production in enumerate(entry.productions)
+            self._action[production]: index for index, production in enumerate(choices.productions)
         }
 
-    def _finish(self, state: State) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def _finish(self, state: PartialInput) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in state.words):
             self._state = state
             return self._ended(Fault.TOO_LONG)
@@ -288,10 +288,10 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         return self._observation(), reward, True, False, self._info(fault)
 
     def _stop(self) -> None:
-        self._derivation = self._entry = None
+        self._derivation = self._choices = None
         self._permitted = {}
 
-    def _input(self, state: State) -> Input:
+    def _input(self, state: PartialInput) -> Input:
         return Input(command_tokens(Drawn(state.words, ())))
 
     def _mask(self) -> NDArray[np.int8]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
 from shioenv.grammar.notation import NO_SPACE
@@ -27,17 +27,8 @@ _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 
 
-def plain_arguments(words: Iterable[str]) -> tuple[Argument, ...]:
-    """Every word as an argument of its own."""
-    return tuple(Argument(word) for word in words)
-
-
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """An argument of several words (find's `-exec`): with the grammar's values, and with any."""
-
-    exact: re.Pattern[str]
-    loose: re.Pattern[str]
+_Template: TypeAlias = tuple[re.Pattern[str], re.Pattern[str]]
+"""An argument of several words (find's `-exec`): with the grammar's values, and with any."""
 
 
 class ArgumentSplitter:
@@ -70,45 +61,36 @@ class ArgumentSplitter:
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
         """The arguments in these words (the command not among them), in order."""
-        found: list[Argument] = []
+        arguments: list[Argument] = []
         index, options_end = 0, False
         while index < len(words):
-            word = words[index]
+            word, used = words[index], 1
+            dashed = word.startswith("-") and word != "-"
             if not (options_end and word.startswith("-")) and (n := self.templated(words, index)):
-                found.append(Argument(" ".join(words[index : index + n])))
-                index += n
-            elif options_end or word == "-" or not word.startswith("-"):
-                found.append(Argument(word))
-                options_end = options_end or not self.permutes
-                index += 1
-            elif word == "--":
-                found.append(Argument(word))
-                options_end = self.dashes_end_options
-                index += 1
-            else:
+                arguments.append(Argument(" ".join(words[index : index + n])))
+                used = n
+            elif dashed and word != "--" and not options_end:
                 following = words[index + 1] if index + 1 < len(words) else None
                 option, used = self.option(word, following)
-                found.extend(option)
-                index += used
-        return tuple(found)
+                arguments += option
+            else:
+                arguments.append(Argument(word))
+                ends = self.dashes_end_options if dashed else not self.permutes
+                options_end = options_end or ends
+            index += used
+        return tuple(arguments)
 
     def templated(self, words: Sequence[str], index: int) -> int:
         """How many words from `index` make one argument of several words; 0 where none do."""
         templates = [
             template
-            for first, found in self.templates.items()
+            for first, of_first in self.templates.items()
             if words[index].startswith(first)
-            for template in found
+            for template in of_first
         ]
-        if not templates:
-            return 0
-        line = " ".join(word.translate(_HIDDEN) for word in words[index:])
-        for attempt in ("exact", "loose"):
-            ends = [
-                match.end()
-                for template in templates
-                if (match := getattr(template, attempt).match(line))
-            ]
+        line = " ".join(word.translate(_HIDDEN) for word in words[index:]) if templates else ""
+        for patterns in zip(*templates, strict=True):
+            ends = [match.end() for pattern in patterns if (match := pattern.match(line))]
             if ends:
                 return line[: max(ends)].count(" ") + 1
         return 0
@@ -117,24 +99,23 @@ class ArgumentSplitter:
         """The arguments of a word that begins with a dash, and how many words they use."""
         if word.startswith("--"):
             name, sign, _ = word[2:].partition("=")
-            spec = self.long(name)
-            takes_next = spec is not None and spec.value == "required" and not sign
-            if takes_next and following is not None and spec is not None and not spec.joined:
-                return [Argument(f"{word} {following}")], 2
-            return [Argument(word)], 1
-        if (single := self.words.get(word[1:])) is not None:
-            if single.value == "required" and following is not None:
-                return [Argument(f"{word} {following}")], 2
-            return [Argument(word)], 1
-        if word in self.literals:
-            return [Argument(word)], 1
-        return self.bundle(word, following)
+            spec = None if sign else self.long(name)
+            takes_next = spec is not None and spec.value == "required" and not spec.joined
+        elif word[1:] in self.words:
+            takes_next = self.words[word[1:]].value == "required"
+        elif word in self.literals:
+            takes_next = False
+        else:
+            return self.bundle(word, following)
+        if takes_next and following is not None:
+            return [Argument(f"{word} {following}")], 2
+        return [Argument(word)], 1
 
     def long(self, name: str) -> OptionSpec | None:
         """The option of this name or of the only name that begins so."""
         if name in self.longs:
             return self.longs[name]
-        matches = {id(spec): spec for one, spec in self.longs.items() if one.startswith(name)}
+        matches = {id(spec): spec for long, spec in self.longs.items() if long.startswith(name)}
         return next(iter(matches.values())) if name and len(matches) == 1 else None
 
     def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
@@ -145,10 +126,11 @@ class ArgumentSplitter:
         members: list[str] = []
         used = 1
         letters = word[1:]
+        may_be_bundle = letters.isascii() and letters.isalpha() and len(letters) <= LONGEST_UNKNOWN
         for place, letter in enumerate(letters):
             spec = self.shorts.get(letter)
             rest = letters[place + 1 :]
-            if spec is None and not (self.bundles and _may_be_bundle(letters)):
+            if spec is None and not (self.bundles and may_be_bundle):
                 return whole
             if spec is None or spec.value == "none":
                 if rest and not self.bundles:
@@ -186,10 +168,6 @@ class ArgumentSplitter:
         if word.startswith("--"):
             return self.long(word[2:].partition("=")[0]) is not None
         return word[1:] in self.words or word in self.literals or word[1] in self.shorts
-
-
-def _may_be_bundle(letters: str) -> bool:
-    return letters.isascii() and letters.isalpha() and len(letters) <= LONGEST_UNKNOWN
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
@@ -230,15 +208,10 @@ def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
             value = "required"
         else:
             value = "optional" if "attached" in seen else "none"
-        yield OptionSpec(
-            shorts=() if name.startswith("--") else (name,),
-            longs=(name[2:],) if name.startswith("--") else (),
-            words=(),
-            value=value,
-            clusters=True,
-            joined=False,
-            separate=False,
-        )
+        if name.startswith("--"):
+            yield OptionSpec(longs=(name[2:],), value=value)
+        else:
+            yield OptionSpec(shorts=(name,), value=value)
 
 
 def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
@@ -251,7 +224,7 @@ def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
         if patterns.has_blank_written(argument):
             exact, loose = patterns.of(argument), patterns.of(argument, loose=True)
             ends = r"(?= |\Z)"
-            yield first[0], _Template(re.compile(exact + ends), re.compile(loose + ends))
+            yield first[0], (re.compile(exact + ends), re.compile(loose + ends))
 
 
 class _Patterns:
@@ -302,10 +275,11 @@ class _Patterns:
             for argument in production.body:
                 if self.has_blank_written(argument):
                     return True
-                bare = [piece for piece, inside in _pieces(argument) if not inside]
-                symbols = [piece for piece in bare if not isinstance(piece, str)]
-                if any(self.has_blank(one, seen | {symbol}) for one in symbols):
-                    return True
+                for piece, inside in _pieces(argument):
+                    if inside or isinstance(piece, str):
+                        continue
+                    if self.has_blank(piece, seen | {symbol}):
+                        return True
         return False
 
 

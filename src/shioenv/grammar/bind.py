@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from shlex import quote
 
 from shioenv.errors import UnboundTokenError
@@ -55,7 +56,7 @@ def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
     """
     productions = dict(grammar.productions)
     missing = []
-    for symbol in sorted(grammar.nonterminals, key=lambda one: one.name):
+    for symbol in sorted(grammar.nonterminals, key=attrgetter("name")):
         if symbol.is_system_token and symbol not in productions:
             values = values_of(symbol, catalogue)
             productions[symbol] = tuple(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.load import Loaded
@@ -13,12 +12,14 @@ from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Nonterminal,
     Production,
+    Productions,
     Symbol,
     Terminal,
+    closure,
+    leading_to,
+    reachable,
 )
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
-
-Productions: TypeAlias = Mapping[Nonterminal, tuple[Production, ...]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,30 +39,23 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
 
     A system token without productions counts as one argument of one character.
     """
-    found: dict[Nonterminal, Shortest] = {}
-    for bodies in productions.values():
-        for production in bodies:
-            for symbol in production.nonterminals:
-                if symbol.is_system_token and symbol not in productions:
-                    found[symbol] = Shortest(1, 1, 0)
+    unbound = reachable(productions, productions).difference(productions)
+    shortest = {symbol: Shortest(1, 1, 0) for symbol in unbound if symbol.is_system_token}
     changed = True
     while changed:
         changed = False
         for head, bodies in productions.items():
             for index, production in enumerate(bodies):
-                size = shortest_body(production, found)
-                if size is None:
-                    continue
-                candidate = Shortest(*size, index)
-                known = found.get(head)
-                if known is None or size < (known.arguments, known.length):
-                    found[head] = candidate
+                size = shortest_body(production, shortest)
+                known = shortest.get(head)
+                if size and (known is None or size < (known.arguments, known.length)):
+                    shortest[head] = Shortest(*size, index)
                     changed = True
-    return found
+    return shortest
 
 
 def shortest_body(
-    production: Production, found: Mapping[Nonterminal, Shortest]
+    production: Production, shortest: Mapping[Nonterminal, Shortest]
 ) -> tuple[int, int] | None:
     """Arguments and characters that a production makes at least; None while that is unknown."""
     arguments = length = 0
@@ -73,7 +67,7 @@ def shortest_body(
                 made = max(made, 1)
                 length += 0 if symbol.text == NO_SPACE else len(symbol.text)
                 continue
-            least = found.get(symbol)
+            least = shortest.get(symbol)
             if least is None:
                 return None
             length += least.length
@@ -87,42 +81,19 @@ def shortest_body(
 
 def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
     """The nonterminals that can expand to more than one argument."""
-    several: set[Nonterminal] = set()
-    changed = True
-    while changed:
-        changed = False
-        for head, bodies in productions.items():
-            if head not in several and any(_is_several(body, several) for body in bodies):
-                several.add(head)
-                changed = True
-    return frozenset(several)
-
-
-def _is_several(production: Production, several: set[Nonterminal]) -> bool:
-    if len(production.body) > 1:
-        return True
-    return any(symbol in several for symbol in production.nonterminals)
-
-
-def reachable(productions: Productions, starts: Iterable[Nonterminal]) -> frozenset[Nonterminal]:
-    """The nonterminals that derivations from `starts` can meet."""
-    found: set[Nonterminal] = set()
-    pending = list(starts)
-    while pending:
-        head = pending.pop()
-        if head in found:
-            continue
-        found.add(head)
-        for production in productions.get(head, ()):
-            pending.extend(production.nonterminals)
-    return frozenset(found)
+    written = [
+        head
+        for head, bodies in productions.items()
+        if any(len(production.body) > 1 for production in bodies)
+    ]
+    return leading_to(written, productions, lambda production: production.nonterminals)
 
 
 def without_endless(productions: Productions) -> Productions:
     """The productions that can be expanded to the end."""
     shortest = shortest_expansions(productions)
     kept = {
-        head: tuple(one for one in bodies if shortest_body(one, shortest) is not None)
+        head: tuple(production for production in bodies if shortest_body(production, shortest))
         for head, bodies in productions.items()
     }
     return {head: bodies for head, bodies in kept.items() if bodies}
@@ -144,9 +115,8 @@ def longest_length(productions: Productions, argument: tuple[Symbol, ...]) -> in
                 memo[symbol] = _TOKEN_LENGTH.get(symbol.token, 0)
             else:
                 bodies = productions.get(symbol, ())
-                memo[symbol] = max(
-                    (sum(map(of, one)) for body in bodies for one in body.body), default=0
-                )
+                arguments = (argument for production in bodies for argument in production.body)
+                memo[symbol] = max((sum(map(of, argument)) for argument in arguments), default=0)
         return memo[symbol]
 
     return sum(map(of, argument))
@@ -180,9 +150,7 @@ def _fault(
     message: str,
     production: Production | None = None,
 ) -> Fault:
-    place = None
-    if production is not None:
-        place = loaded.places.get((head, production.body))
+    place = production and loaded.places.get((head, production.body))
     base = Nonterminal(head.name.rstrip("*+?~"))
     line, column = place or loaded.lines.get(base) or loaded.lines.get(_block_of(base)) or (1, 1)
     return Fault(loaded.grammar.source, line, column, message, kind)
@@ -192,12 +160,13 @@ def _block_of(head: Nonterminal) -> Nonterminal:
     return Nonterminal(head.name.rpartition(".")[0])
 
 
-def _own(loaded: Loaded) -> Iterator[tuple[Nonterminal, tuple[Production, ...]]]:
-    """The heads that the file itself defines."""
-    prefix = loaded.grammar.name
-    for head, bodies in loaded.grammar.productions.items():
-        if head.name.startswith(f"{prefix}:"):
-            yield head, bodies
+def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol, ...]]]:
+    """The arguments of the file's own productions, but for those that are one nonterminal."""
+    for bodies in loaded.grammar.own.values():
+        for production in bodies:
+            for argument in production.body:
+                if len(argument) != 1 or isinstance(argument[0], Terminal):
+                    yield production, argument
 
 
 def _plain(head: Nonterminal) -> str:
@@ -207,17 +176,17 @@ def _plain(head: Nonterminal) -> str:
 
 def _unreachable(loaded: Loaded) -> Iterator[Fault]:
     grammar = loaded.grammar
-    found = reachable(grammar.productions, grammar.starts)
-    parts = {_block_of(head) for head in found}
+    met = reachable(grammar.productions, grammar.starts)
+    used = met | {_block_of(head) for head in met}
     for head in loaded.lines:
-        if head not in found and head not in parts and head in grammar.productions:
+        if head not in used and head in grammar.productions:
             message = f"{_plain(head)} is never used; no start line leads to it"
             yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
 
 
 def _endless(loaded: Loaded) -> Iterator[Fault]:
     shortest = shortest_expansions(loaded.grammar.productions)
-    for head, bodies in _own(loaded):
+    for head, bodies in loaded.grammar.own.items():
         if head not in shortest and bodies:
             message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
@@ -227,18 +196,12 @@ def _left_recursive(loaded: Loaded) -> Iterator[Fault]:
     """Nonterminals that come back to themselves before any text: a parser cannot follow them."""
     productions = loaded.grammar.productions
     empty = {head for head, least in shortest_expansions(productions).items() if not least.length}
-    leads: dict[Nonterminal, set[Nonterminal]] = {}
-    for head, bodies in productions.items():
-        leads[head] = {first for body in bodies for first in _first(body, empty)}
-    for head, _ in _own(loaded):
-        seen: set[Nonterminal] = set()
-        pending = list(leads[head])
-        while pending:
-            symbol = pending.pop()
-            if symbol not in seen:
-                seen.add(symbol)
-                pending.extend(leads.get(symbol, ()))
-        if head in seen:
+    leads = {
+        head: {symbol for production in bodies for symbol in _first(production, empty)}
+        for head, bodies in productions.items()
+    }
+    for head in loaded.grammar.own:
+        if head in closure(leads[head], lambda symbol: leads.get(symbol, ())):
             message = (
                 f"{_plain(head)} comes back to itself before any text; "
                 "write the repetition with `*`, or put the text first"
@@ -261,35 +224,26 @@ def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nontermi
 
 def _several_inside_words(loaded: Loaded) -> Iterator[Fault]:
     several = several_arguments(loaded.grammar.productions)
-    for head, bodies in _own(loaded):
-        for production in bodies:
-            for argument in production.body:
-                if len(argument) == 1:
-                    continue
-                for symbol in argument:
-                    if isinstance(symbol, Nonterminal) and symbol in several:
-                        message = (
-                            f"{_plain(symbol)} can be several arguments but stands inside one "
-                            f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
-                        )
-                        kind = FaultKind.SEVERAL_ARGUMENTS
-                        yield _fault(loaded, head, kind, message, production)
+    for production, argument in _written_together(loaded):
+        head = production.head
+        for symbol in argument:
+            if isinstance(symbol, Nonterminal) and symbol in several:
+                message = (
+                    f"{_plain(symbol)} can be several arguments but stands inside one "
+                    f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
+                )
+                yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
 
 
 def _too_long(loaded: Loaded) -> Iterator[Fault]:
     grammar = loaded.grammar
     several = several_arguments(grammar.productions)
-    for head, bodies in _own(loaded):
-        for production in bodies:
-            for argument in production.body:
-                alone = len(argument) == 1 and isinstance(argument[0], Nonterminal)
-                if alone or any(symbol in several for symbol in argument):
-                    continue
-                length = longest_length(grammar.productions, argument)
-                if length > MAX_ARGUMENT_LENGTH:
-                    text = "".join(str(symbol) for symbol in argument)
-                    message = (
-                        f"{text} in {_plain(head)} can be {length} characters long; "
-                        f"an argument has at most {MAX_ARGUMENT_LENGTH}"
-                    )
-                    yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
+    for production, argument in _written_together(loaded):
+        length = longest_length(grammar.productions, argument)
+        if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
+            text, head = "".join(map(str, argument)), production.head
+            message = (
+                f"{text} in {_plain(head)} can be {length} characters long; "
+                f"an argument has at most {MAX_ARGUMENT_LENGTH}"
+            )
+            yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)

@@ -85,7 +85,8 @@ def compare(grammar: Grammar, documented: Help) -> Coverage:
     for option in documented.options:
         for name in _lacking(option, written):
             # An operand `bs=` may be named without its sign, an abbreviation in full.
-            reason = next((omitted[one] for one in _spellings(option, name) if one in omitted), "")
+            excuses = (omitted.get(spelling, "") for spelling in _spellings(option, name))
+            reason = next(filter(None, excuses), "")
             (excused if reason else missing).append(Gap(grammar.name, name, reason))
     known = documented.names | documented.accepted
     abbreviated = [option for option in documented.options if option.any_of]
@@ -116,7 +117,7 @@ def _abbreviates(name: str, option: HelpOption) -> bool:
 
 def _spellings(option: HelpOption, name: str) -> tuple[str, ...]:
     names = option.names if option.any_of else (name,)
-    return (*names, *(one.removesuffix("=") for one in names))
+    return (*names, *(name.removesuffix("=") for name in names))
 
 
 def _is_number(name: str) -> bool:
@@ -138,8 +139,8 @@ def written_options(
     Words without a dash are among them where the help documents such (`ps`, `ip`, `dd`). Text like
     `-n5` counts as `-n` unless the help (or an option line) has an option of that whole name.
     """
-    found = {name for option in grammar.options for name in option.names}
-    whole = found | documented.names
+    written = {name for option in grammar.options for name in option.names}
+    whole = written | documented.names
     plain = {name for name in documented.names if not name.startswith("-")}
     for head, productions in grammar.productions.items():
         own = plain or head.name.startswith(f"{grammar.name}:")
@@ -152,8 +153,8 @@ def written_options(
                 text = "".join(
                     str(symbol) if isinstance(symbol, Terminal) else "\0" for symbol in argument
                 )
-                found.update(_names_in(text, whole, plain, len(argument) > 1))
-    return frozenset(found)
+                written.update(_names_in(text, whole, plain, len(argument) > 1))
+    return frozenset(written)
 
 
 def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterable[str]:
@@ -169,16 +170,10 @@ def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterab
     if not text.startswith("-") or text in {"-", "--"}:
         return
     word = re.split(r"[ =\0]", text, maxsplit=1)[0]
-    if word == "-":
-        if more:
-            yield "-NUM"
-    elif word == "--":
+    if word == "--" or (word == "-" and not more):
         return
-    elif word.startswith("--") or word in whole:
-        yield word
-    elif _is_number(word):
+    if word == "-" or (_is_number(word) and word not in whole):
         yield "-NUM"
-    elif word[:2] in whole:
-        yield word[:2]
     else:
-        yield word
+        named = word in whole or word.startswith("--") or word[:2] not in whole
+        yield word if named else word[:2]

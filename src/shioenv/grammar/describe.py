@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from itertools import zip_longest
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.parse import InputParser, is_assignment
+from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.words import split_words
@@ -80,7 +82,7 @@ class Describer:
 
     def __init__(self, grammars: Iterable[Grammar]) -> None:
         self._parser = InputParser(grammars)
-        self._recognisers: dict[str, Recogniser] = {}
+        self._recogniser = cache(Recogniser)
 
     def describe(self, text: str) -> Description:
         """The description of any text: what no parser takes apart is one command with words."""
@@ -102,19 +104,21 @@ class Describer:
             yield self._segment(operator, current)
 
     def _segment(self, operator: str | None, tokens: Sequence[Token]) -> DescribedSegment:
-        written = next((one.argument.text for one in tokens if one.role is Role.COMMAND), "")
-        assignments, command = _without_assignments(written)
-        arguments = [one.argument for one in tokens if one.role is Role.ARGUMENT]
-        words = [word for one in arguments for word in split_words(one.text)]
+        written = next((token.argument.text for token in tokens if token.role is Role.COMMAND), "")
+        before = split_words(written)
+        n = n_assignments(before)
+        command = " ".join(before[n:]) if n else written
+        arguments = [token.argument for token in tokens if token.role is Role.ARGUMENT]
+        words = [word for argument in arguments for word in split_words(argument.text)]
         grammar = self._parser.grammar(command, words)
         derivable = False
         if grammar is not None:
-            token = command.rpartition("/")[2] if command.startswith("/") else command
-            marked = [token, *(one.marked for one in arguments)]
+            name = command.rpartition("/")[2] if command.startswith("/") else command
+            marked = [name, *(argument.marked for argument in arguments)]
             derivable = self._recogniser(grammar).derives_in_some_order(marked)
         return DescribedSegment(
             operator=operator,
-            assignments=assignments,
+            assignments=tuple(before[:n]),
             command=command,
             grammar=None if grammar is None else grammar.name,
             arguments=tuple(self._arguments(command, grammar, arguments)),
@@ -150,12 +154,6 @@ class Describer:
                 derivable = self._recogniser(grammar).derives_argument(argument.marked)
             yield DescribedArgument(argument.marked, kind, option, value, derivable)
 
-    def _recogniser(self, grammar: Grammar) -> Recogniser:
-        found = self._recognisers.get(grammar.name)
-        if found is None:
-            found = self._recognisers[grammar.name] = Recogniser(grammar)
-        return found
-
 
 def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | None]:
     """The name and the value of an option: `-n 5`, `-n5`, `--lines=5`, `--lines 5`, `-exec …`."""
@@ -174,19 +172,8 @@ def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | No
     return first, None
 
 
-def _without_assignments(written: str) -> tuple[tuple[str, ...], str]:
-    """The assignments before a command, and the command."""
-    words = split_words(written)
-    count = 0
-    while count < len(words) - 1 and is_assignment(words[count]):
-        count += 1
-    return tuple(words[:count]), " ".join(words[count:]) if count else written
-
-
 def _redirections(tokens: Sequence[Token]) -> Iterator[tuple[str, str | None]]:
-    for index, token in enumerate(tokens):
+    for token, following in zip_longest(tokens, tokens[1:]):
         if token.role is Role.OPERATOR:
-            following = tokens[index + 1] if index + 1 < len(tokens) else None
             has_target = token.argument.text in REDIRECTIONS and following is not None
-            target = following.argument.text if has_target and following is not None else None
-            yield token.argument.text, target
+            yield token.argument.text, following.argument.text if has_target else None

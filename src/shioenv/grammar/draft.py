@@ -20,47 +20,33 @@ Execute: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs an input on the target system: its exit code and its output."""
 
 _VALUES: Mapping[str, str] = {
-    "ARCHIVE": "<TarFile>",
-    "BLOCKS": "<count>",
-    "BYTES": "<bytes>",
-    "CHAR": "<delimiter>",
-    "CHARACTER": "<delimiter>",
-    "COLS": "<width>",
-    "COLUMNS": "<width>",
-    "CONTROL": "<backup>",
-    "COUNT": "<count>",
-    "DATE": "<timestamp>",
-    "DELIM": "<delimiter>",
-    "DEV": "<Interface>",
-    "DEVICE": "<BlockDevice>",
-    "DIR": "<Directory>",
-    "DIRECTORY": "<Directory>",
-    "F": "<TextFile>",
-    "FILE": "<TextFile>",
-    "FILENAME": "<TextFile>",
-    "GLOB": "<Glob>",
-    "GROUP": "<Groupname>",
-    "HOST": "<Hostname>",
-    "IFNAME": "<Interface>",
-    "INTERFACE": "<Interface>",
-    "LINES": "<count>",
-    "MODE": "<mode>",
-    "N": "<count>",
-    "NUM": "<count>",
-    "NUMBER": "<count>",
-    "PATH": "<TextFile>",
-    "PATTERN": "<Glob>",
-    "PATTERNS": "<Pattern>",
-    "PID": "<Pid>",
-    "RFILE": "<TextFile>",
-    "SECONDS": "<small>",
-    "SIZE": "<size>",
-    "STAMP": "<stamp>",
-    "SUFFIX": "<suffix>",
-    "TIME": "<timestamp>",
-    "USER": "<Username>",
-    "WHEN": "<when>",
-    "WIDTH": "<width>",
+    metavar: value
+    for value, metavars in {
+        "<TarFile>": "ARCHIVE",
+        "<count>": "BLOCKS COUNT LINES N NUM NUMBER",
+        "<bytes>": "BYTES",
+        "<delimiter>": "CHAR CHARACTER DELIM",
+        "<width>": "COLS COLUMNS WIDTH",
+        "<backup>": "CONTROL",
+        "<timestamp>": "DATE TIME",
+        "<Interface>": "DEV IFNAME INTERFACE",
+        "<BlockDevice>": "DEVICE",
+        "<Directory>": "DIR DIRECTORY",
+        "<TextFile>": "F FILE FILENAME PATH RFILE",
+        "<Glob>": "GLOB PATTERN",
+        "<Groupname>": "GROUP",
+        "<Hostname>": "HOST",
+        "<mode>": "MODE",
+        "<Pattern>": "PATTERNS",
+        "<Pid>": "PID",
+        "<small>": "SECONDS",
+        "<size>": "SIZE",
+        "<stamp>": "STAMP",
+        "<suffix>": "SUFFIX",
+        "<Username>": "USER",
+        "<when>": "WHEN",
+    }.items()
+    for metavar in metavars.split()
 }
 """Shared definitions and system tokens for what help texts call values."""
 
@@ -140,7 +126,7 @@ def _lines(
             yield f"<{name}> = {texts}"
     yield ""
     yield from _example(token, example, execute)
-    if any("--help" in one.names and one.value == "none" for one in dashed):
+    if any("--help" in option.names and option.value == "none" for option in dashed):
         yield from _example(token, f"--help {example}".strip(), execute)
 
 
@@ -227,6 +213,7 @@ def _example(token: str, words: str, execute: Execute) -> Iterator[str]:
     yield f"example {text}"
     if exit_code:
         yield f"  exit {exit_code}"
-    line = next((one for one in output.splitlines() if one.strip() and one == one.strip()), "")
+    lines = (line for line in output.splitlines() if line and line == line.strip())
+    line = next(lines, "")
     if line and line.isprintable() and len(line) < 60:
         yield f"  prints {line}"

@@ -68,16 +68,13 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
     `-d '='` without braces would be two arguments; parsing finds one.
     """
     splitter = ArgumentSplitter(grammar)
-    for head, productions in grammar.productions.items():
-        if not head.name.startswith(f"{grammar.name}:"):
-            continue
-        for production in productions:
+    for bodies in grammar.own.values():
+        for production in bodies:
             for argument, following in pairwise(production.body):
                 text = "".join(map(str, argument))
                 if not text.startswith("-") or "<" in text or not isinstance(argument[0], Terminal):
                     continue
-                found = splitter.arguments([text, "x"])
-                if len(found) == 1:
+                if len(splitter.arguments([text, "x"])) == 1:
                     message = (
                         f"{text} takes a value; write {{{text} {show_argument(following)}}} "
                         f"where that is one in {production}"

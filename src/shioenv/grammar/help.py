@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAX_INDENT = 10
 """Options stand at most this many columns from the left; what is further in is description."""
@@ -54,12 +54,10 @@ class Help:
 
 def read_help(command: str, text: str) -> Help:
     """The options that the help text of `command` documents, each once, in order."""
-    reader = _READERS.get(command, _listed)
-    found = reader(text)
     accepted: frozenset[str] = frozenset()
     if command == "netstat":
         accepted = frozenset(f"--{name}" for name in re.findall(r"\b([a-z]+\d*) \(", text))
-    return Help(_merged(found), accepted)
+    return Help(_merged(_READERS.get(command, _listed)(text)), accepted)
 
 
 def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
@@ -69,7 +67,7 @@ def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
     for option in options:
         new = tuple(name for name in option.names if name not in seen)
         if new:
-            kept.append(HelpOption(new, option.value, option.metavar, option.any_of))
+            kept.append(replace(option, names=new))
             seen.update(new)
     return tuple(kept)
 

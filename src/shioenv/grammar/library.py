@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean, nearest
@@ -68,16 +68,25 @@ def load_grammars(
 
     Errors: UnknownGrammarError; FaultyGrammarError with the faults of *all* the files.
     """
-    grammars: list[Grammar] = []
     faults: list[Fault] = []
-    for name in names if names is not None else names_of_grammars(directory):
-        try:
-            grammars.append(load_grammar(name, versions=versions, directory=directory))
-        except FaultyGrammarError as error:
-            faults.extend(error.faults)
+    grammars = tuple(_faultless(names, versions, directory, faults))
     if faults:
         raise FaultyGrammarError(faults)
-    return tuple(grammars)
+    return grammars
+
+
+def _faultless(
+    names: Iterable[str] | None,
+    versions: Mapping[str, str] | None,
+    directory: Path,
+    faults: list[Fault],
+) -> Iterator[Grammar]:
+    """Those of the grammars that have no fault; the faults of the others are put into `faults`."""
+    for name in names if names is not None else names_of_grammars(directory):
+        try:
+            yield load_grammar(name, versions=versions, directory=directory)
+        except FaultyGrammarError as error:
+            faults += error.faults
 
 
 def check_grammars(
@@ -88,10 +97,6 @@ def check_grammars(
     Nothing is executed. Errors: UnknownGrammarError.
     """
     faults: list[Fault] = []
-    for name in names if names is not None else names_of_grammars(directory):
-        try:
-            grammar = load_grammar(name, directory=directory)
-            faults += [*check_examples(grammar), *check_values(grammar)]
-        except FaultyGrammarError as error:
-            faults.extend(error.faults)
+    for grammar in _faultless(names, None, directory, faults):
+        faults += [*check_examples(grammar), *check_values(grammar)]
     return tuple(faults)

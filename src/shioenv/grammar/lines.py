@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shioenv.domain.argument import Argument
 from shioenv.errors import InputError
 from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.notation import Alternative, Attributes, Piece, Reader, Text, Word
-from shioenv.grammar.symbols import Example, Omission
+from shioenv.grammar.symbols import Example, Omission, OptionSpec
 
 _HEADER = ("command", "manual", "package", "volatile", "permutes")
 _KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "undocumented", "example")
@@ -20,7 +20,7 @@ _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)
 
 
 @dataclass(slots=True)
-class Line:
+class PlacedAlternative:
     """An alternative and the line it stands on."""
 
     number: int
@@ -34,33 +34,22 @@ class Definition:
     name: str
     line: int
     column: int
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PlacedAlternative] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class OptionLine:
-    """An option as written: its names, its value's pieces and how it is attached.
+    """An option as written, with its value's pieces.
 
     Where the value is optional (`--classify[=<when>]`) a short form takes it only if it shows it
     too (`-i[<suffix>], --in-place[=<suffix>]`): `optional_short`.
     """
 
     number: int
-    shorts: list[str]
-    longs: list[str]
-    words: list[str]
-    value: list[Piece]
-    style: str  # "none", "required" or "optional"
-    separate: bool
-    joined: bool
+    spec: OptionSpec
     optional_short: bool
-    attributes: Attributes
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All spellings as a help page shows them: `-a`, `--all`, `-name`."""
-        single = (f"-{name}" for name in (*self.shorts, *self.words))
-        return (*single, *(f"--{name}" for name in self.longs))
+    value: list[Piece] = field(default_factory=list)
+    attributes: Attributes = field(default_factory=Attributes)
 
 
 @dataclass(slots=True)
@@ -72,7 +61,7 @@ class Block:
     column: int
     clusters: bool = True
     options: list[OptionLine] = field(default_factory=list)
-    others: list[Line] = field(default_factory=list)
+    others: list[PlacedAlternative] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -81,8 +70,8 @@ class Source:
 
     path: str
     header: dict[str, tuple[str, int]] = field(default_factory=dict)
-    starts: list[Line] = field(default_factory=list)
-    pipes: list[Line] = field(default_factory=list)
+    starts: list[PlacedAlternative] = field(default_factory=list)
+    pipes: list[PlacedAlternative] = field(default_factory=list)
     definitions: dict[str, Definition] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
     omissions: list[Omission] = field(default_factory=list)
@@ -108,7 +97,7 @@ class LineParser:
 
     def __init__(self, path: str, text: str) -> None:
         self.source = Source(path)
-        self.open: Definition | Block | list[Line] | str | None = None
+        self.open: Definition | Block | list[PlacedAlternative] | str | None = None
         self.expectations: dict[str, list[str]] = {}
         self.example: tuple[int, list[Word]] | None = None
         for number, line in enumerate(text.splitlines(), start=1):
@@ -208,8 +197,8 @@ class LineParser:
             self.fault(number, column, f"<{match[1]}> is no option block above this one{hint}")
             return []
         without = {name.strip() for name in (match[2] or "").split(",") if name.strip()}
-        kept = [option for option in base.options if without.isdisjoint(option.names)]
-        known = {name for option in base.options for name in option.names}
+        kept = [option for option in base.options if without.isdisjoint(option.spec.names)]
+        known = {name for option in base.options for name in option.spec.names}
         for name in sorted(without - known):
             hint = suggestion(name, known)
             self.fault(number, column, f"{name} is not in <{match[1]}>{hint}")
@@ -241,11 +230,13 @@ class LineParser:
         else:
             self.fault(number, position + 1, "nothing above this indented line can be continued")
 
-    def read_lines(self, number: int, line: str, position: int, into: list[Line]) -> None:
+    def read_lines(
+        self, number: int, line: str, position: int, into: list[PlacedAlternative]
+    ) -> None:
         """Alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
             self.known_flags(number, alternative.attributes, {"volatile"})
-            into.append(Line(number, alternative))
+            into.append(PlacedAlternative(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
         """A fault for each attribute that means nothing where it stands."""
@@ -271,47 +262,55 @@ class LineParser:
             self.read_lines(number, line, start, block.others)
             return
         reader = self.source.reader(number, line, position)
-        option = OptionLine(number, [], [], [], [], "none", False, False, shown, Attributes())
-        for dashes, name in names:
-            kind = option.longs if dashes == "--" else option.shorts
-            (option.words if dashes == "-" and len(name) > 1 else kind).append(name)
+        single = [name for dashes, name in names if dashes == "-"]
+        spec = OptionSpec(
+            shorts=tuple(name for name in single if len(name) == 1),
+            longs=tuple(name for dashes, name in names if dashes == "--"),
+            words=tuple(name for name in single if len(name) > 1),
+        )
+        option = OptionLine(number, spec, shown)
         self.option_value(reader, option)
         words, option.attributes = reader.sequence()
-        if option.separate and words:  # an option with several values: -fprintf <file> <format>
+        if (
+            option.spec.separate and words
+        ):  # an option with several values: -fprintf <file> <format>
             for word in words:
                 option.value += [Text(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
         self.known_flags(number, option.attributes, {"alone", "separate", "joined", "volatile"})
         flags = option.attributes.flags
-        option.joined = option.joined or "joined" in flags
-        # A long option is shown with `=` or with a blank; both forms are then possible.
-        option.separate = "separate" in flags or bool(option.words)
+        option.spec = replace(
+            option.spec,
+            clusters="alone" not in flags,
+            joined=option.spec.joined or "joined" in flags,
+            # A long option is shown with `=` or with a blank; both forms are then possible.
+            separate="separate" in flags or bool(spec.words),
+        )
         block.options.append(option)
 
     def option_value(self, reader: Reader, option: OptionLine) -> None:
         """Read `=<v>`, `[=<v>]`, `[<v>]`, `<v>` or ` <v>` right after the last name."""
-        if reader.peek() == "=":
-            reader.position += 1
-            option.style, option.value = "required", reader.word().pieces
-        elif reader.peek() == "[":
+        if reader.peek() == "[":
             option.optional_short |= reader.peek(1) != "="
             reader.position += 2 if reader.peek(1) == "=" else 1
-            option.style, option.value = "optional", reader.word(stop="]").pieces
+            option.value = reader.word(stop="]").pieces
+            option.spec = replace(option.spec, value="optional")
             if reader.peek() != "]":
                 reader.report(FaultKind.SYNTAX, "`[` is never closed", reader.column)
             reader.position += 1
-        elif reader.peek() in {"<", "("}:
-            option.style, option.value, option.joined = "required", reader.word().pieces, True
-        else:
+            return
+        attached, joined = reader.peek() == "=", reader.peek() in {"<", "("}
+        if attached:
+            reader.position += 1
+        elif not joined:
             reader.skip_blanks()
-            if (
-                reader.peek()
-                and not re.match(r"%[a-z][a-z-]", reader.rest)
-                and reader.peek() != "|"
-            ):
-                option.style, option.value = "required", reader.word().pieces
-                option.separate = True
+            if reader.peek() in {"", "|"} or re.match(r"%[a-z][a-z-]", reader.rest):
+                return
+        option.value = reader.word().pieces
+        option.spec = replace(
+            option.spec, value="required", joined=joined, separate=not (attached or joined)
+        )
 
     def expectation(self, number: int, line: str, position: int) -> None:
         """An indented line under an example."""

@@ -8,14 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
-from shioenv.grammar.lines import Block, Line, LineParser, OptionLine, Source
-from shioenv.grammar.notation import (
-    Group,
-    Piece,
-    Reference,
-    Text,
-    Word,
-)
+from shioenv.grammar.lines import Block, LineParser, OptionLine, PlacedAlternative, Source
+from shioenv.grammar.notation import ChoiceGroup, Piece, Reference, Text, Word
 from shioenv.grammar.symbols import (
     Body,
     Grammar,
@@ -23,8 +17,10 @@ from shioenv.grammar.symbols import (
     Nonterminal,
     OptionSpec,
     Production,
+    Productions,
     Symbol,
     Terminal,
+    reachable,
 )
 from shioenv.grammar.tokens import SYSTEM_TOKENS
 
@@ -72,7 +68,7 @@ class _Scope:
         for block in self.source.blocks.values():
             _BlockCompiler(self, block).compile()
 
-    def add(self, head: Nonterminal, lines: Iterable[Line]) -> None:
+    def add(self, head: Nonterminal, lines: Iterable[PlacedAlternative]) -> None:
         """Productions of `head`, one for each alternative whose guard holds."""
         for line in lines:
             alternative = line.alternative
@@ -115,7 +111,7 @@ class _Scope:
         """The arguments of a body; `()` is none."""
         for word in words:
             alone = len(word.pieces) == 1
-            if alone and isinstance(word.pieces[0], Group) and _is_nothing(word.pieces[0]):
+            if alone and isinstance(word.pieces[0], ChoiceGroup) and _is_nothing(word.pieces[0]):
                 continue
             yield self.pieces(word.pieces, line, head, alone=alone)
 
@@ -135,7 +131,7 @@ class _Scope:
                 symbol = Nonterminal(f"{head.name}.{count + 1}")
                 self.productions[symbol] = []
                 self.lines[symbol] = (line, piece.column)
-                self.add(symbol, [Line(line, one) for one in piece.alternatives])
+                self.add(symbol, [PlacedAlternative(line, inner) for inner in piece.alternatives])
             symbols.append(self.repeated(symbol, piece.repeat, alone=alone))
         return tuple(symbols)
 
@@ -189,7 +185,7 @@ class _Scope:
         return repeated
 
 
-def _is_nothing(group: Group) -> bool:
+def _is_nothing(group: ChoiceGroup) -> bool:
     """Whether the group is `()`."""
     return not group.repeat and len(group.alternatives) == 1 and not group.alternatives[0].words
 
@@ -204,8 +200,9 @@ class _BlockCompiler:
         self.scope = scope
         self.block = block
         self.head = scope.own(block.name)
-        self.part = {name: scope.own(f"{block.name}.{name}") for name in _BLOCK_PARTS}
-        self.total = dict.fromkeys(_BLOCK_PARTS, 0.0)
+        parts = {name: scope.own(f"{block.name}.{name}") for name in _BLOCK_PARTS}
+        self.part = {"alone": self.head, **parts}
+        self.total = dict.fromkeys(self.part, 0.0)
 
     def compile(self) -> None:
         scope, block = self.scope, self.block
@@ -223,35 +220,25 @@ class _BlockCompiler:
     def option(self, option: OptionLine) -> None:
         """Spread one line's weight over its forms."""
         place: tuple[int, int] | None = (option.number, 1)
-        spec = OptionSpec(
-            shorts=tuple(option.shorts),
-            longs=tuple(option.longs),
-            words=tuple(option.words),
-            value=option.style,
-            clusters=self.block.clusters and "alone" not in option.attributes.flags,
-            joined=option.joined,
-            separate=option.separate,
-        )
+        spec = replace(option.spec, clusters=option.spec.clusters and self.block.clusters)
         specs = [spec]
         if spec.value == "optional" and not option.optional_short:
             specs = [replace(spec, shorts=(), words=()), replace(spec, longs=(), value="none")]
-        self.scope.specs += [one for one in specs if one.names and one not in self.scope.specs]
-        for name in option.names:
+        known = self.scope.specs
+        known += [form for form in specs if form.names and form not in known]
+        for name in spec.names:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"
                 self.scope.source.report(option.number, 1, FaultKind.DUPLICATE, message)
                 place = None  # once is enough
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
-        forms = [form for one in specs for form in self.forms(one, value)]
+        forms = [form for spec in specs for form in self.forms(spec, value)]
         weight = option.attributes.weight / len(forms)
         for where, symbols in forms:
-            head = self.head if where == "alone" else self.part[where]
-            self.scope.produce(
-                head, [symbols], weight, place, volatile="volatile" in option.attributes.flags
-            )
-            if where != "alone":
-                self.total[where] += weight
+            volatile = "volatile" in option.attributes.flags
+            self.scope.produce(self.part[where], [symbols], weight, place, volatile=volatile)
+            self.total[where] += weight
 
     def forms(
         self, spec: OptionSpec, value: tuple[Symbol, ...]
@@ -278,17 +265,16 @@ class _BlockCompiler:
             return [("", ())]
         if spec.value == "optional":
             return [("", ()), (sign, value)]
-        found = [] if spec.joined else [(blank, value)]
-        return found if spec.separate else [*found, (sign, value)]
+        endings = [] if spec.joined else [(blank, value)]
+        return endings if spec.separate else [*endings, (sign, value)]
 
     def assemble(self) -> None:
         """The block's own productions, from its parts."""
         produce, part, total = self.scope.produce, self.part, self.total
         dash, mark = Terminal("-"), Terminal("<ns>")
-        if total["flag"]:
-            produce(self.head, [(dash, part["flag"])], total["flag"])
-        if total["valued"]:
-            produce(self.head, [(dash, part["valued"])], total["valued"])
+        for kind in ("flag", "valued"):
+            if total[kind]:
+                produce(self.head, [(dash, part[kind])], total[kind])
         if total["long"]:
             produce(self.head, [(part["long"],)], total["long"])
         if not total["flag"]:
@@ -296,16 +282,15 @@ class _BlockCompiler:
         flag, rest = part["flag"], part["rest"]
         letters = len(self.scope.productions[flag])
         if total["valued"]:
-            letters += len(
-                {str(one.body[0][0])[0] for one in self.scope.productions[part["valued"]]}
-            )
+            valued = self.scope.productions[part["valued"]]
+            letters += len({str(production.body[0][0])[0] for production in valued})
         variety = min(1.0, (letters - 1) / (FULL_CLUSTERS - 1)) or 0.01
         produce(rest, [(mark, flag, mark), (rest,)], variety)
         produce(rest, [(mark, flag)], 2.0)
         if total["valued"]:
             produce(rest, [(mark, part["valued"])], 1.0)
         produce(part["cluster"], [(dash, flag, mark), (rest,)])
-        everything = sum(one.weight for one in self.scope.productions[self.head])
+        everything = sum(production.weight for production in self.scope.productions[self.head])
         produce(self.head, [(part["cluster"],)], CLUSTER_SHARE * variety * everything)
 
 
@@ -317,7 +302,7 @@ def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
 
 
 @cache
-def _shared() -> tuple[Mapping[str, Nonterminal], Mapping[Nonterminal, tuple[Production, ...]]]:
+def _shared() -> tuple[Mapping[str, Nonterminal], Productions]:
     """The shared definitions, read once; FaultyGrammarError where their files have faults."""
     sources = [
         LineParser(f"shared/{path.name}", path.read_text()).source
@@ -365,11 +350,13 @@ def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
     if not source.starts:
         source.report(1, 1, FaultKind.HEADER, "a grammar needs a start line: start ls <option>*")
     productions = {head: tuple(bodies) for head, bodies in scope.productions.items()}
+    known = {**shared, **productions}
+    used = reachable(known, (start, pipe, *productions))
     grammar = Grammar(
         header=header,
         start=start,
         pipe=pipe if source.pipes else None,
-        productions=_reachable({**shared, **productions}, (start, pipe), productions),
+        productions={head: bodies for head, bodies in known.items() if head in used},
         options=tuple(scope.specs),
         option_slots=frozenset(scope.slots),
         omissions=tuple(source.omissions),
@@ -417,21 +404,3 @@ def _header(source: Source) -> Header:
         volatile_reason=reason.strip(),
         permutes=permutes != "no",
     )
-
-
-def _reachable(
-    productions: Mapping[Nonterminal, tuple[Production, ...]],
-    starts: Iterable[Nonterminal],
-    own: Mapping[Nonterminal, tuple[Production, ...]],
-) -> Mapping[Nonterminal, tuple[Production, ...]]:
-    """The file's own productions and those shared ones that it uses."""
-    kept: dict[Nonterminal, tuple[Production, ...]] = {}
-    pending = [*starts, *own]
-    while pending:
-        head = pending.pop()
-        if head not in kept and head in productions:
-            kept[head] = productions[head]
-            for production in productions[head]:
-                pending.extend(production.nonterminals)
-    order = [head for head in productions if head in kept]
-    return {head: kept[head] for head in order}

@@ -68,7 +68,7 @@ _MESSAGES = (
 )
 
 _QUOTES = str.maketrans("\u2018\u2019", "''")
-_MISUSE = re.compile("|".join(f"(?:{one})" for one in _MESSAGES))
+_MISUSE = re.compile("|".join(f"(?:{message})" for message in _MESSAGES))
 
 
 def complaint(exit_code: int, output: str) -> str | None:

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shioenv.grammar.faults import FaultKind, suggestion
+from shioenv.grammar.words import CLOSING, OPENINGS, quotation_end
 
 NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
 _ATTRIBUTE = re.compile(r"%([a-z][a-z-]+)(?=\s|$)")
 _GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
 _BRACE_EXPANSION = re.compile(r",|\.\.")
+_DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*\\?"?')
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
 ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters", "volatile")
 
-Report: TypeAlias = Callable[[FaultKind, str, int], None]
+ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
 """Notes a fault: its kind, what it is, and the column it is at (from 1)."""
 
 
@@ -44,7 +46,7 @@ class Reference:
 
 
 @dataclass(slots=True)
-class Group:
+class ChoiceGroup:
     """`( … | … )`, with the repetition sign after it."""
 
     alternatives: list[Alternative]
@@ -52,7 +54,7 @@ class Group:
     repeat: str = ""
 
 
-Piece: TypeAlias = Text | Reference | Group
+Piece: TypeAlias = Text | Reference | ChoiceGroup
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class Alternative:
 class Reader:
     """Reads items from one line of text, from `position` to the end."""
 
-    def __init__(self, text: str, position: int, report: Report) -> None:
+    def __init__(self, text: str, position: int, report: ReportFault) -> None:
         self.text = text
         self.position = position
         self.report = report
@@ -143,18 +145,18 @@ class Reader:
 
     def alternatives(self, depth: int = 0) -> list[Alternative]:
         """Alternatives separated by bars, up to the end of the line or of the group."""
-        found: list[Alternative] = []
+        alternatives: list[Alternative] = []
         while True:
             self.skip_blanks()
             start = self.column
             words, attributes = self.sequence(depth)
-            edge = not found or not self.peek()
+            edge = not alternatives or not self.peek()
             if words or depth:
-                found.append(Alternative(words, attributes, start))
+                alternatives.append(Alternative(words, attributes, start))
             elif not edge:
                 self.report(FaultKind.SYNTAX, "empty alternative; write () for nothing", start)
             if self.peek() != "|":
-                return found
+                return alternatives
             self.position += 1
 
     def sequence(self, depth: int = 0) -> tuple[list[Word], Attributes]:
@@ -253,39 +255,20 @@ class Reader:
     def quoted_end(self, index: int) -> int:
         """Where the shell-quoted text that starts at `index` ends; `index` where none starts."""
         text = self.text
-        character = text[index]
-        if character == "\\":
-            return min(index + 2, len(text))
-        if text.startswith("$'", index):
-            end = index + 2
-            while end < len(text) and text[end] != "'":
-                end += 2 if text[end] == "\\" else 1
-            return min(end + 1, len(text))
-        if character in "'`":
-            end = text.find(character, index + 1)
-            return len(text) if end < 0 else end + 1
-        if character == '"':
-            end = index + 1
-            while end < len(text) and text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            return min(end + 1, len(text))
-        if text.startswith(("$(", "${", "<(", ">("), index):
-            opening, closing = text[index + 1], {"(": ")", "{": "}"}[text[index + 1]]
-            nesting, end = 0, index + 1
-            while end < len(text):
-                if text[end] == opening:
-                    nesting += 1
-                elif text[end] == closing:
-                    nesting -= 1
-                    if not nesting:
-                        return end + 1
-                end += 1
-            return len(text)
-        return index
+        if double := _DOUBLE_QUOTED.match(text, index):
+            return double.end()
+        if not text.startswith(OPENINGS, index):
+            return quotation_end(text, index)
+        opening, nesting = text[index + 1], 0
+        for end in range(index + 1, len(text)):
+            nesting += (text[end] == opening) - (text[end] == CLOSING[opening])
+            if not nesting:
+                return end + 1
+        return len(text)
 
     def pieces(self, depth: int, limit: int, *, stop: str, braces: bool) -> list[Piece]:
         """The pieces of one argument, up to a blank (in braces: up to `limit`)."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         while self.position < limit:
             character = self.peek()
             if not braces and (character in " \t|" or (character == ")" and depth)):
@@ -293,15 +276,15 @@ class Reader:
             if character in stop:
                 break
             if character == "(":
-                found.append(self.group(depth))
+                pieces.append(self.group(depth))
             elif character in "|)":
                 self.report(FaultKind.SYNTAX, f"`{character}` inside braces", self.column)
                 self.position += 1
             elif match := _REFERENCE.match(self.text, self.position):
-                found.append(self.reference(match))
+                pieces.append(self.reference(match))
             else:
-                found.extend(self.literal())
-        return _merged(found)
+                pieces.extend(self.literal())
+        return _merged(pieces)
 
     def reference(self, match: re.Match[str]) -> Piece:
         """A nonterminal with its repetition sign, or the no-space mark."""
@@ -319,7 +302,7 @@ class Reader:
             return sign
         return ""
 
-    def group(self, depth: int) -> Group:
+    def group(self, depth: int) -> ChoiceGroup:
         """A parenthesised choice with its repetition sign."""
         column = self.column
         self.position += 1
@@ -328,7 +311,7 @@ class Reader:
             self.position += 1
         else:
             self.report(FaultKind.SYNTAX, "`(` is never closed", column)
-        return Group(alternatives, column, repeat=self.repetition())
+        return ChoiceGroup(alternatives, column, repeat=self.repetition())
 
     def literal(self) -> list[Piece]:
         """One literal character, or a stretch of quoted text with the nonterminals inside it."""
@@ -344,16 +327,16 @@ class Reader:
         self.position = end
         if quoted[0] == "\\":
             return [Text(quoted)]
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         index = 0
         for match in _REFERENCE.finditer(quoted):
             if match[0] == NO_SPACE:
                 continue
-            found.append(Text(quoted[index : match.start()]))
-            found.append(Reference(match[1], start + match.start() + 1, quoted=True))
+            pieces.append(Text(quoted[index : match.start()]))
+            pieces.append(Reference(match[1], start + match.start() + 1, quoted=True))
             index = match.end()
-        found.append(Text(quoted[index:]))
-        return found
+        pieces.append(Text(quoted[index:]))
+        return pieces
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:

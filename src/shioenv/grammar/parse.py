@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 
 import tree_sitter
 import tree_sitter_bash
 
 from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role, Token
-from shioenv.grammar.arguments import ArgumentSplitter, plain_arguments
-from shioenv.grammar.symbols import Body, Grammar, Terminal
+from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS, Input, Role, Token
+from shioenv.grammar.arguments import ArgumentSplitter
+from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Terminal
 from shioenv.grammar.words import split_words
 
 _SIMPLE = frozenset(
@@ -37,7 +38,6 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
 _HASH_IN_WORD = re.compile(rb"(?<=[^\s;&|()<>${#])#")
 _DESCRIPTOR = re.compile(rb"(?<![^\s;&|()<>])(\d+|\{\w+\})\Z")
 _BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
-_SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
 
 
 class InputParser:
@@ -48,7 +48,8 @@ class InputParser:
         for grammar in grammars:
             for token in grammar.command_tokens:
                 self._grammars.setdefault(token, []).append(grammar)
-        self._splitters: dict[int, ArgumentSplitter] = {}
+        self.splitter = cache(ArgumentSplitter)
+        """What finds the arguments of one grammar's command."""
 
     def parse(self, text: str) -> Input:
         """The input; its text means to bash what `text` means.
@@ -70,18 +71,18 @@ class InputParser:
                 if not root.has_error and not _has_heredoc(root):
                     tokens = self._tokens(source, root)
         if tokens:
-            return Input.from_marked([one.argument.marked for one in tokens]), True
+            return _read_back(tokens), True
         words = split_words(text)
         if not words or "\n" in text.strip():
             return Input.from_marked([Argument(text or " ").marked]), False
-        return Input.from_marked([one.argument.marked for one in self._command(words)]), False
+        return _read_back(self._command(words)), False
 
     def arguments(self, command: str, words: list[str]) -> tuple[Argument, ...]:
         """The arguments in the words that follow a command; its words where no grammar knows it."""
         grammar = self.grammar(command, words)
-        return (
-            plain_arguments(words) if grammar is None else self.splitter(grammar).arguments(words)
-        )
+        if grammar is None:
+            return tuple(map(Argument, words))
+        return self.splitter(grammar).arguments(words)
 
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
         """The grammar that knows a command with these words; None where none does.
@@ -92,8 +93,7 @@ class InputParser:
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
         if len(grammars) > 1:
-            places = [(self._place_of_fixed(grammar, words), grammar) for grammar in grammars]
-            return min(places, key=lambda one: one[0])[1]
+            return min(grammars, key=lambda grammar: self._place_of_fixed(grammar, words))
         return grammars[0] if grammars else None
 
     def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
@@ -104,23 +104,14 @@ class InputParser:
             if text in known:
                 return place, False
             if text[:1].isalpha() and any(
-                one.startswith(text) or text.startswith(one) for one in known
+                word.startswith(text) or text.startswith(word) for word in known
             ):
                 return place, True
         return len(words), True
 
-    def splitter(self, grammar: Grammar) -> ArgumentSplitter:
-        """What finds the arguments of one grammar's command."""
-        found = self._splitters.get(id(grammar))
-        if found is None:
-            found = self._splitters[id(grammar)] = ArgumentSplitter(grammar)
-        return found
-
     def _command(self, words: list[str]) -> Iterator[Token]:
         """The tokens of one simple command; assignments before it belong to the command token."""
-        count = 0
-        while count < len(words) - 1 and is_assignment(words[count]):
-            count += 1
+        count = n_assignments(words)
         end = count + (2 if " ".join(words[count : count + 2]) in self._grammars else 1)
         yield Token(Argument(" ".join(words[:end])), Role.COMMAND)
         for argument in self.arguments(" ".join(words[count:end]), words[end:]):
@@ -134,7 +125,7 @@ class InputParser:
         if not piece.whole:
             words = split_words(_without_redirects(source, node, piece))
             tokens = list(self._command(words)) if words else []
-            if _reads_as_command(tokens):
+            if _read_back(tokens).tokens == tuple(tokens):
                 return tokens
         return [Token(Argument(_text(source, node)), Role.COMMAND)]
 
@@ -155,9 +146,9 @@ class InputParser:
         return tokens
 
 
-def _reads_as_command(tokens: Sequence[Token]) -> bool:
-    """Whether a command's tokens, shown as texts, would be taken for the same again."""
-    return Input.from_marked([one.argument.marked for one in tokens]).tokens == tuple(tokens)
+def _read_back(tokens: Iterable[Token]) -> Input:
+    """The input that these tokens are once they are shown as texts."""
+    return Input.from_marked([token.argument.marked for token in tokens])
 
 
 def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
@@ -168,21 +159,21 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 @cache
 def fixed(grammar: Grammar) -> frozenset[str]:
     """The words without a dash one of which every input of a grammar has: `addr` of `ip addr …`."""
-    common: set[str] | None = None
+    by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):
-            found: set[str] = set()
+            words: set[str] = set()
             for argument in production.body[1:]:
                 if len(argument) != 1:
                     continue
                 bodies: list[Body] = [(argument,)]
-                if not isinstance(argument[0], Terminal):
-                    bodies = [one.body for one in grammar.productions.get(argument[0], ())]
+                if isinstance(argument[0], Nonterminal):
+                    bodies = [made.body for made in grammar.productions.get(argument[0], ())]
                 texts = [_literal(body) for body in bodies]
                 if texts and all(text[:1].isalpha() for text in texts):
-                    found.update(texts)
-            common = found if common is None else common & found
-    return frozenset(common or ())
+                    words.update(texts)
+            by_start.append(frozenset(words))
+    return frozenset.intersection(*by_start) if by_start else frozenset()
 
 
 def _literal(body: Body) -> str:
@@ -216,7 +207,7 @@ def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
         for child in node.children:
             if child.type == "comment":
                 continue
-            if child.type in _SEPARATORS:
+            if child.type in SEPARATORS:
                 pieces.append(child.type)
                 continue
             if pieces and not isinstance(pieces[-1], str):
@@ -234,7 +225,8 @@ def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
             last.redirects.extend(redirects)
         return pieces
     if node.type in _SIMPLE:
-        return [_Piece(node, False, [one for one in node.children if one.type in _REDIRECTS])]
+        redirects = [child for child in node.children if child.type in _REDIRECTS]
+        return [_Piece(node, False, redirects)]
     return [_Piece(node, True, [])]
 
 
@@ -257,14 +249,14 @@ def _without_redirects(source: bytes, node: tree_sitter.Node, piece: _Piece) -> 
             start = redirect.end_byte
     parts.append(source[start : node.end_byte])
     for redirect in piece.redirects:
-        parts += [source[one.start_byte : one.end_byte] for one in _extra_words(redirect)]
+        parts += [source[word.start_byte : word.end_byte] for word in _extra_words(redirect)]
     return b" ".join(parts).decode("utf-8", "surrogateescape")
 
 
 def _begin(source: bytes, redirect: tree_sitter.Node) -> int:
     """Where a redirection begins, with a descriptor that the parser took for a word (`0<&-`)."""
-    found = _DESCRIPTOR.search(source, 0, redirect.start_byte)
-    return found.start() if found else redirect.start_byte
+    descriptor = _DESCRIPTOR.search(source, 0, redirect.start_byte)
+    return descriptor.start() if descriptor else redirect.start_byte
 
 
 def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
@@ -286,7 +278,7 @@ def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
 
 
 def _is_separator(token: Token) -> bool:
-    return token.role is Role.OPERATOR and token.argument.text in _SEPARATORS
+    return token.role is Role.OPERATOR and token.argument.text in SEPARATORS
 
 
 def is_assignment(word: str) -> bool:
@@ -295,12 +287,15 @@ def is_assignment(word: str) -> bool:
     return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
 
 
+def n_assignments(words: Sequence[str]) -> int:
+    """How many words set a variable before the command, which is the last word at the latest."""
+    return len(list(takewhile(is_assignment, words[:-1])))
+
+
 def without_assignments(command: str) -> str:
     """A command without the assignments before it: `TZ=UTC date` is `date`."""
     words = command.split(" ")
-    while len(words) > 1 and is_assignment(words[0]):
-        del words[0]
-    return " ".join(words)
+    return " ".join(words[n_assignments(words) :])
 
 
 def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Generic, TypeVar
 
 from shioenv.grammar.notation import NO_SPACE
@@ -24,7 +25,8 @@ class Recogniser:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self._arguments: dict[str, bool] = {}
+        self.derives_argument = cache(self._derives_argument)
+        """Whether some production has an argument that derives a word."""
         self._bodies = {
             head: tuple(production.body for production in productions)
             for head, productions in grammar.productions.items()
@@ -63,14 +65,9 @@ class Recogniser:
             for start in self.grammar.starts
         )
 
-    def derives_argument(self, word: str) -> bool:
-        """Whether some production has an argument that derives this word."""
-        known = self._arguments.get(word)
-        if known is None:
-            match = _Match(self._bodies, (word,))
-            known = any(match.is_word(argument, 0) for argument in self._whole)
-            self._arguments[word] = known
-        return known
+    def _derives_argument(self, word: str) -> bool:
+        match = _Match(self._bodies, (word,))
+        return any(match.is_word(argument, 0) for argument in self._whole)
 
 
 class _Match:
@@ -79,7 +76,8 @@ class _Match:
     def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
         self.bodies = bodies
         self.words = words
-        self.text_ends: dict[tuple[Nonterminal, int, int], frozenset[int]] = {}
+        self.text = cache(self._text)
+        """Where the text of one nonterminal can end, from a place in the word at an index."""
 
     def is_open(self, symbol: Nonterminal) -> bool:
         """Whether the symbol is a system token without values, which takes any text."""
@@ -116,22 +114,16 @@ class _Match:
                 break
         return ends
 
-    def text(self, symbol: Nonterminal, index: int, offset: int) -> frozenset[int]:
-        """Where the text of one nonterminal can end."""
-        key = (symbol, index, offset)
-        known = self.text_ends.get(key)
-        if known is not None:
-            return known
-        found: set[int] = set()
+    def _text(self, symbol: Nonterminal, index: int, offset: int) -> frozenset[int]:
+        ends: set[int] = set()
         if self.is_open(symbol):
-            found.update(self.open_ends(self.words[index], offset))
+            ends.update(self.open_ends(self.words[index], offset))
         for body in self.bodies.get(symbol, ()):
             if not body:
-                found.add(offset)
+                ends.add(offset)
             elif len(body) == 1:
-                found |= self.texts(body[0], index, offset)
-        self.text_ends[key] = frozenset(found)
-        return self.text_ends[key]
+                ends |= self.texts(body[0], index, offset)
+        return frozenset(ends)
 
 
 class _Sequences(_Match, Generic[Place]):
@@ -139,33 +131,28 @@ class _Sequences(_Match, Generic[Place]):
 
     def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
         super().__init__(bodies, words)
-        self.argument_ends: dict[tuple[Nonterminal, Place], frozenset[Place]] = {}
+        self.arguments = cache(self._arguments)
+        """Where whole arguments derived from a nonterminal can end, from a place."""
 
     def following(self, place: Place) -> Iterator[tuple[int, Place]]:
         """The words that may stand next, each with the place behind it."""
         raise NotImplementedError
 
-    def arguments(self, symbol: Nonterminal, place: Place) -> frozenset[Place]:
-        """Where whole arguments derived from `symbol` can end."""
-        key = (symbol, place)
-        known = self.argument_ends.get(key)
-        if known is not None:
-            return known
-        found: set[Place] = set()
+    def _arguments(self, symbol: Nonterminal, place: Place) -> frozenset[Place]:
+        places: set[Place] = set()
         if self.is_open(symbol):
             for index, after in self.following(place):
                 word = self.words[index]
                 if len(word) in self.open_ends(word, 0):
-                    found.add(after)
+                    places.add(after)
         for body in self.bodies.get(symbol, ()):
             ends = {place}
             for argument in body:
                 ends = {after for end in ends for after in self.argument(argument, end)}
                 if not ends:
                     break
-            found |= ends
-        self.argument_ends[key] = frozenset(found)
-        return self.argument_ends[key]
+            places |= ends
+        return frozenset(places)
 
     def argument(self, argument: tuple[Symbol, ...], place: Place) -> Iterable[Place]:
         """Where one argument of a body can end."""

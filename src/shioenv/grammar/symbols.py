@@ -8,7 +8,8 @@ the same argument and the last what stands to its right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -84,6 +85,10 @@ class Production:
                     yield symbol
 
 
+Productions: TypeAlias = Mapping[Nonterminal, tuple[Production, ...]]
+"""The productions of each head."""
+
+
 def show_argument(argument: Iterable[Symbol]) -> str:
     """An argument as grammar files write it, in braces where it contains a blank."""
     text = "".join(str(symbol) for symbol in argument)
@@ -98,13 +103,13 @@ class OptionSpec:
     several letters after a single dash. `value` is "none", "required" or "optional".
     """
 
-    shorts: tuple[str, ...]
-    longs: tuple[str, ...]
-    words: tuple[str, ...]
-    value: str
-    clusters: bool
-    joined: bool
-    separate: bool
+    shorts: tuple[str, ...] = ()
+    longs: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    value: str = "none"
+    clusters: bool = True
+    joined: bool = False
+    separate: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -166,7 +171,7 @@ class Grammar:
     header: Header
     start: Nonterminal
     pipe: Nonterminal | None
-    productions: Mapping[Nonterminal, tuple[Production, ...]]
+    productions: Productions
     options: tuple[OptionSpec, ...]
     option_slots: frozenset[Nonterminal]
     omissions: tuple[Omission, ...]
@@ -182,12 +187,11 @@ class Grammar:
     @property
     def command_tokens(self) -> tuple[str, ...]:
         """The command tokens an input can start with, mostly one: `df`."""
-        found = []
-        for start in (self.start, self.pipe):
-            for production in self.productions.get(start, ()) if start else ():
-                if production.body:
-                    found.append("".join(str(symbol) for symbol in production.body[0]))
-        return tuple(dict.fromkeys(found))
+        inputs = [
+            production for start in self.starts for production in self.productions.get(start, ())
+        ]
+        texts = ("".join(map(str, production.body[0])) for production in inputs if production.body)
+        return tuple(dict.fromkeys(texts))
 
     @property
     def starts(self) -> tuple[Nonterminal, ...]:
@@ -195,13 +199,57 @@ class Grammar:
         return (self.start,) if self.pipe is None else (self.start, self.pipe)
 
     @property
+    def own(self) -> Productions:
+        """The productions of the heads that the file itself defines."""
+        prefix = f"{self.name}:"
+        return {
+            head: bodies
+            for head, bodies in self.productions.items()
+            if head.name.startswith(prefix)
+        }
+
+    @property
     def nonterminals(self) -> frozenset[Nonterminal]:
         """Every nonterminal that is a head or stands in a body, system tokens included."""
-        found = set(self.productions)
-        for productions in self.productions.values():
-            for production in productions:
-                found.update(production.nonterminals)
-        return frozenset(found)
+        return reachable(self.productions, self.productions)
+
+
+def closure(
+    starts: Iterable[Nonterminal], leads: Callable[[Nonterminal], Iterable[Nonterminal]]
+) -> frozenset[Nonterminal]:
+    """What is met from `starts` (which are in it) where each nonterminal leads to others."""
+    met: set[Nonterminal] = set()
+    pending = list(starts)
+    while pending:
+        symbol = pending.pop()
+        if symbol not in met:
+            met.add(symbol)
+            pending.extend(leads(symbol))
+    return frozenset(met)
+
+
+def reachable(productions: Productions, starts: Iterable[Nonterminal]) -> frozenset[Nonterminal]:
+    """The nonterminals that derivations from `starts` can meet."""
+    return closure(
+        starts,
+        lambda head: (
+            symbol for production in productions.get(head, ()) for symbol in production.nonterminals
+        ),
+    )
+
+
+def leading_to(
+    heads: Iterable[Nonterminal],
+    productions: Productions,
+    parts: Callable[[Production], Iterable[Symbol]],
+) -> frozenset[Nonterminal]:
+    """`heads`, and every head one of whose productions has a part that leads to one of them."""
+    users: dict[Symbol, set[Nonterminal]] = defaultdict(set)
+    for head, bodies in productions.items():
+        for production in bodies:
+            for symbol in parts(production):
+                users[symbol].add(head)
+    return closure(heads, lambda head: users[head])
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +269,9 @@ def count(grammars: Iterable[Grammar]) -> Counts:
     """The size of several grammars together."""
     nonterminals: set[str] = set()
     productions: set[tuple[Nonterminal, Body]] = set()
-    grounded: set[tuple[Nonterminal, Body]] = set()
     for grammar in grammars:
         nonterminals.update(symbol.token for symbol in grammar.nonterminals)
         for head, bodies in grammar.productions.items():
-            target = grounded if head.is_system_token else productions
-            target.update((head, production.body) for production in bodies)
-    return Counts(len(nonterminals), len(productions), len(grounded))
+            productions.update((head, production.body) for production in bodies)
+    grounded = sum(head.is_system_token for head, _ in productions)
+    return Counts(len(nonterminals), len(productions) - grounded, grounded)

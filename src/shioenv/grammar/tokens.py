@@ -21,21 +21,11 @@ VOCABULARY: Mapping[str, tuple[str, ...]] = {
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "Word": ("error", "the", "user", "ubuntu", "data", "failed", "backup", "10"),
     "Pattern": (
-        "^[0-9]",
-        "error",
-        "[A-Z]",
-        "^#",
-        "user",
-        "o.*r",
-        "[aeiou]$",
-        "\\.",
-        "ERROR",
-        "^$",
-        "[0-9][0-9]*",
-        "a",
+        "^[0-9]", "error", "[A-Z]", "^#", "user", "o.*r", "[aeiou]$", "\\.", "ERROR", "^$",
+        "[0-9][0-9]*", "a",
     ),
     "Glob": ("*.txt", "*.log", "*.csv", "*.sh", "d*", "*a*", "[a-m]*", "?????"),
-}
+}  # fmt: skip
 """Tokens that a catalogue may leave out: values that suit the shipped systems."""
 
 SYSTEM_TOKENS: Mapping[str, str] = {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-_CLOSING = {"(": ")", "{": "}", "[": "]"}
+import re
+
+CLOSING = {"(": ")", "{": "}"}
+OPENINGS = ("$(", "${", "<(", ">(")
+"""What begins a substitution."""
+
+_QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DOTALL)
 
 
 def split_words(text: str) -> list[str]:
@@ -31,22 +37,18 @@ def split_words(text: str) -> list[str]:
 
 def _unit_end(text: str, index: int) -> int:
     """Where the character, quotation or substitution that starts at `index` ends."""
-    character = text[index]
-    if character == "\\":
-        return min(index + 2, len(text))
-    if character in "'`":
-        end = text.find(character, index + 1)
-        return len(text) if end < 0 else end + 1
-    if character == '"':
+    end = quotation_end(text, index)
+    if end > index:
+        return end
+    if text[index] == '"':
         return _double_quote_end(text, index)
-    if text[index : index + 2] == "$'":
-        end = index + 2
-        while end < len(text) and text[end] != "'":
-            end += 2 if text[end] == "\\" else 1
-        return min(end + 1, len(text))
-    if text[index : index + 2] in {"$(", "${", "<(", ">("}:
-        return _bracket_end(text, index + 1)
-    return index + 1
+    return _bracket_end(text, index + 1) if text.startswith(OPENINGS, index) else index + 1
+
+
+def quotation_end(text: str, index: int) -> int:
+    r"""Where the `\x`, `'…'`, `` `…` `` or `$'…'` at `index` ends; `index` where none starts."""
+    match = _QUOTATION.match(text, index)
+    return match.end() if match else index
 
 
 def _double_quote_end(text: str, index: int) -> int:
@@ -63,7 +65,7 @@ def _double_quote_end(text: str, index: int) -> int:
 
 def _bracket_end(text: str, index: int) -> int:
     """Where the bracket at `index` is closed, quotes and inner brackets respected."""
-    opening, closing = text[index], _CLOSING[text[index]]
+    opening, closing = text[index], CLOSING[text[index]]
     nesting, end = 0, index
     while end < len(text):
         if text[end] == opening:

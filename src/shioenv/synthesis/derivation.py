@@ -1,7 +1,7 @@
-"""Leftmost derivation at speed: the same steps as `State.expand`, on a stack.
+"""Leftmost derivation at speed: the same steps as `PartialInput.expand`, on a stack.
 
-A `Table` holds every production as codes; a `Derivation` pushes and pops them. Terminals are
-strings, `BREAK` ends an argument, and a nonterminal is a number whose last bit says whether it
+A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. Terminals
+are strings, `BREAK` ends an argument, and a nonterminal is a number whose last bit says whether it
 stands inside an argument with other symbols: there, expanding it makes no argument of its own.
 """
 
@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from functools import cache
 from typing import TypeAlias
 
-from shioenv.grammar.check import Productions, shortest_body, shortest_expansions
-from shioenv.grammar.symbols import Nonterminal, Production, Symbol, Terminal
+from shioenv.grammar.check import shortest_body, shortest_expansions
+from shioenv.grammar.symbols import (
+    Nonterminal,
+    Production,
+    Productions,
+    Symbol,
+    Terminal,
+    leading_to,
+)
+from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.policy import Choices
-from shioenv.synthesis.state import State
 
 BREAK = -1
 Code: TypeAlias = "int | str"
 
 
-class Entry(Choices):
+class CompiledChoices(Choices):
     """The choices at one nonterminal, compiled for one place (alone or inside an argument).
 
     `least` is the number of arguments that each production makes at least, `origin` the index of
@@ -38,32 +46,31 @@ class Entry(Choices):
         origin: Sequence[int],
     ) -> None:
         super().__init__(nonterminal, productions)
+        self.codes = codes
+        self.least = least
         if self.stop is not None:
             self.adds_arguments = least[1 - self.stop] > least[self.stop]
         self.volatile = any(production.volatile for production in productions)
-        self.codes = codes
-        self.least = least
         self.most = max(least)
         self.origin = origin
-        self._within: dict[int, Entry] = {}
+        self._within: dict[int, CompiledChoices] = {}
 
-    def within(self, room: int) -> Entry:
+    def within(self, room: int) -> CompiledChoices:
         """Only the productions that make at most `room` arguments, else those that make fewest."""
-        found = self._within.get(room)
-        if found is None:
+        if room not in self._within:
             bound = max(room, min(self.least))
             kept = [index for index, least in enumerate(self.least) if least <= bound]
-            found = self._within[room] = Entry(
+            self._within[room] = CompiledChoices(
                 self.nonterminal,
                 [self.productions[index] for index in kept],
                 [self.codes[index] for index in kept],
                 [self.least[index] for index in kept],
                 [self.origin[index] for index in kept],
             )
-        return found
+        return self._within[room]
 
 
-class Table:
+class ProductionTable:
     """Productions compiled for derivations.
 
     `permitted` says which productions may be taken at each nonterminal (a sampler's action set);
@@ -80,9 +87,10 @@ class Table:
         self._productions = productions
         self._permitted = permitted
         self._shortest = shortest_expansions(productions)
-        self._entries: list[Entry | None] = [None] * (2 * len(self.nonterminals))
-        self._same: dict[tuple[int, int], Entry] = {}
-        self._finishing: list[Entry | None] = [None] * (2 * len(self.nonterminals))
+        self._by_code: list[CompiledChoices | None] = [None] * (2 * len(self.nonterminals))
+        self._same: dict[tuple[int, int], CompiledChoices] = {}
+        self.finishing = cache(self._finishing)
+        """The one production by which the nonterminal with a code ends soonest."""
         self._compiled: dict[tuple[int, int], tuple[tuple[Code, ...], int]] = {}
         self.grows = self._growing()
         self.least = tuple(
@@ -93,75 +101,61 @@ class Table:
 
     def _growing(self) -> frozenset[int]:
         """The codes of nonterminals, standing alone, that a repetition of arguments can follow."""
-        grows = {
+        repetitions = [
             head
             for head, bodies in self._productions.items()
-            if any(one.stops for one in bodies) and any(len(one.body) > 1 for one in bodies)
-        }
-        changed = True
-        while changed:
-            changed = False
-            for head, bodies in self._productions.items():
-                if head not in grows and any(
-                    argument[0] in grows
-                    for production in bodies
-                    for argument in production.body
-                    if len(argument) == 1
-                ):
-                    grows.add(head)
-                    changed = True
-        return frozenset(self.code(head) for head in grows)
+            if any(production.stops for production in bodies)
+            and any(len(production.body) > 1 for production in bodies)
+        ]
+        grows = leading_to(
+            repetitions,
+            self._productions,
+            lambda production: (argument[0] for argument in production.body if len(argument) == 1),
+        )
+        return frozenset(map(self.code, grows))
 
     def code(self, nonterminal: Nonterminal) -> int:
         """The code of a nonterminal that stands alone."""
         return 2 * self._number[nonterminal]
 
-    def entry(self, code: int) -> Entry:
+    def choices(self, code: int) -> CompiledChoices:
         """What may be chosen at a nonterminal in its place."""
-        found = self._entries[code]
-        if found is None:
+        choices = self._by_code[code]
+        if choices is None:
             symbol = self.nonterminals[code >> 1]
             permitted, inside = self._permitted[symbol], code & 1
             key = (id(permitted), inside)
             if key not in self._same:
-                self._same[key] = self._entry(symbol, permitted, inside)
+                compiled = (self._compile(production, inside) for production in permitted)
+                codes, least = zip(*compiled, strict=True)
+                origin = range(len(permitted))
+                self._same[key] = CompiledChoices(symbol, permitted, codes, least, origin)
             # An unconstrained sampler permits the same thousands of productions at many places.
-            found = self._entries[code] = copy(self._same[key])
-            found.nonterminal = symbol
-        return found
+            choices = self._by_code[code] = copy(self._same[key])
+            choices.nonterminal = symbol
+        return choices
 
-    def finishing(self, code: int) -> Entry:
-        """The one production by which a nonterminal ends soonest."""
-        found = self._finishing[code]
-        if found is None:
-            symbol = self.nonterminals[code >> 1]
-            shortest = self._productions[symbol][self._shortest[symbol].index]
-            found = self._finishing[code] = self._entry(symbol, [shortest], code & 1)
-            found.origin = [-1]
-        return found
-
-    def _entry(self, symbol: Nonterminal, productions: Sequence[Production], inside: int) -> Entry:
-        compiled = [self._compile(production, inside) for production in productions]
-        codes = [one[0] for one in compiled]
-        least = [one[1] for one in compiled]
-        return Entry(symbol, productions, codes, least, range(len(productions)))
+    def _finishing(self, code: int) -> CompiledChoices:
+        symbol = self.nonterminals[code >> 1]
+        shortest = self._productions[symbol][self._shortest[symbol].index]
+        codes, least = self._compile(shortest, code & 1)
+        return CompiledChoices(symbol, [shortest], [codes], [least], [-1])
 
     def _compile(self, production: Production, inside: int) -> tuple[tuple[Code, ...], int]:
         """A body as codes in the order they are popped from the end, and its least arguments."""
         key = (id(production), inside)
-        found = self._compiled.get(key)
-        if found is None:
+        if key not in self._compiled:
             codes: list[Code] = []
             last = len(production.body) - 1
             for index, argument in enumerate(production.body):
                 edge = inside if index in (0, last) else 0
-                codes.extend(self._symbol(one, len(argument) > 1 or edge) for one in argument)
+                within = len(argument) > 1 or edge
+                codes.extend(self._symbol(symbol, within) for symbol in argument)
                 codes.append(BREAK)
             size = shortest_body(production, self._shortest)
             assert size is not None, "bind leaves out what cannot be expanded to the end"
-            found = tuple(reversed(codes[:-1])), max(0, size[0] - inside)
-            self._compiled[key] = found
-        return found
+            self._compiled[key] = tuple(reversed(codes[:-1])), max(0, size[0] - inside)
+        return self._compiled[key]
 
     def _symbol(self, symbol: Symbol, inside: bool | int) -> Code:
         if isinstance(symbol, Terminal):
@@ -178,7 +172,7 @@ class Derivation:
 
     __slots__ = ("_current", "_limit", "_stack", "_table", "least", "leftmost", "words")
 
-    def __init__(self, table: Table, start: Nonterminal, limit: int = 0) -> None:
+    def __init__(self, table: ProductionTable, start: Nonterminal, limit: int = 0) -> None:
         self._limit = limit
         self._table = table
         self._stack: list[Code] = []
@@ -202,11 +196,11 @@ class Derivation:
         """Whether a repetition of arguments may follow, behind the leftmost nonterminal."""
         return not self._table.grows.isdisjoint(self._stack)
 
-    def expand(self, entry: Entry, index: int) -> None:
+    def expand(self, choices: CompiledChoices, index: int) -> None:
         """Take one production at the leftmost nonterminal."""
-        self.least += entry.least[index] - self._table.least[self.leftmost]
+        self.least += choices.least[index] - self._table.least[self.leftmost]
         stack = self._stack
-        stack.extend(entry.codes[index])
+        stack.extend(choices.codes[index])
         current = self._current
         while stack:
             code = stack.pop()
@@ -226,8 +220,8 @@ class Derivation:
         self.leftmost = BREAK
 
     @property
-    def state(self) -> State:
-        """The same as a `State`, slow: for tests and for showing."""
+    def state(self) -> PartialInput:
+        """The same as a `PartialInput`, slow: for tests and for showing."""
         table = self._table
         arguments: list[list[Symbol]] = [[Terminal(word)] for word in self.words]
         arguments.append([Terminal(text) for text in self._current])
@@ -239,4 +233,4 @@ class Derivation:
                 arguments[-1].append(Terminal(code))
             else:
                 arguments[-1].append(table.nonterminals[code >> 1])
-        return State(tuple(tuple(argument) for argument in arguments if argument))
+        return PartialInput(tuple(tuple(argument) for argument in arguments if argument))

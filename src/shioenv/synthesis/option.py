@@ -8,14 +8,14 @@ from random import Random
 from typing import NamedTuple
 
 from shioenv.grammar.symbols import Nonterminal, Production
+from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.policy import Choices, Policy
-from shioenv.synthesis.state import State
 
 
 class OptionStep(NamedTuple):
     """One step of a rollout: the state reached, the option that acted, what it did, if it ended."""
 
-    state: State
+    state: PartialInput
     nonterminal: Nonterminal
     production: Production
     terminated: bool
@@ -34,15 +34,15 @@ class Option:
     choices: Choices
     policy: Policy
 
-    def can_start(self, state: State) -> bool:
+    def can_start(self, state: PartialInput) -> bool:
         """Whether the state is in the initiation set."""
         return state.leftmost == self.nonterminal
 
-    def terminates(self, state: State) -> bool:
+    def terminates(self, state: PartialInput) -> bool:
         """Whether the option ends in this state: its termination probability is 0 or 1."""
         return state.leftmost != self.nonterminal
 
-    def step(self, state: State, random: Random) -> OptionStep:
+    def step(self, state: PartialInput, random: Random) -> OptionStep:
         """Expand the leftmost nonterminal once.
 
         ValueError where the option cannot start.
@@ -73,7 +73,7 @@ class Options:
         return len(self._options)
 
     def rollout(
-        self, state: State, random: Random, *, max_steps: int | None = None
+        self, state: PartialInput, random: Random, *, max_steps: int | None = None
     ) -> list[OptionStep]:
         """Every step from `state` until it holds no nonterminal (or for `max_steps` steps).
 

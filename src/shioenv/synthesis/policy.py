@@ -36,9 +36,9 @@ class Choices:
     def __init__(self, nonterminal: Nonterminal, productions: Sequence[Production]) -> None:
         self.nonterminal = nonterminal
         self.productions = tuple(productions)
-        self.cumulative = tuple(accumulate(one.weight for one in self.productions))
+        self.cumulative = tuple(accumulate(production.weight for production in productions))
         self.total = self.cumulative[-1]
-        stops = [index for index, one in enumerate(self.productions) if one.stops]
+        stops = [index for index, production in enumerate(self.productions) if production.stops]
         self.stop = stops[0] if len(stops) == 1 and len(self.productions) == 2 else None
         self.adds_arguments = False
 
@@ -95,8 +95,7 @@ class WeightedPolicy:
     def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
         """By weight; at a repetition, stop with the stop probability."""
         if choices.stop is not None:
-            stops = random.random() < self.stop_probability
-            return choices.stop if stops else 1 - choices.stop
+            return choices.stop if random.random() < self.stop_probability else 1 - choices.stop
         if len(choices.cumulative) == 1:
             return 0
         if self._weights is None:
@@ -107,10 +106,10 @@ class WeightedPolicy:
     def _overridden(self, choices: Choices, weights: Mapping[str, float]) -> tuple[float, ...]:
         known = self._cumulative.get(id(choices))
         if known is None:
-            own = tuple(
-                accumulate(weights.get(str(one), one.weight) for one in choices.productions)
-            )
-            known = (choices, own if own[-1] > 0 else choices.cumulative)
+            productions = choices.productions
+            own = (weights.get(str(production), production.weight) for production in productions)
+            cumulative = tuple(accumulate(own))
+            known = (choices, cumulative if cumulative[-1] > 0 else choices.cumulative)
             self._cumulative[id(choices)] = known
         return known[1]
 
@@ -157,20 +156,13 @@ class SteeredPolicy:
 class UniformPolicy:
     """Every permitted production equally likely, whatever the grammars' weights say.
 
-    Repetitions stop with a fixed probability; with `stop_probability=None` stopping is one
-    production among the others.
+    Repetitions stop with probability 0.25.
     """
-
-    def __init__(self, stop_probability: float | None = STOP_PROBABILITY) -> None:
-        if stop_probability is not None and not 0 < stop_probability <= 1:
-            raise ValueError(f"stop_probability {stop_probability} is not in (0, 1]")
-        self.stop_probability = stop_probability
 
     def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
         """Uniformly; at a repetition, stop with the stop probability."""
-        if choices.stop is not None and self.stop_probability is not None:
-            stops = random.random() < self.stop_probability
-            return choices.stop if stops else 1 - choices.stop
+        if choices.stop is not None:
+            return choices.stop if random.random() < STOP_PROBABILITY else 1 - choices.stop
         return int(random.random() * len(choices.productions))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import TypeAlias
 
@@ -130,36 +131,30 @@ def sample(
     if not start_directories:
         raise UsageError("sampling needs at least one start directory")
     composition = Composition(drawing.composite_share, drawing.max_segments)
-    loaded = (
-        grammars
-        if grammars is not None
-        else load_grammars(drawing.commands or None, versions=versions)
-    )
-    if not loaded:
+    if grammars is None:
+        grammars = load_grammars(drawing.commands or None, versions=versions)
+    if not grammars:
         raise UsageError("sampling needs at least one command")
+    place = partial(_place, drawing.sampler, grammars, policy, horizon)
     if callable(catalogue):
-        places = {
-            directory: _place(drawing.sampler, loaded, catalogue(directory), policy, horizon)
-            for directory in start_directories
-        }
+        places = {directory: place(catalogue(directory)) for directory in start_directories}
     else:
-        places = dict.fromkeys(
-            start_directories, _place(drawing.sampler, loaded, catalogue, policy, horizon)
-        )
+        places = dict.fromkeys(start_directories, place(catalogue))
     lengths: Sequence[int] = ()
     if isinstance(policy, LengthPolicy):
         lengths = [length for length in policy.lengths if length <= horizon]
-    names = [one.name for one in loaded]
-    stream = _Stream(composition, places, tuple(start_directories), names, lengths)
+    stream = _Stream(
+        composition, places, start_directories, [grammar.name for grammar in grammars], lengths
+    )
     return stream.samples(drawing.seed, count)
 
 
 def _place(
     sampler: str,
     grammars: Sequence[Grammar],
-    catalogue: Catalogue,
-    policy: Policy | None,
+    policy: Policy,
     horizon: int,
+    catalogue: Catalogue,
 ) -> _Place:
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
@@ -179,22 +174,15 @@ def _place(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Stream:
-    """The draw itself: places, commands, and what has been drawn already."""
+    """The draw itself, from places and commands."""
 
-    def __init__(
-        self,
-        composition: Composition,
-        places: Mapping[str, _Place],
-        directories: Sequence[str],
-        names: Sequence[str],
-        lengths: Sequence[int] = (),
-    ) -> None:
-        self.lengths = lengths
-        self.composition = composition
-        self.places = places
-        self.directories = directories
-        self.names = names
+    composition: Composition
+    places: Mapping[str, _Place]
+    directories: Sequence[str]
+    names: Sequence[str]
+    lengths: Sequence[int]
 
     def samples(self, seed: int, count: int | None) -> Iterator[Sample]:
         """The stream of one seed."""
@@ -208,7 +196,6 @@ class _Stream:
         misses: Counter[str] = Counter()
         while count is None or len(seen) < count:
             directory = _pick(random, self.directories)
-            place = self.places[directory]
             composite = random.random() < share or (not fresh and share > 0)
             names = self.names if composite else fresh
             if not names:
@@ -217,11 +204,11 @@ class _Stream:
                     hint="allow more commands, start directories or composites",
                 )
             name = _pick(random, names)
-            drawn = self._input(random, place, name, composite=composite)
-            if drawn is not None and (directory, drawn[0].text) not in seen:
-                seen.add((directory, drawn[0].text))
+            drawn = self._draw(random, directory, name, composite=composite)
+            if drawn is not None and (directory, drawn.input.text) not in seen:
+                seen.add((directory, drawn.input.text))
                 misses[COMPOSITES if composite else name] = 0
-                yield _sample(directory, place, *drawn)
+                yield drawn
                 continue
             misses[COMPOSITES if composite else name] += 1
             if composite:
@@ -256,37 +243,37 @@ class _Stream:
                 random.shuffle(turns)
             length = turns[-1]
             directory = _pick(random, self.directories)
-            place = self.places[directory]
             name = _pick(random, fresh[length])
             composite = random.random() < self.composition.share
             try:
-                drawn = self._input(random, place, name, composite=composite, length=length)
+                drawn = self._draw(random, directory, name, composite=composite, length=length)
             except _NoSuchLengthError:
                 drawn = None
                 misses[name, length] += USED_UP_LENGTH // 4
-            if drawn is not None and (directory, drawn[0].text) not in seen:
-                seen.add((directory, drawn[0].text))
+            if drawn is not None and (directory, drawn.input.text) not in seen:
+                seen.add((directory, drawn.input.text))
                 misses[name, length] = 0
                 turns.pop()
-                yield _sample(directory, place, *drawn)
+                yield drawn
                 continue
             misses[name, length] += 1
             if misses[name, length] >= USED_UP_LENGTH:
                 fresh[length].remove(name)
 
-    def _input(
+    def _draw(
         self,
         random: Random,
-        place: _Place,
+        directory: str,
         name: str,
         *,
         composite: bool,
         length: int | None = None,
-    ) -> tuple[Input, tuple[SegmentTrace, ...]] | None:
-        """An input that begins with this command; None where the directory has no values for it.
+    ) -> Sample | None:
+        """A sample that begins with this command; None where the directory has no values for it.
 
         `length` is the number of arguments that this first command shall have.
         """
+        place = self.places[directory]
         if name not in place.grammars:
             return None
         traces: list[SegmentTrace] = []
@@ -294,13 +281,12 @@ class _Stream:
         def draw(name: str, *, piped: bool) -> Drawn:
             grammar = place.grammars[name]
             start = grammar.pipe if piped and grammar.pipe is not None else grammar.start
-            drawn: Drawn | None
             if length is None or traces:
                 drawn = place.sampler.draw(start, random)
+            elif (of_length := place.sampler.draw_length(start, random, length)) is not None:
+                drawn = of_length
             else:
-                drawn = place.sampler.draw_length(start, random, length)
-                if drawn is None:
-                    raise _NoSuchLengthError
+                raise _NoSuchLengthError
             traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
             return drawn
 
@@ -308,22 +294,16 @@ class _Stream:
             return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
 
         first = draw(name, piped=False)
-        if not composite:
-            return Input(command_tokens(first)), tuple(traces)
-        shell_input = compose(
-            random, self.composition, first, draw_next, place.targets, pipes=bool(place.pipes)
+        shell_input = Input(command_tokens(first))
+        if composite:
+            shell_input = compose(
+                random, self.composition, first, draw_next, place.targets, pipes=bool(place.pipes)
+            )
+        volatile = any(
+            trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
         )
-        return shell_input, tuple(traces)
+        return Sample(shell_input, directory, volatile, tuple(traces))
 
 
 def _pick(random: Random, items: Sequence[str]) -> str:
     return items[int(random.random() * len(items))]
-
-
-def _sample(
-    directory: str, place: _Place, shell_input: Input, traces: tuple[SegmentTrace, ...]
-) -> Sample:
-    volatile = any(
-        trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
-    )
-    return Sample(shell_input, directory, volatile, traces)

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import TypeAlias
 
 from shioenv.errors import GrammarError, TraceError, UnknownSamplerError, did_you_mean
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, Production
-from shioenv.synthesis.derivation import BREAK, Derivation, Table
+from shioenv.grammar.symbols import (
+    MAX_ARGUMENT_LENGTH,
+    Grammar,
+    Nonterminal,
+    Production,
+    Productions,
+)
+from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.policy import Policy, WeightedPolicy
 
 HORIZON = 12
@@ -40,7 +47,6 @@ repetition that could be steered. The rarest lengths, 9 to 11, come once in 280 
 FINISHED_SHORTEST = -1
 """In a trace: the production that ends the nonterminal soonest, not a choice."""
 
-Productions: TypeAlias = Mapping[Nonterminal, tuple[Production, ...]]
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 
 
@@ -88,7 +94,7 @@ def ucs(grammars: Sequence[Grammar]) -> Permitted:
 def ucs_universal(grammars: Sequence[Grammar]) -> Permitted:
     """At each nonterminal every production of every nonterminal."""
     productions = united(grammars)
-    everything = tuple(one for bodies in productions.values() for one in bodies)
+    everything = tuple(chain.from_iterable(productions.values()))
     return dict.fromkeys(productions, everything)
 
 
@@ -115,11 +121,6 @@ class Sampler:
     still fits (where it cannot, the shortest is taken).
     """
 
-    name: str
-    horizon: int
-    policy: Policy
-    table: Table
-
     def __init__(
         self,
         sampler: str,
@@ -136,7 +137,7 @@ class Sampler:
         self._grammatical = sampler == "gcs"
         # Where several arguments replace a part of one, they are not counted beforehand.
         self._overflows = sampler == "ucs-universal"
-        self.table = Table(united(grammars), permitted_by(sampler, grammars))
+        self.table = ProductionTable(united(grammars), permitted_by(sampler, grammars))
 
     def draw(self, start: Nonterminal, random: Random) -> Drawn:
         """One input derived from `start`.
@@ -187,25 +188,25 @@ class Sampler:
 
     def _derive(self, start: Nonterminal, random: Random, policy: Policy, horizon: int) -> Drawn:
         table, choose = self.table, policy.choose
-        entries, least = table.entry, table.least
+        choices_at, least = table.choices, table.least
         limit = horizon + 1
         derivation = Derivation(table, start, limit)
         volatile = False
         trace: list[int] = []
         while (leftmost := derivation.leftmost) != BREAK:
             if len(trace) >= MAX_EXPANSIONS:
-                entry = table.finishing(leftmost)
+                choices = table.finishing(leftmost)
                 index = 0
             else:
-                entry = entries(leftmost)
+                choices = choices_at(leftmost)
                 room = limit - derivation.least + least[leftmost]
-                if entry.most > room:
-                    entry = entry.within(room)
-                index = choose(derivation, entry, random)
-            if entry.volatile:
-                volatile = volatile or entry.productions[index].volatile
-            trace.append(entry.origin[index])
-            derivation.expand(entry, index)
+                if choices.most > room:
+                    choices = choices.within(room)
+                index = choose(derivation, choices, random)
+            if choices.volatile:
+                volatile = volatile or choices.productions[index].volatile
+            trace.append(choices.origin[index])
+            derivation.expand(choices, index)
         return Drawn(tuple(derivation.words), tuple(trace), volatile)
 
     def replay(self, start: Nonterminal, trace: Sequence[int]) -> tuple[str, ...]:
@@ -220,10 +221,10 @@ class Sampler:
             if choice == FINISHED_SHORTEST:
                 derivation.expand(self.table.finishing(derivation.leftmost), 0)
                 continue
-            entry = self.table.entry(derivation.leftmost)
-            if not 0 <= choice < len(entry.productions):
+            choices = self.table.choices(derivation.leftmost)
+            if not 0 <= choice < len(choices.productions):
                 raise TraceError(f"choice {place} of the trace, {choice}, is not permitted there")
-            derivation.expand(entry, choice)
+            derivation.expand(choices, choice)
         if derivation.leftmost != BREAK:
             raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
         words = tuple(derivation.words)

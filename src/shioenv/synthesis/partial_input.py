@@ -8,7 +8,7 @@ from shioenv.grammar.symbols import Nonterminal, Production, Symbol, Terminal, s
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PartialInput:
     """A state s = (c, a1, …, an) some of whose arguments may still hold nonterminals.
 
     Section 3.2 types an argument as one nonterminal or one text; ours is a tuple of symbols, since
@@ -18,7 +18,7 @@ class State:
     arguments: tuple[tuple[Symbol, ...], ...]
 
     @classmethod
-    def initial(cls, start: Nonterminal) -> State:
+    def initial(cls, start: Nonterminal) -> PartialInput:
         """The state that holds nothing but the start symbol."""
         return cls(((start,),))
 
@@ -58,7 +58,7 @@ class State:
             raise ValueError(f"{self} still holds {self.leftmost}")
         return tuple("".join(map(str, argument)) for argument in self.arguments)
 
-    def expand(self, production: Production) -> State:
+    def expand(self, production: Production) -> PartialInput:
         """The state with its leftmost nonterminal replaced by the production's body.
 
         The head is not compared: an unconstrained sampler takes productions of other nonterminals.
@@ -77,8 +77,8 @@ class State:
             replaced = (left + body[0] + right,)
         else:
             replaced = (left + body[0], *body[1:-1], body[-1] + right)
-        kept = tuple(one for one in replaced if one)
-        return State((*self.arguments[:index], *kept, *self.arguments[index + 1 :]))
+        kept = tuple(filter(None, replaced))
+        return PartialInput((*self.arguments[:index], *kept, *self.arguments[index + 1 :]))
 
     def _leftmost_place(self) -> tuple[int, int] | None:
         for index, argument in enumerate(self.arguments):
