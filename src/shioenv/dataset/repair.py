@@ -25,7 +25,7 @@ from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context
-from shioenv.domain.record import Record, decode, differing, encode
+from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
@@ -188,7 +188,7 @@ def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
         differing={
             record.session_id: names
             for record in best
-            if (names := differing(left.get(record.session_id, record), record))
+            if (names := different_fields(left.get(record.session_id, record), record))
         },
     )
 

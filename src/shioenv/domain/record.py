@@ -168,7 +168,7 @@ def output_text(output: bytes) -> tuple[str, str | None]:
         return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")
 
 
-def differing(first: Record, second: Record) -> tuple[str, ...]:
+def different_fields(first: Record, second: Record) -> tuple[str, ...]:
     """The fields that two records do not agree on."""
     return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
 
