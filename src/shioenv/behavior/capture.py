@@ -135,7 +135,7 @@ class Recorder:
         shell's state. What patches of this recorder apply to, where the files are all. Every field
         is there; where the shell's state is unknown its own are empty.
         """
-        fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
+        fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         shell = {} if self._baseline is None else merged(self._states.values())
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
         document |= {**profile, **shell, **network_fields(self._network())}
@@ -146,25 +146,25 @@ class Recorder:
         """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
         return file_key(path, self._start)
 
-    def entry(self, found: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
+    def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
         """The file as a context lists it; times within `own` (seconds) are the system's instant."""
-        seconds, rest = divmod(found.mtime_ns, 1_000_000_000)
+        seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             seconds = self._instant
         year, month, day, clock = _date(seconds // 60)
         return Entry(
-            perms=_perms(found.mode),
-            links=found.links,
-            owner=self._users.get(found.uid) or str(found.uid),
-            group=self._groups.get(found.gid) or str(found.gid),
-            size=found.size,
+            perms=_perms(file.mode),
+            links=file.links,
+            owner=self._users.get(file.uid) or str(file.uid),
+            group=self._groups.get(file.gid) or str(file.gid),
+            size=file.size,
             month=month,
             day=day,
             year=year,
             time=clock,
-            target=None if found.target is None else name_text(found.target),
+            target=None if file.target is None else name_text(file.target),
         )
 
     def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
@@ -296,10 +296,10 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
     )
 
 
-def _replace(found: FileStat, *, size: int, links: int) -> FileStat:
+def _replace(file: FileStat, *, size: int, links: int) -> FileStat:
     return FileStat(
-        found.mode, found.uid, found.gid, size, links, found.mtime_ns, found.inode, found.rdev,
-        found.target, found.digest,
+        file.mode, file.uid, file.gid, size, links, file.mtime_ns, file.inode, file.rdev,
+        file.target, file.digest,
     )  # fmt: skip
 
 
@@ -345,22 +345,22 @@ def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, Fi
     """The directories whose parent is not among the sorted files, each with all that is in it."""
     trees: list[list[tuple[bytes, FileStat]]] = []
     inside = b"\0"
-    for path, found in files:
+    for path, file in files:
         if path.startswith(inside):
-            trees[-1].append((path, found))
-        elif stat.S_ISDIR(found.mode):
-            trees.append([(path, found)])
+            trees[-1].append((path, file))
+        elif stat.S_ISDIR(file.mode):
+            trees.append([(path, file)])
             inside = path + b"/"
     return trees
 
 
 def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ...]]:
     top = len(tree[0][0])
-    for path, found in tree:
-        size = 0 if stat.S_ISDIR(found.mode) else found.size
+    for path, file in tree:
+        size = 0 if stat.S_ISDIR(file.mode) else file.size
         yield (
-            path[top:], found.mode, found.uid, found.gid, size, found.mtime_ns, found.rdev,
-            found.target, found.digest,
+            path[top:], file.mode, file.uid, file.gid, size, file.mtime_ns, file.rdev,
+            file.target, file.digest,
         )  # fmt: skip
 
 
@@ -387,11 +387,7 @@ def _cut(
     """The patch and the digests within bounds; a digest of all where that cut them, or where they
     were `incomplete` before.
     """
-    if (
-        not incomplete
-        and len(patch.operations) <= MAX_OPERATIONS
-        and len(digests) <= MAX_OPERATIONS
-    ):
+    if not incomplete and max(len(patch.operations), len(digests)) <= MAX_OPERATIONS:
         return patch, digests, None
     names = sorted(digests)
     whole = json.dumps([patch.operations, [[name, digests[name]] for name in names]])
