@@ -125,13 +125,8 @@ class SessionRecorder:
         )
         if self.cache is not None and not volatile:
             moments = (started, self.clock())
-            self.cache.update(
-                {
-                    text: behavior
-                    for text, behavior in executions.own.items()
-                    if shareable(text, behavior, moments)
-                }
-            )
+            own = executions.own.items()
+            self.cache.update({text: did for text, did in own if shareable(text, did, moments)})
         behavior = replace(first, stdout=channels.stdout, stderr=channels.stderr, volatile=volatile)
         return Recorded(session, behavior, score)
 
