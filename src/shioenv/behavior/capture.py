@@ -10,8 +10,10 @@ import json
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import floor
+from operator import attrgetter
 from typing import Any
 
 from shioenv.behavior.diff import collect
@@ -50,6 +52,9 @@ _LAST_SECOND = 67_768_036_191_676_799  # year 2147485547: the C library ends her
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
+
+_kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
+"""What renaming leaves as it is, besides the inode."""
 
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
@@ -224,7 +229,7 @@ class Recorder:
             source = moved.get(path) or _renamed_from(removed.get(after.inode, ()), after)
             if source is not None:
                 origin, before = source
-                settled = directories.moved(path, before, after)
+                settled = directories.new(path, after, before.size)
                 if self.entry(before) == self.entry(settled, own=own):
                     removed[before.inode].remove(source)
                     target = f"/fs/{escape(name)}"
@@ -267,23 +272,15 @@ class _Directories:
         if not stat.S_ISDIR(before.mode):
             return self.new(path, after)
         links = before.links + self._subdirectories.get(path, 0)
-        return _replace(after, size=before.size, links=links)
+        return replace(after, size=before.size, links=links)
 
-    def new(self, path: bytes, after: FileStat) -> FileStat:
+    def new(self, path: bytes, after: FileStat, size: int = DIRECTORY_SIZE) -> FileStat:
         """A file that was not there before: a directory links to itself, from its parent, and from
-        each directory in it.
+        each directory in it. One that was renamed keeps its `size`.
         """
         if not stat.S_ISDIR(after.mode):
             return after
-        links = 2 + self._subdirectories.get(path, 0)
-        return _replace(after, size=DIRECTORY_SIZE, links=links)
-
-    def moved(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
-        """A renamed file: a directory keeps its size, and its links where it kept its entries."""
-        if not stat.S_ISDIR(after.mode):
-            return after
-        links = 2 + self._subdirectories.get(path, 0)
-        return _replace(after, size=before.size, links=links)
+        return replace(after, size=size, links=2 + self._subdirectories.get(path, 0))
 
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
@@ -296,26 +293,11 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
     )
 
 
-def _replace(file: FileStat, *, size: int, links: int) -> FileStat:
-    return FileStat(
-        file.mode, file.uid, file.gid, size, links, file.mtime_ns, file.inode, file.rdev,
-        file.target, file.digest,
-    )  # fmt: skip
-
-
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
     """The removed file that this added one is, or None: inode, kind, times and content alike."""
-    for path, before in candidates:
-        if (
-            before.mode == after.mode
-            and before.rdev == after.rdev
-            and before.mtime_ns == after.mtime_ns
-            and before.digest == after.digest
-        ):
-            return path, before
-    return None
+    return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 
 def _moved_trees(

@@ -195,12 +195,12 @@ def schema(arrow: Any) -> Any:
     )
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def _pyarrow(feature: str = "exporting Parquet") -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError("exporting Parquet", "pyarrow", "export") from None
+        raise MissingExtraError(feature, "pyarrow", "export") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -220,11 +220,7 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
     if suffix == ".gz":  # no name and no time inside: the same records give the same bytes
         return io.BufferedWriter(gzip.GzipFile("", "wb", 6, file, 0))
     if suffix == ".zst":
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError("writing .zst", "pyarrow", "export") from None
-        return pyarrow.CompressedOutputStream(file, "zstd")
+        return _pyarrow("writing .zst")[0].CompressedOutputStream(file, "zstd")
     return file
 
 

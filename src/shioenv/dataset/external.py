@@ -92,11 +92,7 @@ class ImportSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The import for programs."""
-        return {
-            **self.summary.to_json(),
-            "lines": self.lines,
-            "rejected": reasons(self.rejected),
-        }
+        return {**self.summary.to_json(), "lines": self.lines, "rejected": reasons(self.rejected)}
 
 
 def import_commands(

@@ -42,7 +42,7 @@ from shioenv.version import package_version
 
 _FAILED = re.compile(
     r"invalid option|unrecognized option|command not found|missing operand|"
-    r"extra operand|No such file or directory|cannot access",
+    r"extra operand|No such file or directory|cannot access"
 )
 _CLOSE = 1e-9
 SUFFIXES = (".ndjson", ".jsonl", ".json")

@@ -295,8 +295,7 @@ class RayExecutor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         kind = self._ray.remote(NodeCrew).options(
-            num_cpus=workers,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
+            num_cpus=workers, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)
         )
         actor = kind.remote(self._given, workers, self._priority, package_version())
         self._nodes[name] = _Node(name, address, workers, actor, actor.start.remote())

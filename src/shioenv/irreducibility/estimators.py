@@ -174,12 +174,7 @@ def _arrays(
 
 
 def _array(
-    n: int,
-    free: Sequence[int],
-    needed: Sequence[int],
-    bits: int,
-    rng: random.Random,
-    weight: float,
+    n: int, free: Sequence[int], needed: Sequence[int], bits: int, rng: random.Random, weight: float
 ) -> Part:
     """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
 

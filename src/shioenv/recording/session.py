@@ -20,13 +20,7 @@ from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import SessionExecutions
 from shioenv.recording.patience import Alone, Patience, at_once
-from shioenv.recording.volatility import (
-    FOUND_BY_LOOKING,
-    dated,
-    disagree,
-    shareable,
-    shows_date,
-)
+from shioenv.recording.volatility import FOUND_BY_LOOKING, dated, disagree, shareable, shows_date
 
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""

@@ -76,7 +76,7 @@ def score(
 
     Exact where the budget covers every sub-input, else estimated from so many of them at most,
     drawn by `seed` (`estimate_irreducibility`). `cwd` is a start directory. A sandbox is opened for
-    the call unless an open `observer` is given (then `system` and `limits` are its own). Errors:
+    the call unless an open `runner` is given (then `system` and `limits` are its own). Errors:
     UsageError, and those of `open_sandbox` and its `run`.
     """
     if runner is None:
