@@ -53,6 +53,8 @@ _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
 
+_access = attrgetter("mode", "uid", "gid")
+_of_content = attrgetter("size", "links", "mtime_ns", "target")
 _kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
 """What renaming leaves as it is, besides the inode."""
 
@@ -285,12 +287,9 @@ class _Directories:
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
     """Whether both give the same entry, or the same but for what is `_OF_CONTENT`."""
-    if (before.mode, before.uid, before.gid) != (after.mode, after.uid, after.gid):
+    if _access(before) != _access(after):
         return False
-    return but_content or (
-        (before.size, before.links, before.mtime_ns, before.target)
-        == (after.size, after.links, after.mtime_ns, after.target)
-    )
+    return but_content or _of_content(before) == _of_content(after)
 
 
 def _renamed_from(

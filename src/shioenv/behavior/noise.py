@@ -75,11 +75,6 @@ class Ignored:
     paths: Names = field(default_factory=Names)
     contents: Names = field(default_factory=Names)
 
-    def __bool__(self) -> bool:
-        return bool(
-            self.exit_code or self.flags or self.patch_digest or self.paths or self.contents
-        )
-
 
 NOTHING = Ignored()
 

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
-from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, write_rejections
+from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
@@ -122,8 +122,7 @@ def import_commands(
     catalogues = {directory: catalogue(built, directory) for directory in directories}
     accepted = read_list(commands, InputParser(grammars), catalogues)
     if not accepted.samples:
-        counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
-        why = counts or "it is empty"
+        why = told(accepted.rejected)
         raise ImportFileError(f"{commands.path}: no line can be recorded; {why}")
     drawing = Drawing(
         sampler=commands.sampler,

@@ -87,10 +87,7 @@ class Leakage:
     def to_json(self) -> dict[str, Any]:
         """The findings for programs."""
         return {
-            "ok": self.ok,
-            "train": self.train,
-            "test": self.test,
-            "threshold": self.threshold,
+            **{name: getattr(self, name) for name in ("ok", "train", "test", "threshold")},
             **{level.value: self.count(level) for level in Level},
             "clean": self.test - len(self.leaks),
             "known_commands": self.known_commands,

@@ -47,6 +47,12 @@ def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
     return dict(Counter(rejection.reason for rejection in rejected).most_common())
 
 
+def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
+    """The most frequent reasons for a message."""
+    counts = list(reasons(rejected).items())[:most]
+    return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "it is empty"
+
+
 def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
     """Keeps what was rejected beside the records; nothing where there is none."""
     if rejected:

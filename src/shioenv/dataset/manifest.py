@@ -295,10 +295,6 @@ class Manifest:
         return (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-_UNFIT = (TypeError, ValueError, AttributeError, RecursionError)
-"""What reading says of JSON that is something else."""
-
-
 def finished_manifest(directory: str | Path) -> Manifest:
     """The manifest of a dataset all of whose records are in shards.
 
@@ -339,12 +335,10 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         for shard in manifest.shards:
             if shard.file != shard_file(shard.number):
                 raise ValueError(f"a shard is called {shard.file!r}")
-    except DatasetCorruptError:
-        raise
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
-    except (*_UNFIT, LimitsError, UsageError) as error:
-        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {error}") from None
+    except (TypeError, ValueError, AttributeError, RecursionError, LimitsError, UsageError) as why:
+        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {why}") from None
     return manifest
 
 

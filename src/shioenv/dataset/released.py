@@ -27,6 +27,7 @@ from shioenv.dataset.lines import (
     read_lines,
     reasons,
     shipped_parser,
+    told,
     write_rejections,
 )
 from shioenv.dataset.manifest import Manifest, Plan
@@ -118,7 +119,7 @@ def import_released(
             digests[path.name] = digest.hexdigest()
         if not writer.written:
             raise ImportFileError(
-                f"{source}: nothing can be imported; {_why(reader.rejected)}",
+                f"{source}: nothing can be imported; {told(reader.rejected, 3)}",
                 hint="one JSON object a line, with at least input, output and exit_code",
             )
         origin = {
@@ -151,11 +152,6 @@ def _numbered(path: Path) -> list[int | str]:
     """Sorts `x10` behind `x9`."""
     parts = re.split(r"(\d+)", f"a{path.name}")
     return [int(part) if part.isdigit() else part for part in parts]
-
-
-def _why(rejected: list[Rejection]) -> str:
-    most = list(reasons(rejected).items())[:3]
-    return ", ".join(f"{count} lines: {reason}" for reason, count in most) or "it is empty"
 
 
 class _Row(Struct):

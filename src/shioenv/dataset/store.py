@@ -251,12 +251,11 @@ class Store:
 
     def _find_files(self) -> None:
         """Opens the journals; a shard that is not listed yet is made again from its journal."""
-        journals, shards = set(), set()
-        for entry in self._data.iterdir():
-            if match := _JOURNAL.match(entry.name):
-                journals.add(int(match[1]))
-            elif match := _SHARD.match(entry.name):
-                shards.add(int(match[1]))
+        names = [entry.name for entry in self._data.iterdir()]
+        journals, shards = (
+            {int(match[1]) for match in map(pattern.match, names) if match}
+            for pattern in (_JOURNAL, _SHARD)
+        )
         for number in sorted(shards - self._listed.keys()):
             path = self.directory / shard_file(number)
             if number not in journals:

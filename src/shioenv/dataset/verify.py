@@ -11,7 +11,7 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -42,7 +42,6 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
     Record,
-    ScoredSegment,
     decode,
     different_fields,
     encode,
@@ -362,7 +361,7 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
     if record.exact and record.standard_error not in (0, None):
         yield f"exact with a standard error of {record.standard_error}"
     for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
-        yield from _pooled_problem(name, score, record.segments)
+        yield from _pooled_problem(name, score, record)
     for number, segment in enumerate(record.segments):
         effects = segment.arguments
         if effects is UNSET or len(effects) != segment.n_arguments:
@@ -383,11 +382,10 @@ def _is_effect(effect: Effect) -> bool:
     )
 
 
-def _pooled_problem(
-    name: str, score: float | None, segments: Sequence[ScoredSegment]
-) -> Iterator[str]:
+def _pooled_problem(name: str, score: float | None, record: Record) -> Iterator[str]:
     try:
-        scored = [(part.n_arguments, getattr(part, name)) for part in segments if part.n_arguments]
+        parts = [segment for segment in record.segments if segment.n_arguments]
+        scored = [(part.n_arguments, getattr(part, name)) for part in parts]
         total = sum(n for n, _ in scored)
         pooled = math.fsum(n * value for n, value in scored) / total if total else None
     except TypeError:

@@ -77,8 +77,8 @@ class Contrast:
             "kept": list(self.kept),
             "input": self.text,
             "weight": self.weight,
-            "differs": _channel(self.difference),
-            "differs_strict": _channel(self.strict),
+            "differs": self.difference and self.difference.channel,
+            "differs_strict": self.strict and self.strict.channel,
             "similarity": self.strict.similarity if self.strict else None,
         }
 
@@ -467,7 +467,3 @@ def _by_arguments(
     """Their mean weighed by number of arguments, rounded once: exactly 1 where each is."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)
-
-
-def _channel(difference: Difference | None) -> str | None:
-    return None if difference is None else str(difference.channel)
