@@ -80,7 +80,7 @@ def test_two_workers_make_what_one_makes(whole: Path, tmp_path: Path) -> None:
 def test_records_say_what_happens_again(whole: Path) -> None:
     found = replay(whole, 10, seed=1)
     assert found.ok, found.differing
-    assert len(found.replayed) == 10
+    assert found.replayed == 10
 
 
 def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:

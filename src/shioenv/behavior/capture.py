@@ -10,8 +10,10 @@ import json
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import floor
+from operator import attrgetter
 from typing import Any
 
 from shioenv.behavior.diff import collect
@@ -50,6 +52,11 @@ _LAST_SECOND = 67_768_036_191_676_799  # year 2147485547: the C library ends her
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
+
+_access = attrgetter("mode", "uid", "gid")
+_of_content = attrgetter("size", "links", "mtime_ns", "target")
+_kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
+"""What renaming leaves as it is, besides the inode."""
 
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
@@ -135,7 +142,7 @@ class Recorder:
         shell's state. What patches of this recorder apply to, where the files are all. Every field
         is there; where the shell's state is unknown its own are empty.
         """
-        fs = {self.name(path): self.entry(found).to_json() for path, found in files.items()}
+        fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         shell = {} if self._baseline is None else merged(self._states.values())
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
         document |= {**profile, **shell, **network_fields(self._network())}
@@ -146,25 +153,25 @@ class Recorder:
         """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
         return file_key(path, self._start)
 
-    def entry(self, found: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
+    def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
         """The file as a context lists it; times within `own` (seconds) are the system's instant."""
-        seconds, rest = divmod(found.mtime_ns, 1_000_000_000)
+        seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             seconds = self._instant
         year, month, day, clock = _date(seconds // 60)
         return Entry(
-            perms=_perms(found.mode),
-            links=found.links,
-            owner=self._users.get(found.uid) or str(found.uid),
-            group=self._groups.get(found.gid) or str(found.gid),
-            size=found.size,
+            perms=_perms(file.mode),
+            links=file.links,
+            owner=self._users.get(file.uid) or str(file.uid),
+            group=self._groups.get(file.gid) or str(file.gid),
+            size=file.size,
             month=month,
             day=day,
             year=year,
             time=clock,
-            target=None if found.target is None else name_text(found.target),
+            target=None if file.target is None else name_text(file.target),
         )
 
     def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
@@ -224,7 +231,7 @@ class Recorder:
             source = moved.get(path) or _renamed_from(removed.get(after.inode, ()), after)
             if source is not None:
                 origin, before = source
-                settled = directories.moved(path, before, after)
+                settled = directories.new(path, after, before.size)
                 if self.entry(before) == self.entry(settled, own=own):
                     removed[before.inode].remove(source)
                     target = f"/fs/{escape(name)}"
@@ -267,55 +274,29 @@ class _Directories:
         if not stat.S_ISDIR(before.mode):
             return self.new(path, after)
         links = before.links + self._subdirectories.get(path, 0)
-        return _replace(after, size=before.size, links=links)
+        return replace(after, size=before.size, links=links)
 
-    def new(self, path: bytes, after: FileStat) -> FileStat:
+    def new(self, path: bytes, after: FileStat, size: int = DIRECTORY_SIZE) -> FileStat:
         """A file that was not there before: a directory links to itself, from its parent, and from
-        each directory in it.
+        each directory in it. One that was renamed keeps its `size`.
         """
         if not stat.S_ISDIR(after.mode):
             return after
-        links = 2 + self._subdirectories.get(path, 0)
-        return _replace(after, size=DIRECTORY_SIZE, links=links)
-
-    def moved(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
-        """A renamed file: a directory keeps its size, and its links where it kept its entries."""
-        if not stat.S_ISDIR(after.mode):
-            return after
-        links = 2 + self._subdirectories.get(path, 0)
-        return _replace(after, size=before.size, links=links)
+        return replace(after, size=size, links=2 + self._subdirectories.get(path, 0))
 
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
     """Whether both give the same entry, or the same but for what is `_OF_CONTENT`."""
-    if (before.mode, before.uid, before.gid) != (after.mode, after.uid, after.gid):
+    if _access(before) != _access(after):
         return False
-    return but_content or (
-        (before.size, before.links, before.mtime_ns, before.target)
-        == (after.size, after.links, after.mtime_ns, after.target)
-    )
-
-
-def _replace(found: FileStat, *, size: int, links: int) -> FileStat:
-    return FileStat(
-        found.mode, found.uid, found.gid, size, links, found.mtime_ns, found.inode, found.rdev,
-        found.target, found.digest,
-    )  # fmt: skip
+    return but_content or _of_content(before) == _of_content(after)
 
 
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
     """The removed file that this added one is, or None: inode, kind, times and content alike."""
-    for path, before in candidates:
-        if (
-            before.mode == after.mode
-            and before.rdev == after.rdev
-            and before.mtime_ns == after.mtime_ns
-            and before.digest == after.digest
-        ):
-            return path, before
-    return None
+    return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 
 def _moved_trees(
@@ -345,22 +326,22 @@ def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, Fi
     """The directories whose parent is not among the sorted files, each with all that is in it."""
     trees: list[list[tuple[bytes, FileStat]]] = []
     inside = b"\0"
-    for path, found in files:
+    for path, file in files:
         if path.startswith(inside):
-            trees[-1].append((path, found))
-        elif stat.S_ISDIR(found.mode):
-            trees.append([(path, found)])
+            trees[-1].append((path, file))
+        elif stat.S_ISDIR(file.mode):
+            trees.append([(path, file)])
             inside = path + b"/"
     return trees
 
 
 def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ...]]:
     top = len(tree[0][0])
-    for path, found in tree:
-        size = 0 if stat.S_ISDIR(found.mode) else found.size
+    for path, file in tree:
+        size = 0 if stat.S_ISDIR(file.mode) else file.size
         yield (
-            path[top:], found.mode, found.uid, found.gid, size, found.mtime_ns, found.rdev,
-            found.target, found.digest,
+            path[top:], file.mode, file.uid, file.gid, size, file.mtime_ns, file.rdev,
+            file.target, file.digest,
         )  # fmt: skip
 
 
@@ -387,11 +368,7 @@ def _cut(
     """The patch and the digests within bounds; a digest of all where that cut them, or where they
     were `incomplete` before.
     """
-    if (
-        not incomplete
-        and len(patch.operations) <= MAX_OPERATIONS
-        and len(digests) <= MAX_OPERATIONS
-    ):
+    if not incomplete and max(len(patch.operations), len(digests)) <= MAX_OPERATIONS:
         return patch, digests, None
     names = sorted(digests)
     whole = json.dumps([patch.operations, [[name, digests[name]] for name in names]])

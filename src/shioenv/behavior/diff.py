@@ -27,22 +27,22 @@ def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Conte
 
 
 def collect(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: str, found: list[Operation]
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str, operations: list[Operation]
 ) -> None:
-    """Appends to `found` what differs between two objects that stand at `path`."""
+    """Appends to `operations` what differs between two objects that stand at `path`."""
     for key in before:
         here = f"{path}/{escape(key)}"
         if key not in after:
-            found.append(("r", here))
+            operations.append(("r", here))
             continue
         old, new = before[key], after[key]
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            collect(old, new, here, found)
+            collect(old, new, here, operations)
         elif not _same(old, new):
-            found.append(("=", here, new))
+            operations.append(("=", here, new))
     for key in after:
         if key not in before:
-            found.append(("a", f"{path}/{escape(key)}", after[key]))
+            operations.append(("a", f"{path}/{escape(key)}", after[key]))
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -21,29 +21,29 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
     firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are left out:
     they change by themselves.
     """
-    found = _load(document)
-    links = {_name(link): _link(link) for link in _objects(found.get("links"))}
+    printed = _load(document)
+    links = {_name(link): _link(link) for link in _objects(printed.get("links"))}
     addresses = {
         _name(link): sorted(
             f"{address.get('local')}/{address.get('prefixlen')}"
             for address in _objects(link.get("addr_info"))
         )
-        for link in _objects(found.get("addresses"))
+        for link in _objects(printed.get("addresses"))
     }
     # the kernel keeps the table `local` itself: addresses say as much
     routes = {
-        key: [route for route in _objects(found.get(key)) if route.get("table") != "local"]
+        key: [route for route in _objects(printed.get(key)) if route.get("table") != "local"]
         for key in ("routes", "routes6")
     }
-    rules = {key: _objects(found.get(key)) for key in ("rules", "rules6")}
+    rules = {key: _objects(printed.get(key)) for key in ("rules", "rules6")}
     return {
         "network": {
             "links": links,
-            "addresses": {name: found for name, found in addresses.items() if found},
+            "addresses": {name: texts for name, texts in addresses.items() if texts},
             "routes": [*_lines(routes["routes"]), *_lines(routes["routes6"], "family inet6")],
             "rules": [*_lines(rules["rules"]), *_lines(rules["rules6"], "family inet6")],
         },
-        "firewall": _rules(found.get("firewall")),
+        "firewall": _rules(printed.get("firewall")),
     }
 
 
@@ -63,25 +63,25 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
-def _rules(found: Any) -> list[str]:
+def _rules(listed: Any) -> list[str]:
     """The rules as lines, blanks and counters left out."""
-    if isinstance(found, str):
+    if isinstance(listed, str):
         try:
-            found = bytes.fromhex(found).decode("utf-8", "replace").splitlines()
+            listed = bytes.fromhex(listed).decode("utf-8", "replace").splitlines()
         except ValueError:
             return []
-    if not isinstance(found, list):
+    if not isinstance(listed, list):
         return []
-    rules = (_COUNTER.sub("counter", str(rule)).strip() for rule in found)
+    rules = (_COUNTER.sub("counter", str(rule)).strip() for rule in listed)
     return [rule for rule in rules if rule]
 
 
 def _load(document: bytes | None) -> dict[str, Any]:
     try:
-        found = json.loads((document or b"{}").decode("utf-8", "replace"))
+        printed = json.loads((document or b"{}").decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return printed if isinstance(printed, dict) else {}
 
 
 def _objects(items: Any) -> list[dict[str, Any]]:

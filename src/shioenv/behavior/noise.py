@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import attrgetter
 
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
@@ -74,13 +75,13 @@ class Ignored:
     paths: Names = field(default_factory=Names)
     contents: Names = field(default_factory=Names)
 
-    def __bool__(self) -> bool:
-        return bool(
-            self.exit_code or self.flags or self.patch_digest or self.paths or self.contents
-        )
-
 
 NOTHING = Ignored()
+
+_effects = attrgetter(
+    "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
+)
+"""What runs may disagree about beside their output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Noise:
         threshold = noise_threshold(outputs)
         first = runs[0]
         steady = all(output == first.output for output in outputs)
-        same = all(_alike(first, run) for run in runs[1:])
+        same = all(_effects(run) == _effects(first) for run in runs[1:])
         return cls(
             threshold=threshold,
             strict_threshold=1.0 if steady else noise_threshold(outputs, cap=1.0),
@@ -115,22 +116,11 @@ class Noise:
 
 def operations_by_path(operations: Iterable[Operation]) -> dict[str, tuple[Operation, ...]]:
     """The operations of a patch under the path each begins with."""
-    found: dict[str, tuple[Operation, ...]] = {}
+    by_path: dict[str, tuple[Operation, ...]] = {}
     for operation in operations:
         path: str = operation[1]
-        found[path] = (*found.get(path, ()), operation)
-    return found
-
-
-def _alike(a: Behavior, b: Behavior) -> bool:
-    return (
-        a.exit_code == b.exit_code
-        and a.timed_out == b.timed_out
-        and a.output_truncated == b.output_truncated
-        and a.patch_digest == b.patch_digest
-        and a.patch == b.patch
-        and a.content_digests == b.content_digests
-    )
+        by_path[path] = (*by_path.get(path, ()), operation)
+    return by_path
 
 
 def _ignored(runs: Sequence[Behavior]) -> Ignored:

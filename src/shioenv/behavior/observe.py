@@ -7,7 +7,6 @@ import stat
 from collections import OrderedDict
 from dataclasses import replace
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Self
 
 from shioenv.behavior.capture import Recorder
@@ -147,12 +146,7 @@ class SandboxRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _executed(self, request: Request) -> Behavior:
@@ -241,9 +235,9 @@ def open_sandbox(system: str | System | None = None, limits: Limits | None = Non
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host
     forbids what isolation needs.
     """
-    found = system if isinstance(system, System) else find_system(system)
+    built = system if isinstance(system, System) else find_system(system)
     try:
-        return SandboxRunner(found, limits)
+        return SandboxRunner(built, limits)
     except SandboxError:
-        found.check()
+        built.check()
         raise

@@ -9,7 +9,7 @@ makes the whole unknown, never an exception.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -79,21 +79,21 @@ def sections(dump: bytes) -> Sections:
     missing, doubled or unknown one.
     """
     before, *chunks = dump.split(b"\0", _MOST_SECTIONS)
-    found: Sections = {}
+    known: Sections = {}
     functions = []
     for chunk in chunks:
         name, newline, content = chunk.partition(b"\n")
-        known = name.decode("ascii", "replace")
-        if known == FUNCTIONS:
+        section = name.decode("ascii", "replace")
+        if section == FUNCTIONS:
             functions.append(b"\0" + content)
-        elif known in found or not newline:
+        elif section in known or not newline:
             raise Malformed
         else:
-            found[known] = content
-    found[FUNCTIONS] = b"".join(functions)
-    if before or found.keys() != set(SECTIONS):
+            known[section] = content
+    known[FUNCTIONS] = b"".join(functions)
+    if before or known.keys() != set(SECTIONS):
         raise Malformed
-    return found
+    return known
 
 
 def section_state(name: str, content: bytes, groups: Mapping[int, str]) -> State:
@@ -161,16 +161,14 @@ def _line_is_left_out(line: bytes) -> bool:
     return match is not None and is_left_out(match[2].decode())
 
 
-def _contiguous(
-    pattern: re.Pattern[bytes], content: bytes, take: Callable[[re.Match[bytes]], None]
-) -> None:
-    """Gives every match to `take`; together they must be the whole content."""
+def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match[bytes]]:
+    """Every match; together they must be the whole content."""
     position = 0
     while position < len(content):
         match = pattern.match(content, position)
         if match is None:
             raise Malformed
-        take(match)
+        yield match
         position = match.end()
 
 
@@ -183,15 +181,12 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}
-
-    def take(match: re.Match[bytes]) -> None:
+    for match in _contiguous(_DECLARATION, content):
         line = match[0]
         known = _short_declaration(line) if len(line) < _SHORT else _declaration(match)
         if known is not None:
             exported, name, text = known
             (env if exported else settings)[name] = text
-
-    _contiguous(_DECLARATION, content, take)
     return {"env": env, "settings": settings}
 
 
@@ -235,44 +230,29 @@ def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
 
 
 def _shopt(content: bytes, _: Mapping[int, str]) -> State:
-    found: dict[str, bool] = {}
-
-    def take(match: re.Match[bytes]) -> None:
-        found[match[2].decode()] = match[1] == b"s"
-
-    _contiguous(_SHOPT, content, take)
-    return {"shell_options": found}
+    matches = _contiguous(_SHOPT, content)
+    return {"shell_options": {match[2].decode(): match[1] == b"s" for match in matches}}
 
 
 def _set(content: bytes, _: Mapping[int, str]) -> State:
     """`set -o`'s options as `-o NAME`, which no variable can be called."""
-    found: dict[str, bool] = {}
-
-    def take(match: re.Match[bytes]) -> None:
-        found[f"-o {match[2].decode('ascii', 'replace')}"] = match[1] == b"-"
-
-    _contiguous(_SET, content, take)
-    return {"settings": found}
+    matches = _contiguous(_SET, content)
+    names = ((match, match[2].decode("ascii", "replace")) for match in matches)
+    return {"settings": {f"-o {name}": match[1] == b"-" for match, name in names}}
 
 
 def _limits(content: bytes, _: Mapping[int, str]) -> State:
-    found: dict[str, str] = {}
-
-    def take(match: re.Match[bytes]) -> None:
-        found[value_text(match[1].strip())] = value_text(match[2])
-
-    _contiguous(_LIMIT, content, take)
-    return {"limits": found}
+    matches = _contiguous(_LIMIT, content)
+    return {"limits": {value_text(match[1].strip()): value_text(match[2]) for match in matches}}
 
 
 def _aliases(content: bytes, _: Mapping[int, str]) -> State:
-    found: dict[str, str] = {}
-
-    def take(match: re.Match[bytes]) -> None:
-        found[value_text(match[1])] = value_text(_unquote_single(match[2]))
-
-    _contiguous(_ALIAS, content, take)
-    return {"aliases": found}
+    matches = _contiguous(_ALIAS, content)
+    return {
+        "aliases": {
+            value_text(match[1]): value_text(_unquote_single(match[2])) for match in matches
+        }
+    }
 
 
 def _traps(content: bytes, _: Mapping[int, str]) -> State:
@@ -280,18 +260,14 @@ def _traps(content: bytes, _: Mapping[int, str]) -> State:
 
     In POSIX mode bash lists those not set as well, as `-`, and leaves the SIG of the names out.
     """
-    found: dict[str, str] = {}
-
-    def take(match: re.Match[bytes]) -> None:
-        if match[1] == b"-":
-            return
-        signal = value_text(match[2])
-        if not (signal in _EVENTS or signal.startswith("SIG") or signal.isdigit()):
-            signal = f"SIG{signal}"
-        found[f"trap {signal}"] = value_text(_unquote_single(match[1]))
-
-    _contiguous(_TRAP, content, take)
-    return {"settings": found}
+    traps: dict[str, str] = {}
+    for match in _contiguous(_TRAP, content):
+        if match[1] != b"-":
+            signal = value_text(match[2])
+            if not (signal in _EVENTS or signal.startswith("SIG") or signal.isdigit()):
+                signal = f"SIG{signal}"
+            traps[f"trap {signal}"] = value_text(_unquote_single(match[1]))
+    return {"settings": traps}
 
 
 def _umask(content: bytes, _: Mapping[int, str]) -> State:

@@ -60,10 +60,10 @@ def verify(
         for problem in report.problems:
             print(problem)
         if again is not None:
-            for one in again.differing:
-                fields = ", ".join(one.differing)
-                print(f"record {one.session_id}: executed again, {fields} differ")
-            print(f"{len(again.replayed)} executed again, {again.volatile} of them volatile")
+            for record in again.differing:
+                fields = ", ".join(record.fields)
+                print(f"record {record.session_id}: executed again, {fields} differ")
+            print(f"{again.replayed} executed again, {again.volatile} of them volatile")
         if report.damaged:
             named = ", ".join(report.damaged[:SHOWN_GROUPS])
             print(f"damaged: {named}; next: shioenv dataset repair {directory}")

@@ -14,8 +14,9 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
-    from shioenv.dataset.external import ImportSummary, Rejection
+    from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.leakage import Leakage
+    from shioenv.dataset.lines import Rejection
     from shioenv.dataset.released import Imported
     from shioenv.dataset.repair import Repaired
 
@@ -342,7 +343,7 @@ def leakage(
 
 
 def _print_rejected(rejected: tuple[Rejection, ...], directory: Path) -> None:
-    from shioenv.dataset.external import REJECTED, reasons
+    from shioenv.dataset.lines import REJECTED, reasons
 
     for one in rejected[:SHOWN]:
         place = f"{one.file}:{one.line}" if one.file else f"line {one.line}"

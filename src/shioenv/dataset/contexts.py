@@ -39,22 +39,22 @@ def read_contexts(directory: str | Path) -> dict[str, Context]:
     for file, why in context_problems(Path(directory), manifest.contexts):
         raise DatasetCorruptError(f"{Path(directory) / file} {why}", hint=_REPAIR)
     return {
-        each.cwd: Context.from_json((Path(directory) / each.file).read_text(encoding="utf-8"))
-        for each in manifest.contexts
+        context.cwd: Context.from_json((Path(directory) / context.file).read_text(encoding="utf-8"))
+        for context in manifest.contexts
     }
 
 
 def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:
     """Files of contexts that are not what the manifest says, with what is wrong."""
-    for each in contexts:
-        path = directory / each.file
+    for context in contexts:
+        path = directory / context.file
         try:
             digest = sha256_of(path)
-            if digest != each.sha256:
-                yield each.file, f"was changed: its SHA-256 is {digest}, not {each.sha256}"
-            elif Context.from_json(path.read_text("utf-8")).document.get("cwd") != each.cwd:
-                yield each.file, f"is not of {each.cwd}"
+            if digest != context.sha256:
+                yield context.file, f"was changed: its SHA-256 is {digest}, not {context.sha256}"
+            elif Context.from_json(path.read_text("utf-8")).document.get("cwd") != context.cwd:
+                yield context.file, f"is not of {context.cwd}"
         except OSError as error:
-            yield each.file, f"cannot be read: {error.strerror}"
+            yield context.file, f"cannot be read: {error.strerror}"
         except (ContextError, UnicodeDecodeError) as error:
-            yield each.file, f"holds no context: {error}"
+            yield context.file, f"holds no context: {error}"

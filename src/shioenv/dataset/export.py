@@ -62,6 +62,9 @@ Bash inputs with what they did, as their publishers recorded them, brought into 
 not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
 """How the card begins."""
 
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
+"""What the hub calls numbers of at most 3, 4, 5, 6 and more digits."""
+
 _TEXTS = ("input", "output", "stdout", "stderr", "output_b64", "context_patch")
 
 Report = Callable[[int, int], None]
@@ -113,19 +116,18 @@ def export(
         _pyarrow()  # a missing one is told before anything is written
     contexts = read_contexts(directory)
     records = _told(read_records(directory, check=True), manifest.records, report)
-    count = 1
-    if format == "jsonl":
-        with new_file(output) as temporary:
-            _write_lines(records, temporary, output.suffix)
-        size = output.stat().st_size
-    elif format == "parquet":
-        with new_file(output) as temporary:
-            _write_parquet(records, temporary)
-        size = output.stat().st_size
-    else:
+    count, written = 1, [output]
+    if format == "hf":
         with new_directory(output) as temporary:
             count = _write_layout(records, contexts.values(), manifest, temporary, licence)
-        size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+        written = [path for path in output.rglob("*") if path.is_file()]
+    else:
+        with new_file(output) as temporary:
+            if format == "jsonl":
+                _write_lines(records, temporary, output.suffix)
+            else:
+                _write_parquet(records, temporary)
+    size = sum(path.stat().st_size for path in written)
     return Exported(output, format, manifest.records, count, size)
 
 
@@ -137,8 +139,8 @@ def _format_of(output: Path) -> str:
 def fields_table(kind: type[Struct]) -> str:
     """The fields of a record, or of a part of it, as rows of a Markdown table."""
     return "\n".join(
-        f"| `{one.name}` | {_words(one.type)} | {one.type.extra_json_schema['description']} |"
-        for one in _fields(kind)
+        f"| `{field.name}` | {_words(field.type)} | {field.type.extra_json_schema['description']} |"
+        for field in _fields(kind)
     )
 
 
@@ -184,21 +186,21 @@ def schema(arrow: Any) -> Any:
                 pair = (("name", column(kind.key_type)), ("sha256", column(kind.value_type)))
                 return arrow.list_(arrow.struct(pair))
             case inspect.StructType():
-                return arrow.struct([(one.name, column(one.type)) for one in kind.fields])
+                return arrow.struct([(field.name, column(field.type)) for field in kind.fields])
         return simple[type(kind)]
 
     return arrow.schema(
-        arrow.field(one.name, column(one.type), nullable="null" in _words(one.type))
-        for one in _fields(Record)
+        arrow.field(field.name, column(field.type), nullable="null" in _words(field.type))
+        for field in _fields(Record)
     )
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def _pyarrow(feature: str = "exporting Parquet") -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError("exporting Parquet", "pyarrow", "export") from None
+        raise MissingExtraError(feature, "pyarrow", "export") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -218,11 +220,7 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
     if suffix == ".gz":  # no name and no time inside: the same records give the same bytes
         return io.BufferedWriter(gzip.GzipFile("", "wb", 6, file, 0))
     if suffix == ".zst":
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError("writing .zst", "pyarrow", "export") from None
-        return pyarrow.CompressedOutputStream(file, "zstd")
+        return _pyarrow("writing .zst")[0].CompressedOutputStream(file, "zstd")
     return file
 
 
@@ -294,25 +292,14 @@ def card(manifest: Manifest, licence: str) -> str:
         else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs",
         "executions": "unknown" if not mean else f"{mean:.1f} a record",
         "system": f"{plan.system}, digest `{plan.system_digest}`",
-        "start directories": ", ".join(f"`{one}`" for one in plan.drawing.start_directories if one),
+        "start directories": ", ".join(f"`{cwd}`" for cwd in plan.drawing.start_directories if cwd),
         "commands": f"{len(plan.drawing.commands)}: {', '.join(plan.drawing.commands)}",
         "grammars": f"digest `{plan.grammar_digest}`",
         "versions": f"shioenv {plan.version}, kernel {', '.join(manifest.kernels)}",
     }
     if not plan.executed:
-        for unknown in ("seed", "system", "commands", "grammars"):
-            facts[unknown] = "unknown"
-    size = next(
-        label
-        for most, label in (
-            (10**3, "n<1K"),
-            (10**4, "1K<n<10K"),
-            (10**5, "10K<n<100K"),
-            (10**6, "100K<n<1M"),
-            (10**9, "1M<n<10M"),
-        )
-        if manifest.records < most
-    )
+        facts |= dict.fromkeys(("seed", "system", "commands", "grammars"), "unknown")
+    size = _SIZES[min(max(len(str(manifest.records)), 3), 7) - 3]
     return template.format(
         about=EXECUTED if plan.executed else RELEASED,
         licence=licence,

@@ -10,9 +10,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,11 +19,11 @@ from random import Random
 from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
+from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
-from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.bind import values_of
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, without_assignments
@@ -37,9 +36,6 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import find_system
-
-REJECTED = "rejected.ndjson"
-"""In a dataset's directory: what an import could not take, with line and reason."""
 
 PLACEHOLDERS = ("reject", "bind", "keep")
 """What is done with lines that hold generic words: see `CommandList`."""
@@ -86,23 +82,6 @@ class CommandList:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
-    """A line that is not in the dataset, and why."""
-
-    line: int
-    """From 1."""
-    text: str
-    """Its beginning."""
-    reason: str
-    file: str | None = None
-    """Where several were imported."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The rejection for programs."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class ImportSummary:
     """What an import of a list did."""
 
@@ -113,25 +92,7 @@ class ImportSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The import for programs."""
-        return {
-            **self.summary.to_json(),
-            "lines": self.lines,
-            "rejected": reasons(self.rejected),
-        }
-
-
-def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
-    """How many lines were rejected for what, the most frequent first."""
-    return dict(Counter(one.reason for one in rejected).most_common())
-
-
-def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
-    """Keeps what was rejected beside the records; nothing where there is none."""
-    if rejected:
-        lines = (json.dumps(one.to_json(), ensure_ascii=False) for one in rejected)
-        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
-        with storage_errors(directory):
-            atomic_write(directory / REJECTED, content)
+        return {**self.summary.to_json(), "lines": self.lines, "rejected": reasons(self.rejected)}
 
 
 def import_commands(
@@ -158,13 +119,11 @@ def import_commands(
     built = find_system(system)
     grammars = load_grammars(versions=built.packages)
     directories = commands.start_directories or built.declaration.session.start_directories
-    catalogues = {one: catalogue(built, one) for one in directories}
+    catalogues = {directory: catalogue(built, directory) for directory in directories}
     accepted = read_list(commands, InputParser(grammars), catalogues)
     if not accepted.samples:
-        counts = ", ".join(f"{n} lines: {why}" for why, n in reasons(accepted.rejected).items())
-        raise ImportFileError(
-            f"{commands.path}: no line can be recorded; {counts or 'it is empty'}"
-        )
+        why = told(accepted.rejected)
+        raise ImportFileError(f"{commands.path}: no line can be recorded; {why}")
     drawing = Drawing(
         sampler=commands.sampler,
         seed=commands.seed,
@@ -235,13 +194,8 @@ def read_list(commands: CommandList, parser: InputParser, catalogues: Catalogues
     reader = _Reader(commands, parser, catalogues)
     digest = hashlib.sha256()
     number = 0
-    try:
-        with Path(commands.path).open("rb") as file:
-            for number, line in enumerate(file, 1):
-                digest.update(line)
-                reader.read(number, line.rstrip(b"\r\n"))
-    except OSError as error:
-        raise ImportFileError(f"{commands.path} cannot be read: {error.strerror}") from None
+    for number, line in read_lines(commands.path, digest.update):
+        reader.read(number, line)
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
 
@@ -251,7 +205,7 @@ class _Reader:
     def __init__(self, commands: CommandList, parser: InputParser, catalogues: Catalogues) -> None:
         self._commands, self._parser, self._directories = commands, parser, list(catalogues)
         self._binder = Binder(catalogues)
-        self._seen: set[bytes] = set()
+        self._distinct = Distinct()
         self.samples: list[bytes] = []
         self.rejected: list[Rejection] = []
 
@@ -266,8 +220,7 @@ class _Reader:
         if reason is None:
             reason = self._add(number, text, generic and self._commands.placeholders == "bind")
         if reason is not None:
-            shown = content[:2000].decode("utf-8", "replace")[:500]
-            self.rejected.append(Rejection(number, shown, reason))
+            self.rejected.append(Rejection.of(number, content, reason))
 
     def _add(self, number: int, text: str, generic: bool) -> str | None:
         """Adds the inputs of a line; why, where there is none."""
@@ -290,11 +243,9 @@ class _Reader:
         content = session_text(cwd, shell_input).encode()
         if len(content) > LONGEST_INPUT:
             return "too long"
-        key = hashlib.sha256(content).digest()[:16]
-        if key in self._seen:
-            return "the same input as an earlier one"
-        self._seen.add(key)
-        volatile = any(self._declared_volatile(one.command) for one in shell_input.segments)
+        if (reason := self._distinct.refusal(content)) is not None:
+            return reason
+        volatile = any(self._declared_volatile(part.command) for part in shell_input.segments)
         document = [shell_input.input_args, cwd, volatile]
         self.samples.append(json.dumps(document, ensure_ascii=False).encode())
         return None
@@ -319,12 +270,6 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     if text.lstrip().startswith("#"):
         return "", "only a comment"
     return text, None
-
-
-@cache
-def shipped_parser() -> InputParser:
-    """Takes inputs apart by all shipped grammars, for no system in particular."""
-    return InputParser(load_grammars())
 
 
 @cache
@@ -355,13 +300,12 @@ class Binder:
     def bind(self, text: str, cwd: str, rng: Random) -> str:
         """The text with every generic word that stands for itself replaced, each drawn anew."""
 
-        def drawn(found: re.Match[str]) -> str:
-            return rng.choice(self._values[cwd][found[1] or found[2]])
+        def drawn(match: re.Match[str]) -> str:
+            return rng.choice(self._values[cwd][match[1] or match[2]])
 
         words = []
         for word in split_words(text):
-            quoted = _QUOTED.fullmatch(word)
-            if quoted is not None:
+            if quoted := _QUOTED.fullmatch(word):
                 value = rng.choice(self._values[cwd][quoted[2] or quoted[3]])
                 words.append((quoted[1] or "") + value)
             elif "'" in word or '"' in word:
@@ -372,10 +316,10 @@ class Binder:
 
 
 def _values(entry: Mapping[str, Any], tokens: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    found = list(entry.get("values", ()))
+    values = list(entry.get("values", ()))
     for token in entry.get("tokens", ()):
-        found.extend(values_of(Nonterminal(token), tokens))
-    return tuple(found)
+        values.extend(values_of(Nonterminal(token), tokens))
+    return tuple(values)
 
 
 def _left_over(text: str) -> str | None:

@@ -77,22 +77,18 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary for programs."""
-        plan = self.manifest.plan
+        manifest, plan = self.manifest, self.manifest.plan
+        of_all = ("count", "records", "volatile", "mean_executions")
+        of_run = ("new", "executions", "retried", "restarts")
         return {
             "directory": str(self.directory),
-            "count": self.manifest.count,
-            "records": self.manifest.records,
-            "new": self.new,
-            "volatile": self.manifest.volatile,
-            "mean_executions": self.manifest.mean_executions,
-            "executions": self.executions,
-            "retried": self.retried,
-            "restarts": self.restarts,
+            **{name: getattr(manifest, name) for name in of_all},
+            **{name: getattr(self, name) for name in of_run},
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.new / self.seconds, 2) if self.seconds else None,
             **self.effort.to_json(self.seconds),
             "system": {"name": plan.system, "digest": plan.system_digest},
-            "shards": len(self.manifest.shards),
+            "shards": len(manifest.shards),
         }
 
 

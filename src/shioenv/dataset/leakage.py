@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from shioenv.behavior.nearest import nearest
-from shioenv.dataset.external import shipped_parser
+from shioenv.dataset.lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
-from shioenv.errors import ImportFileError, InputError, UsageError
+from shioenv.errors import InputError, UsageError
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
@@ -49,16 +49,14 @@ class Leak:
     """Place in the training set, from 0."""
     train_input: str
 
+    @property
+    def strength(self) -> tuple[int, float]:
+        """How much it gives away: the larger of two counts."""
+        return -list(Level).index(self.level), self.similarity
+
     def to_json(self) -> dict[str, Any]:
         """The leak for programs."""
-        return {
-            "level": self.level.value,
-            "similarity": round(self.similarity, 4),
-            "test": self.test,
-            "test_input": self.test_input,
-            "train": self.train,
-            "train_input": self.train_input,
-        }
+        return asdict(self) | {"similarity": round(self.similarity, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +87,7 @@ class Leakage:
     def to_json(self) -> dict[str, Any]:
         """The findings for programs."""
         return {
-            "ok": self.ok,
-            "train": self.train,
-            "test": self.test,
-            "threshold": self.threshold,
+            **{name: getattr(self, name) for name in ("ok", "train", "test", "threshold")},
             **{level.value: self.count(level) for level in Level},
             "clean": self.test - len(self.leaks),
             "known_commands": self.known_commands,
@@ -134,15 +129,15 @@ def leakage(
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
-    found = _Finder(list(_inputs(Path(test))), threshold)
-    if not found.tests:
+    finder = _Finder(list(_inputs(Path(test))), threshold)
+    if not finder.tests:
         raise UsageError(f"{test} holds no input")
     for number, known in enumerate(_inputs(Path(train))):
-        found.add(number, known)
+        finder.add(number, known)
         report(number + 1)
-    if not found.trained:
+    if not finder.trained:
         raise UsageError(f"{train} holds no input")
-    return found.leakage()
+    return finder.leakage()
 
 
 class _Finder:
@@ -190,7 +185,7 @@ class _Finder:
             known_commands=sum(frozenset(test.commands) in self._sets for test in self.tests),
             by_command={
                 name: (count, leaked[name])
-                for name, count in sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+                for name, count in sorted(totals.items(), key=lambda item: (-item[1], item[0]))
             },
         )
 
@@ -208,14 +203,9 @@ class _Finder:
         self._n_waiting = 0
 
     def _keep(self, test: int, level: Level, similarity: float, train: int, text: str) -> None:
-        known = self._leaks.get(test)
-        order = list(Level)
-        if (
-            known is None
-            or order.index(level) < order.index(known.level)
-            or (level is known.level is Level.NEAR and similarity > known.similarity)
-        ):
-            self._leaks[test] = Leak(level, similarity, test, self.tests[test].text, train, text)
+        leak = Leak(level, similarity, test, self.tests[test].text, train, text)
+        if leak.strength > self._leaks.setdefault(test, leak).strength:
+            self._leaks[test] = leak
 
 
 def _first(known: _Known) -> str:
@@ -228,47 +218,35 @@ def _inputs(path: Path) -> Iterator[_Known]:
         for record in read_records(path, check=True):
             yield _known(Input.from_marked(record.input_args), record.cwd)
         return
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            for line in lines:
-                text = line.rstrip("\r\n").replace("\0", " ")
-                document = _document(text)
-                known = _recorded(document)
-                if known is None and text.strip():
-                    cwd, rest = without_start(_text(document, text).strip())
-                    known = _known(shipped_parser().parse(rest), cwd)
-                if known is not None:
-                    yield known
-    except OSError as error:
-        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+    for _, line in read_lines(path):
+        text = line.decode("utf-8", "replace").replace("\0", " ")
+        document = _document(text)
+        known = _recorded(document)
+        if known is None and text.strip():
+            own = document.get("input")
+            cwd, rest = without_start((own if isinstance(own, str) else text).strip())
+            known = _known(shipped_parser().parse(rest), cwd)
+        if known is not None:
+            yield known
 
 
 def _document(line: str) -> dict[str, Any]:
     """The JSON object that a line is; empty where it is none."""
-    if line.startswith("{"):
-        try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
-            return {}
-        return document if isinstance(document, dict) else {}
-    return {}
+    try:
+        return dict(json.loads(line)) if line.startswith("{") else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _recorded(document: dict[str, Any]) -> _Known | None:
     """The input of a line that is a record, of this make or another."""
     tokens = document.get("input_args")
-    if not isinstance(tokens, list) or not all(isinstance(one, str) and one for one in tokens):
+    if not isinstance(tokens, list) or not all(isinstance(t, str) and t for t in tokens):
         return None
     try:
         return _known(Input.from_marked(tokens), str(document.get("cwd") or ""))
     except InputError:
         return None
-
-
-def _text(document: dict[str, Any], line: str) -> str:
-    """The input of a line: itself, or what a JSON object calls so."""
-    text = document.get("input")
-    return text if isinstance(text, str) else line
 
 
 def _known(shell_input: Input, cwd: str) -> _Known:
@@ -285,5 +263,8 @@ def _known(shell_input: Input, cwd: str) -> _Known:
         key.append(text)
     key.append(tuple(sorted(arguments)))
     return _Known(
-        shell_input.text, cwd, tuple(one.command for one in shell_input.segments), tuple(key)
+        shell_input.text,
+        cwd,
+        tuple(segment.command for segment in shell_input.segments),
+        tuple(key),
     )

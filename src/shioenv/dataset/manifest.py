@@ -211,12 +211,7 @@ class Tally:
     def shard(self, file: str) -> Shard:
         """The shard of what was counted."""
         return Shard(
-            file=file,
-            records=self.records,
-            sha256=self.sha256,
-            inputs_sha256=self.inputs_sha256,
-            volatile=self.volatile,
-            executions=self.executions,
+            file=file, **{name: getattr(self, name) for name in Shard.__struct_fields__[1:]}
         )
 
 
@@ -264,19 +259,19 @@ class Manifest:
 
     def with_shard(self, shard: Shard) -> Manifest:
         """The manifest after a shard was finished."""
-        others = [one for one in self.shards if one.number != shard.number]
-        return replace(self, shards=tuple(sorted([*others, shard], key=lambda one: one.number)))
+        shards = [*self.without_shard(shard.number).shards, shard]
+        return replace(self, shards=tuple(sorted(shards, key=lambda shard: shard.number)))
 
     def with_repaired(self, shard: Shard) -> Manifest:
         """The manifest after a shard of it was made again with other bytes."""
-        was = next(one.sha256 for one in self.shards if one.number == shard.number)
+        was = next(other.sha256 for other in self.shards if other.number == shard.number)
         note = {"file": shard.file, "was_sha256": was, "volatile": shard.volatile}
-        others = (one for one in self.repaired if one["file"] != shard.file)
+        others = (other for other in self.repaired if other["file"] != shard.file)
         return replace(self.with_shard(shard), repaired=(*others, note))
 
     def without_shard(self, number: int) -> Manifest:
         """The manifest with this shard to be made again."""
-        return replace(self, shards=tuple(one for one in self.shards if one.number != number))
+        return replace(self, shards=tuple(shard for shard in self.shards if shard.number != number))
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as it is written; the same for any number of workers."""
@@ -292,7 +287,7 @@ class Manifest:
             "host_kernels": list(self.kernels),
             "contexts": msgspec.to_builtins(self.contexts),
             "shards": msgspec.to_builtins(self.shards),
-            **({"repaired": [dict(one) for one in self.repaired]} if self.repaired else {}),
+            **({"repaired": [dict(note) for note in self.repaired]} if self.repaired else {}),
         }
 
     def encode(self) -> bytes:
@@ -340,19 +335,10 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         for shard in manifest.shards:
             if shard.file != shard_file(shard.number):
                 raise ValueError(f"a shard is called {shard.file!r}")
-    except DatasetCorruptError:
-        raise
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-        LimitsError,
-        UsageError,
-    ) as error:
-        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {error}") from None
+    except (TypeError, ValueError, AttributeError, RecursionError, LimitsError, UsageError) as why:
+        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {why}") from None
     return manifest
 
 

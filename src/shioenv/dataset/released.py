@@ -13,7 +13,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from shioenv.dataset.external import Rejection, reasons, shipped_parser, write_rejections
+from shioenv.dataset.lines import (
+    Distinct,
+    Rejection,
+    read_lines,
+    reasons,
+    shipped_parser,
+    told,
+    write_rejections,
+)
 from shioenv.dataset.manifest import Manifest, Plan
 from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Role, session_text, without_start
@@ -35,7 +43,7 @@ from shioenv.version import package_version
 
 _FAILED = re.compile(
     r"invalid option|unrecognized option|command not found|missing operand|"
-    r"extra operand|No such file or directory|cannot access",
+    r"extra operand|No such file or directory|cannot access"
 )
 _CLOSE = 1e-9
 SUFFIXES = (".ndjson", ".jsonl", ".json")
@@ -94,29 +102,24 @@ def import_released(
         limits=None,
         version=package_version(),
     )
-    seen: set[bytes] = set()
-    directories: dict[str, None] = {}
+    directories: set[str] = set()
     digests = {}
     with new_directory(directory) as temporary:
         writer = Writer(temporary, plan, ())
         for path in paths:
             digest = hashlib.sha256()
-            for number, line in _lines(path, digest):
+            for number, line in read_lines(path, digest.update):
+                if not line.strip():
+                    continue
                 record = reader.record(path.name, number, line, writer.written)
                 if record is not None:
-                    key = hashlib.sha256(record.input.encode()).digest()[:16]
-                    if key in seen:
-                        reader.reject(path.name, number, line, "the same input as an earlier one")
-                    else:
-                        seen.add(key)
-                        writer.add(record)
-                        reader.count(record)
-                        directories[record.cwd] = None
+                    writer.add(record)
+                    directories.add(record.cwd)
                 report(reader.lines)
             digests[path.name] = digest.hexdigest()
         if not writer.written:
             raise ImportFileError(
-                f"{source}: nothing can be imported; {_why(reader.rejected)}",
+                f"{source}: nothing can be imported; {told(reader.rejected, 3)}",
                 hint="one JSON object a line, with at least input, output and exit_code",
             )
         origin = {
@@ -136,33 +139,19 @@ def import_released(
 
 def _files(source: Path) -> list[Path]:
     if source.is_dir():
-        found = sorted(
-            (path for path in source.iterdir() if path.suffix in SUFFIXES),
-            key=lambda path: [int(part) if part.isdigit() else part for part in
-                              re.split(r"(\d+)", f"a{path.name}")],
-        )  # fmt: skip
-        if not found:
+        paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
+        if not paths:
             raise ImportFileError(f"{source} holds no file that ends in {', '.join(SUFFIXES)}")
-        return found
+        return sorted(paths, key=_numbered)
     if not source.is_file():
         raise ImportFileError(f"there is no file {source}")
     return [source]
 
 
-def _lines(path: Path, digest: Any) -> Iterator[tuple[int, bytes]]:
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                digest.update(line)
-                if line.strip():
-                    yield number, line
-    except OSError as error:
-        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _why(rejected: list[Rejection]) -> str:
-    most = list(reasons(rejected).items())[:3]
-    return ", ".join(f"{count} lines: {reason}" for reason, count in most) or "it is empty"
+def _numbered(path: Path) -> list[int | str]:
+    """Sorts `x10` behind `x9`."""
+    parts = re.split(r"(\d+)", f"a{path.name}")
+    return [int(part) if part.isdigit() else part for part in parts]
 
 
 class _Row(Struct):
@@ -185,30 +174,27 @@ class _Reader:
         self.rejected: list[Rejection] = []
         self.lines = self.scored = self.reparsed = self.doubtful = 0
         self._reparsed = False
-
-    def reject(self, file: str, number: int, line: bytes, reason: str) -> None:
-        text = line.decode("utf-8", "replace").strip()
-        self.rejected.append(Rejection(number, text[:500], reason, file))
-
-    def count(self, record: Record) -> None:
-        """Counts a record that was taken."""
-        self.scored += record.irreducibility is not None
-        self.reparsed += self._reparsed
-        self.doubtful += record.exit_code == 0 and bool(_FAILED.search(record.output))
+        self._distinct = Distinct()
 
     def record(self, file: str, number: int, line: bytes, session_id: int) -> Record | None:
         """The record of a line; None where it was rejected."""
         self.lines += 1
         try:
-            return self._record(_read(line), session_id)
+            record = self._record(_read(line), session_id)
+            reason = self._distinct.refusal(record.input.encode())
         except (InputError, PatchError, RecordError) as error:
             reason = error.message
         except RecursionError:
             reason = "nested too deeply"
         except OverflowError:
             reason = "more arguments than a score can be computed for"
-        self.reject(file, number, line, reason)
-        return None
+        if reason is not None:
+            self.rejected.append(Rejection.of(number, line.strip(), reason, file))
+            return None
+        self.scored += record.irreducibility is not None
+        self.reparsed += self._reparsed
+        self.doubtful += record.exit_code == 0 and bool(_FAILED.search(record.output))
+        return record
 
     def _record(self, row: _Row, session_id: int) -> Record:
         text, cwd = _text(row)
@@ -224,17 +210,16 @@ class _Reader:
             irreducibility=None if self._reparsed else _score(row, shell_input),
             n_arguments=shell_input.n_arguments,
             segments=[
-                ScoredSegment(command=one.command, n_arguments=len(one.arguments))
-                for one in shell_input.segments
+                ScoredSegment(command=segment.command, n_arguments=len(segment.arguments))
+                for segment in shell_input.segments
             ],
             cwd=cwd,
             sampler=self._sampler,
         )
-        for value in (record.input, record.output, record.context_patch):
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise RecordError("text that UTF-8 cannot hold") from None
+        try:
+            "".join((record.input, record.output, record.context_patch)).encode()
+        except UnicodeEncodeError:
+            raise RecordError("text that UTF-8 cannot hold") from None
         return record
 
     def _input(self, value: Any, text: str | None) -> Input:
@@ -286,9 +271,9 @@ def _tokens(value: Any) -> list[str] | None:
                 break
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
         return None
-    return [one for one in value if one.replace("<ns>", "")]
+    return [token for token in value if token.replace("<ns>", "")]
 
 
 def _score(row: _Row, shell_input: Input) -> float | None:

@@ -25,7 +25,7 @@ from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context
-from shioenv.domain.record import Record, decode, differing, encode
+from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
@@ -129,8 +129,10 @@ def repair_with(
     kernel = manifest.kernels[-1]
     with Store(directory, manifest.plan, manifest.count, kernel=kernel, remake=True) as store:
         damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}
-        last = max((n * SHARD_RECORDS + one.records for n, one in damaged.items()), default=0)
-        teller = Teller(sum(one.records for one in damaged.values()), report)
+        last = max(
+            (number * SHARD_RECORDS + shard.records for number, shard in damaged.items()), default=0
+        )
+        teller = Teller(sum(shard.records for shard in damaged.values()), report)
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
@@ -154,12 +156,12 @@ def repair_with(
 
 def _remade_context(store: Store, number: int, context: Context) -> Repaired:
     """Gives the store a context again; DatasetCorruptError where it is another one now."""
-    files = {each.cwd: each.file for each in store.manifest.contexts}
-    file = files.get(context.document["cwd"], "")
-    was = "changed" if (store.directory / file).is_file() else "gone"
+    cwd = context.document["cwd"]
+    listed = (known.file for known in store.manifest.contexts if known.cwd == cwd)
+    was = "changed" if (store.directory / next(listed, "")).is_file() else "gone"
     store.keep_context(number, context)
-    files = {each.cwd: each.file for each in store.manifest.contexts}
-    return Repaired(files[context.document["cwd"]], was, True, 0, 0, {})
+    file = next(known.file for known in store.manifest.contexts if known.cwd == cwd)
+    return Repaired(file, was, True, 0, 0, {})
 
 
 def _intact(directory: Path, shard: Shard) -> bool:
@@ -175,20 +177,19 @@ def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
     was = "changed" if path.exists() else "gone"
     left = _left(path)
     best = _best(shard, path, new, left)
-    identical = _sha256(best) == shard.sha256
     for record in best:
         line = Line(record.session_id, encode(record), record.volatile, record.n_executions)
         store.append(line)
     return Repaired(
         file=shard.file,
         was=was,
-        identical=identical,
+        identical=_sha256(best) == shard.sha256,
         volatile=sum(record.volatile for record in best),
-        salvaged=sum(one != other for one, other in zip(best, new, strict=True)),
+        salvaged=sum(record != other for record, other in zip(best, new, strict=True)),
         differing={
             record.session_id: names
             for record in best
-            if (names := differing(left.get(record.session_id, record), record))
+            if (names := different_fields(left.get(record.session_id, record), record))
         },
     )
 
@@ -222,14 +223,14 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
 
 def _left(path: Path) -> dict[int, Record]:
     """The records that still stand in a damaged shard the way records are written."""
-    found: dict[int, Record] = {}
+    standing: dict[int, Record] = {}
     with suppress(OSError), path.open("rb") as lines:
         for line in lines:
             with suppress(RecordError):
                 record = decode(line)
                 if encode(record) == line:
-                    found.setdefault(record.session_id, record)
-    return found
+                    standing.setdefault(record.session_id, record)
+    return standing
 
 
 def _fits(old: Record, new: Record) -> bool:

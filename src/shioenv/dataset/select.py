@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,9 @@ def select(
             if selection.keeps(record):
                 writer.add(record)
             report(done, manifest.records)
-        _known(selection.commands, seen)
+        for name in selection.commands:
+            if name not in seen:
+                raise UsageError(
+                    f"no record has the command {name!r}", hint=did_you_mean(name, seen)
+                )
         return writer.finish()
-
-
-def _known(commands: Iterable[str], seen: set[str]) -> None:
-    for name in commands:
-        if name not in seen:
-            raise UsageError(f"no record has the command {name!r}", hint=did_you_mean(name, seen))

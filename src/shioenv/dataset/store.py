@@ -32,11 +32,7 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
-from shioenv.errors import (
-    DatasetCorruptError,
-    DatasetMismatchError,
-    RecordError,
-)
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError
 from shioenv.files.durable import (
     TEMPORARY,
     atomic_write,
@@ -96,8 +92,8 @@ class Store:
     @property
     def kept(self) -> int:
         """Records that are finished, in shards and in journals."""
-        in_shards = (one.records for one in self.manifest.shards if self._finished(one.number))
-        return sum(in_shards) + sum(len(one.values) for one in self._journals.values())
+        shards = (shard.records for shard in self.manifest.shards if self._finished(shard.number))
+        return sum(shards) + sum(len(journal.values) for journal in self._journals.values())
 
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
@@ -193,17 +189,14 @@ class Store:
         for directory in (self.directory, self._data, self.directory / CONTEXTS):
             for leftover in directory.glob(f"{TEMPORARY}*"):
                 leftover.unlink()
-        self.gone = {
-            shard.number for shard in manifest.shards if not self._intact(shard, plan.kind)
-        }
+        damaged = (shard for shard in manifest.shards if not self._intact(shard, plan.kind))
+        self.gone = {shard.number for shard in damaged}
         self.manifest = manifest
         self._find_files()
         held = self._held()
         if held > self.count:
-            raise DatasetMismatchError(
-                str(self.directory),
-                [f"count: {held} records in the dataset, {self.count} asked for"],
-            )
+            less = f"count: {held} records in the dataset, {self.count} asked for"
+            raise DatasetMismatchError(str(self.directory), [less])
         for shard in manifest.shards:
             wanted = self._end(shard.number) - shard.number * SHARD_RECORDS
             if shard.records != wanted and self._finished(shard.number):
@@ -219,9 +212,8 @@ class Store:
     def _refuse_foreign(self) -> None:
         """A directory that is not empty and has no manifest is somebody else's."""
         for entry in sorted(self.directory.iterdir()):
-            if entry.name.startswith(TEMPORARY):
-                continue
-            if entry.name == DATA and entry.is_dir() and not any(entry.iterdir()):
+            empty = entry.name == DATA and entry.is_dir() and not any(entry.iterdir())
+            if empty or entry.name.startswith(TEMPORARY):
                 continue
             raise DatasetCorruptError(
                 f"{self.directory} is not empty and holds no dataset: found {entry.name!r}, "
@@ -231,9 +223,8 @@ class Store:
 
     def _refuse_emptied(self, manifest: Manifest) -> None:
         """Where every shard is missing, their directory is: not mounted, or not copied yet."""
-        if manifest.shards and not any(
-            (self.directory / shard.file).exists() for shard in manifest.shards
-        ):
+        files = [self.directory / shard.file for shard in manifest.shards]
+        if files and not any(map(Path.exists, files)):
             raise DatasetCorruptError(
                 f"{self.directory / MANIFEST} lists finished shards, "
                 f"but none of them is in {self._data}",
@@ -260,12 +251,11 @@ class Store:
 
     def _find_files(self) -> None:
         """Opens the journals; a shard that is not listed yet is made again from its journal."""
-        journals, shards = set(), set()
-        for entry in self._data.iterdir():
-            if match := _JOURNAL.match(entry.name):
-                journals.add(int(match[1]))
-            elif match := _SHARD.match(entry.name):
-                shards.add(int(match[1]))
+        names = [entry.name for entry in self._data.iterdir()]
+        journals, shards = (
+            {int(match[1]) for match in map(pattern.match, names) if match}
+            for pattern in (_JOURNAL, _SHARD)
+        )
         for number in sorted(shards - self._listed.keys()):
             path = self.directory / shard_file(number)
             if number not in journals:
@@ -282,9 +272,9 @@ class Store:
 
     def _held(self) -> int:
         """One more than the highest number that is recorded."""
-        in_shards = [one.number * SHARD_RECORDS + one.records for one in self.manifest.shards]
-        in_journals = [max(one.values, default=-1) + 1 for one in self._journals.values()]
-        return max([0, *in_shards, *in_journals])
+        shards = [shard.number * SHARD_RECORDS + shard.records for shard in self.manifest.shards]
+        journals = [max(kept.values, default=-1) + 1 for kept in self._journals.values()]
+        return max([0, *shards, *journals])
 
     def _reopen(self, shard: Shard) -> None:
         """Turns a short shard back into a journal, because more records are wanted now."""

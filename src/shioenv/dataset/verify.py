@@ -11,8 +11,10 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.contexts import context_problems
+from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -34,14 +37,13 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.dataset.read import read_records
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, Session, session_text
+from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
     Record,
-    ScoredSegment,
     decode,
-    differing,
+    different_fields,
     encode,
     output_text,
 )
@@ -54,10 +56,11 @@ from shioenv.errors import (
     UsageError,
 )
 from shioenv.execution.job import Opener
+from shioenv.execution.lanes import Lane
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.session import SessionRecorder
+from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
-from shioenv.seeding import generator
+from shioenv.synthesis.sample import Sample
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -96,22 +99,18 @@ class Problem:
         more = f" (and {self.count - 1:,} more like it, the last at {self.last})"
         return f"{self.place}: {self.message}" + (more if self.count > 1 else "")
 
-    def to_json(self) -> dict[str, Any]:
-        """The problem for programs."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Verified:
     """What `verify` found."""
 
     directory: str
     records: int
     """Records looked at."""
     shards: int
-    problems: tuple[Problem, ...]
-    damaged: tuple[str, ...] = ()
+    damaged: tuple[str, ...]
     """Shards whose bytes are not those of the manifest, or that are gone."""
+    problems: tuple[Problem, ...]
 
     @property
     def ok(self) -> bool:
@@ -119,20 +118,13 @@ class Report:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """The report for programs."""
-        return {
-            "directory": self.directory,
-            "ok": self.ok,
-            "records": self.records,
-            "shards": self.shards,
-            "damaged": list(self.damaged),
-            "problems": [one.to_json() for one in self.problems],
-        }
+        """The findings for programs."""
+        return {"ok": self.ok, **asdict(self)}
 
 
 def verify(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, count: None
-) -> Report:
+) -> Verified:
     """Every problem of a dataset, found without executing anything.
 
     Files against the manifest (presence, sizes, hashes, counts), each record against the schema,
@@ -144,23 +136,22 @@ def verify(
     try:
         manifest = read_manifest(directory)
     except DatasetCorruptError as error:
-        return Report(str(directory), 0, 0, (Problem(MANIFEST, None, error.message),))
+        return Verified(str(directory), 0, 0, (), (Problem(MANIFEST, None, error.message),))
     check = _Check(directory, manifest, report)
     problems = _grouped(check.problems())
-    return Report(
-        str(directory), check.records, len(manifest.shards), problems, tuple(check.damaged)
-    )
+    shards = len(manifest.shards)
+    return Verified(str(directory), check.records, shards, tuple(check.damaged), problems)
 
 
 def _grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The problems with those of records counted by what they say, numbers and texts apart."""
-    found: dict[tuple[bool, str], Problem] = {}
-    for one in problems:
-        key = (one.line is None, _VARYING.sub("#", one.message) if one.line else str(one))
-        first = found.setdefault(key, one)
-        if first is not one:
-            found[key] = replace(first, count=first.count + 1, last=one.place)
-    return tuple(found.values())
+    kinds: dict[str, Problem] = {}
+    for problem in problems:
+        key = _VARYING.sub("#", problem.message) if problem.line else str(problem)
+        first = kinds.setdefault(key, problem)
+        if first is not problem:
+            kinds[key] = replace(first, count=first.count + 1, last=problem.place)
+    return tuple(kinds.values())
 
 
 class _Check:
@@ -170,20 +161,16 @@ class _Check:
         self.records = 0
         self.damaged: list[str] = []
         self._directory, self._manifest, self._report = directory, manifest, report
+        self._again = f"run the same `{_MADE_BY[manifest.plan.kind]}` again"
         self._seen: dict[bytes, int] = {}
         self._previous = -1
         self._contexts: dict[str, Mapping[str, Any]] = {}
 
     def problems(self) -> Iterator[Problem]:
         manifest = self._manifest
-        missing = manifest.count - manifest.records
-        if missing:
-            yield Problem(
-                MANIFEST,
-                None,
-                f"not finished: {manifest.records} of {manifest.count} records are in shards; "
-                f"run the same `{_MADE_BY[manifest.plan.kind]}` again",
-            )
+        if not manifest.complete:
+            done = f"{manifest.records} of {manifest.count} records are in shards"
+            yield Problem(MANIFEST, None, f"not finished: {done}; {self._again}")
         yield from self._read_contexts()
         for place, shard in enumerate(manifest.shards):
             if shard.number != place:
@@ -200,12 +187,12 @@ class _Check:
         problems = dict(context_problems(self._directory, manifest.contexts))
         for file, why in problems.items():
             yield Problem(file, None, why)
-        for each in manifest.contexts:
-            if each.file not in problems:
-                text = (self._directory / each.file).read_text(encoding="utf-8")
-                self._contexts[each.cwd] = Context.from_json(text).document
+        for context in manifest.contexts:
+            if context.file not in problems:
+                text = (self._directory / context.file).read_text(encoding="utf-8")
+                self._contexts[context.cwd] = Context.from_json(text).document
         if manifest.plan.executed and manifest.records:
-            known = {each.cwd for each in manifest.contexts}
+            known = {context.cwd for context in manifest.contexts}
             for cwd in manifest.plan.drawing.start_directories:
                 if cwd not in known:
                     yield Problem(MANIFEST, None, f"holds no context of {cwd}")
@@ -215,13 +202,10 @@ class _Check:
         data = self._directory / DATA
         for path in sorted(data.iterdir()) if data.is_dir() else ():
             name = f"{DATA}/{path.name}"
-            if name in known:
-                continue
             if path.suffix == ".journal":
                 if self._manifest.complete:
-                    again = f"run the same `{_MADE_BY[self._manifest.plan.kind]}` again"
-                    yield Problem(name, None, f"left over; {again}")
-            else:
+                    yield Problem(name, None, f"left over; {self._again}")
+            elif name not in known:
                 yield Problem(name, None, "is not in the manifest")
 
     def _shard(self, shard: Shard) -> Iterator[Problem]:
@@ -232,14 +216,14 @@ class _Check:
                 for number, line in enumerate(file, 1):
                     self.records += 1
                     try:
-                        found = decode(line)
+                        record = decode(line)
                     except RecordError as error:
                         tally.line(line, volatile=False, executions=0)
                         yield Problem(shard.file, number, error.message)
                         continue
-                    tally.record(found, line)
+                    tally.record(record, line)
                     expected = shard.number * SHARD_RECORDS + number - 1
-                    for message in self._record(found, line, expected):
+                    for message in self._record(record, line, expected):
                         yield Problem(shard.file, number, message)
                     self._report(self.records, self._manifest.count)
         except OSError as error:
@@ -253,149 +237,142 @@ class _Check:
             if says != is_so:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
-    def _record(self, found: Record, line: bytes, expected: int) -> Iterator[str]:
-        if encode(found) != line:
+    def _record(self, record: Record, line: bytes, expected: int) -> Iterator[str]:
+        if encode(record) != line:
             yield "is not written as records are: order of fields, blanks or escapes"
         if self._manifest.plan.kind != "filter":
-            if found.session_id != expected:
-                yield f"session_id is {found.session_id}, expected {expected}"
-        elif found.session_id <= self._previous:
-            yield f"session_id is {found.session_id}, after {self._previous}"
-        self._previous = found.session_id
-        key = hashlib.sha256(found.input.encode()).digest()[:16]
-        first = self._seen.setdefault(key, found.session_id)
-        if first != found.session_id:
+            if record.session_id != expected:
+                yield f"session_id is {record.session_id}, expected {expected}"
+        elif record.session_id <= self._previous:
+            yield f"session_id is {record.session_id}, after {self._previous}"
+        self._previous = record.session_id
+        key = hashlib.sha256(record.input.encode()).digest()[:16]
+        first = self._seen.setdefault(key, record.session_id)
+        if first != record.session_id:
             yield f"input is the same as record {first}'s"
         plan = self._manifest.plan
-        if found.system != plan.system or found.sampler != plan.drawing.sampler:
+        if record.system != plan.system or record.sampler != plan.drawing.sampler:
             yield (
-                f"is of {found.sampler} on {found.system}, "
+                f"is of {record.sampler} on {record.system}, "
                 f"the manifest says {plan.drawing.sampler} on {plan.system}"
             )
-        if found.cwd not in plan.drawing.start_directories:
-            yield f"cwd is {found.cwd!r}, no start directory of the manifest"
-        before = self._contexts.get(found.cwd)
-        if before is not None and not found.patch_truncated:
+        if record.cwd not in plan.drawing.start_directories:
+            yield f"cwd is {record.cwd!r}, no start directory of the manifest"
+        before = self._contexts.get(record.cwd)
+        if before is not None and not record.patch_truncated:
             try:
-                ContextPatch.from_json(found.context_patch).apply(before)
+                ContextPatch.from_json(record.context_patch).apply(before)
             except PatchError as error:
-                yield f"context_patch does not fit the context of {found.cwd}: {error.message}"
-        yield from record_problems(
-            found,
-            plan.scoring,
-            executed=plan.executed,
-        )
+                yield f"context_patch does not fit the context of {record.cwd}: {error.message}"
+        yield from record_problems(record, plan.scoring, executed=plan.executed)
 
 
 def record_problems(
-    found: Record,
-    scoring: Scoring | None = None,
-    *,
-    executed: bool = True,
+    record: Record, scoring: Scoring | None = None, *, executed: bool = True
 ) -> Iterator[str]:
     """What contradicts itself in a record; with `scoring` also what it cannot give.
 
     With a `target_se` a score need not be exact where the budget covers all sub-inputs. A record
     that was not `executed` by this package has no scores of its own to hold together.
     """
-    yield from _input_problems(found)
-    yield from _behavior_problems(found)
+    yield from _input_problems(record)
+    yield from _behavior_problems(record)
     if executed:
-        if found.stdout is None or found.stderr is None:
+        if record.stdout is None or record.stderr is None:
             yield "stdout or stderr is missing"
-        yield from _score_problems(found, scoring)
-    elif found.irreducibility is not None and not 0 <= found.irreducibility <= 1:
-        yield f"irreducibility is {found.irreducibility}, not 0 to 1"
+        yield from _score_problems(record, scoring)
+    elif record.irreducibility is not None and not 0 <= record.irreducibility <= 1:
+        yield f"irreducibility is {record.irreducibility}, not 0 to 1"
 
 
-def _input_problems(found: Record) -> Iterator[str]:
+def _input_problems(record: Record) -> Iterator[str]:
     try:
-        shell_input = Input.from_marked(found.input_args)
+        shell_input = Input.from_marked(record.input_args)
     except InputError as error:
         yield f"input_args: {error.message}"
         return
-    text = session_text(found.cwd, shell_input)
-    if found.input != text:
-        yield f"input is {found.input!r}, input_args and cwd give {text!r}"
-    if found.n_arguments != shell_input.n_arguments:
+    text = session_text(record.cwd, shell_input)
+    if record.input != text:
+        yield f"input is {record.input!r}, input_args and cwd give {text!r}"
+    if record.n_arguments != shell_input.n_arguments:
         yield (
-            f"n_arguments is {found.n_arguments}, input_args has {shell_input.n_arguments} "
+            f"n_arguments is {record.n_arguments}, input_args has {shell_input.n_arguments} "
             "removable arguments"
         )
-    counts = [(one.command, len(one.arguments)) for one in shell_input.segments]
-    segments = [(one.command, one.n_arguments) for one in found.segments]
+    counts = [(segment.command, len(segment.arguments)) for segment in shell_input.segments]
+    segments = [(segment.command, segment.n_arguments) for segment in record.segments]
     if counts != segments:
         yield f"segments are {segments}, input_args gives {counts}"
 
 
-def _behavior_problems(found: Record) -> Iterator[str]:
-    if not 0 <= found.exit_code <= 255:
-        yield f"exit_code is {found.exit_code}, not 0 to 255"
-    if found.timed_out and (found.exit_code != TIMEOUT_EXIT or not found.volatile):
+def _behavior_problems(record: Record) -> Iterator[str]:
+    if not 0 <= record.exit_code <= 255:
+        yield f"exit_code is {record.exit_code}, not 0 to 255"
+    if record.timed_out and (record.exit_code != TIMEOUT_EXIT or not record.volatile):
         yield f"timed_out asks for exit_code {TIMEOUT_EXIT} and volatile"
-    yield from _limit_problems(found)
+    yield from _limit_problems(record)
     try:
-        patch = ContextPatch.from_json(found.context_patch)
-        if patch.to_json() != found.context_patch:
+        patch = ContextPatch.from_json(record.context_patch)
+        if patch.to_json() != record.context_patch:
             yield "context_patch is not in canonical order or form"
     except PatchError as error:
         yield f"context_patch: {error.message}"
-    if found.output_b64 is not None:
+    if record.output_b64 is not None:
         try:
-            content = base64.b64decode(found.output_b64, validate=True)
+            content = base64.b64decode(record.output_b64, validate=True)
         except ValueError:
             yield "output_b64 is not base64"
         else:
-            if output_text(content) != (found.output, found.output_b64):
+            if output_text(content) != (record.output, record.output_b64):
                 yield "output is not what output_b64 decodes to"
-    for name, digest in found.content_digests.items():
+    for name, digest in record.content_digests.items():
         if not _SHA256.match(digest):
             yield f"content_digests: {name!r} has {digest!r}, which is no SHA-256"
 
 
-def _limit_problems(found: Record) -> Iterator[str]:
-    unknown = [name for name in found.limits_hit if name not in _LIMITS]
+def _limit_problems(record: Record) -> Iterator[str]:
+    unknown = [name for name in record.limits_hit if name not in _LIMITS]
     if unknown:
         yield f"limits_hit has {unknown[0]!r}, which is no limit"
-    elif found.limits_hit != [name for name in _LIMITS if name in found.limits_hit]:
-        yield f"limits_hit is {found.limits_hit}: not each once, in the order of limits"
+    elif record.limits_hit != [name for name in _LIMITS if name in record.limits_hit]:
+        yield f"limits_hit is {record.limits_hit}: not each once, in the order of limits"
     for flag, says, name in (
-        ("timed_out", found.timed_out, "wall_seconds"),
-        ("output_truncated", found.output_truncated, "output_bytes"),
+        ("timed_out", record.timed_out, "wall_seconds"),
+        ("output_truncated", record.output_truncated, "output_bytes"),
     ):
-        if says != (name in found.limits_hit):
-            yield f"{flag} is {says}, limits_hit is {found.limits_hit}"
-    if "drain_bytes" in found.limits_hit and "output_bytes" not in found.limits_hit:
+        if says != (name in record.limits_hit):
+            yield f"{flag} is {says}, limits_hit is {record.limits_hit}"
+    if "drain_bytes" in record.limits_hit and "output_bytes" not in record.limits_hit:
         yield "limits_hit has drain_bytes without output_bytes"
 
 
-def _score_problems(found: Record, scoring: Scoring | None) -> Iterator[str]:
-    scores = (found.irreducibility, found.irreducibility_strict)
-    if any((score is None) != (found.n_arguments == 0) for score in scores):
-        yield f"irreducibility is {scores} with {found.n_arguments} arguments"
+def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
+    scores = (record.irreducibility, record.irreducibility_strict)
+    if any((score is None) != (record.n_arguments == 0) for score in scores):
+        yield f"irreducibility is {scores} with {record.n_arguments} arguments"
     if any(score is not None and not 0 <= score <= 1 for score in scores):
         yield f"irreducibility is {scores}, not 0 to 1"
     elif scores[0] is not None and scores[1] is not None and scores[1] < scores[0] - _CLOSE:
         yield f"irreducibility_strict is {scores[1]}, less than irreducibility {scores[0]}"
-    if found.noise_threshold is not None and not 0 <= found.noise_threshold <= CAP:
-        yield f"noise_threshold is {found.noise_threshold}, not 0 to {CAP}"
-    if found.n_executions < 1:
-        yield f"n_executions is {found.n_executions}"
-    if found.exact and found.standard_error not in (0, None):
-        yield f"exact with a standard error of {found.standard_error}"
+    if record.noise_threshold is not None and not 0 <= record.noise_threshold <= CAP:
+        yield f"noise_threshold is {record.noise_threshold}, not 0 to {CAP}"
+    if record.n_executions < 1:
+        yield f"n_executions is {record.n_executions}"
+    if record.exact and record.standard_error not in (0, None):
+        yield f"exact with a standard error of {record.standard_error}"
     for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
-        yield from _pooled_problem(name, score, found.segments)
-    for number, segment in enumerate(found.segments):
+        yield from _pooled_problem(name, score, record)
+    for number, segment in enumerate(record.segments):
         effects = segment.arguments
         if effects is UNSET or len(effects) != segment.n_arguments:
             yield f"segments[{number}] does not hold an effect of each argument"
-        elif not all(_is_effect(one) for one in effects):
+        elif not all(_is_effect(effect) for effect in effects):
             yield f"segments[{number}] holds an effect that cannot be"
-    if scoring is not None and not found.timed_out and len(found.segments) == 1:
+    if scoring is not None and not record.timed_out and len(record.segments) == 1:
         budget = scoring.budget
-        exact = found.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
-        if exact != found.exact and (found.exact or scoring.target_se is None):
-            yield f"exact is {found.exact} with {found.n_arguments} arguments and budget {budget}"
+        exact = record.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
+        if exact != record.exact and (record.exact or scoring.target_se is None):
+            yield f"exact is {record.exact} with {record.n_arguments} arguments and budget {budget}"
 
 
 def _is_effect(effect: Effect) -> bool:
@@ -405,11 +382,10 @@ def _is_effect(effect: Effect) -> bool:
     )
 
 
-def _pooled_problem(
-    name: str, score: float | None, segments: Sequence[ScoredSegment]
-) -> Iterator[str]:
+def _pooled_problem(name: str, score: float | None, record: Record) -> Iterator[str]:
     try:
-        scored = [(one.n_arguments, getattr(one, name)) for one in segments if one.n_arguments]
+        parts = [segment for segment in record.segments if segment.n_arguments]
+        scored = [(part.n_arguments, getattr(part, name)) for part in parts]
         total = sum(n for n, _ in scored)
         pooled = math.fsum(n * value for n, value in scored) / total if total else None
     except TypeError:
@@ -422,49 +398,34 @@ def _pooled_problem(
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """One record executed again."""
+class Otherwise:
+    """A record that did not come out the same."""
 
     session_id: int
-    volatile: bool
-    differing: tuple[str, ...]
-    """Fields that came out otherwise."""
-    found: Record
-    again: Record
+    input: str
+    fields: tuple[str, ...]
+    """Those that came out otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Replayed:
     """What `replay` found."""
 
-    replayed: tuple[Replayed, ...]
+    replayed: int
+    """Records executed again."""
+    volatile: int
+    """Those of them that are volatile: nothing is asked of them."""
+    differing: tuple[Otherwise, ...]
+    """The others that did not come out byte-identical."""
 
     @property
     def ok(self) -> bool:
         """Every record that is not volatile came out byte-identical."""
         return not self.differing
 
-    @property
-    def volatile(self) -> int:
-        """Replayed records that are volatile: nothing is asked of them."""
-        return sum(one.volatile for one in self.replayed)
-
-    @property
-    def differing(self) -> tuple[Replayed, ...]:
-        """The others that did not come out the same."""
-        return tuple(one for one in self.replayed if one.differing and not one.volatile)
-
     def to_json(self) -> dict[str, Any]:
         """The findings for programs."""
-        return {
-            "ok": self.ok,
-            "replayed": len(self.replayed),
-            "volatile": self.volatile,
-            "differing": [
-                {"session_id": one.session_id, "input": one.found.input, "fields": one.differing}
-                for one in self.differing
-            ],
-        }
+        return {"ok": self.ok, **asdict(self)}
 
 
 def replay(
@@ -475,7 +436,7 @@ def replay(
     system: str | None = None,
     opener: Opener = open_sandbox,
     report: Callable[[int, int], None] = lambda done, count: None,
-) -> Replay:
+) -> Replayed:
     """`count` records, drawn by `seed`, executed and scored again and compared byte for byte.
 
     `system` names the system where it was built from a file. Errors: DatasetMismatchError where
@@ -491,31 +452,23 @@ def replay(
         )
     numbers = range(manifest.records)
     wanted = set(random.Random(seed).sample(numbers, min(count, len(numbers))))
-    observer = opener(system or plan.system, plan.limits)
-    try:
-        if observer.system.digest != plan.system_digest:
-            raise DatasetMismatchError(
-                str(directory),
-                [
-                    f"system.digest: {plan.system_digest} in the dataset, "
-                    f"{observer.system.digest} is built here"
-                ],
-            )
-        recorder = SessionRecorder(scoring=plan.scoring or Scoring())
-        replayed = []
-        for place, found in enumerate(read_records(directory)):
+    job = recording(plan, system or plan.system)
+    done = volatile = 0
+    differing = []
+    with closing(Lane(partial(opener, job.system, plan.limits))) as lane:
+        if lane.system.digest != plan.system_digest:
+            here = f"{plan.system_digest} in the dataset, {lane.system.digest} is built here"
+            raise DatasetMismatchError(str(directory), [f"system.digest: {here}"])
+        for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
-            again = recorder.record(
-                Session(found.cwd, (Input.from_marked(found.input_args),)),
-                observer,
-                generator(plan.drawing.seed, "score", found.session_id),
-            ).record(found.session_id, system=observer.system.name, sampler=plan.drawing.sampler)
-            fields = differing(found, again)
-            if found.volatile:
-                fields = tuple(name for name in fields if name != "volatile")
-            replayed.append(Replayed(found.session_id, found.volatile, fields, found, again))
-            report(len(replayed), len(wanted))
-        return Replay(tuple(replayed))
-    finally:
-        observer.close()
+            sample = Sample(Input.from_marked(record.input_args), record.cwd, False, ())
+            line = job.do(lane, (record.session_id, sample))
+            assert isinstance(line, Line)
+            fields = different_fields(record, decode(line.content))
+            volatile += record.volatile
+            if fields and not record.volatile:
+                differing.append(Otherwise(record.session_id, record.input, fields))
+            done += 1
+            report(done, len(wanted))
+    return Replayed(done, volatile, tuple(differing))

@@ -46,8 +46,8 @@ class Writer:
 
     def keep_contexts(self, contexts: Iterable[Context]) -> None:
         """Keeps what the patches apply to."""
-        written = (write_context(self._directory, n, one) for n, one in enumerate(contexts))
-        self._manifest = replace(self._manifest, contexts=tuple(written))
+        written = tuple(write_context(self._directory, *item) for item in enumerate(contexts))
+        self._manifest = replace(self._manifest, contexts=written)
 
     def finish(self, plan: Plan | None = None) -> Manifest:
         """Writes what is left, then the manifest, with `plan` where it is known only now."""

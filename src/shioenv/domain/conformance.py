@@ -93,12 +93,14 @@ def patches_fit(runner: Runner, state: State) -> None:
         behavior = runner.run(text, state)
         following = state.after(text, behavior)
         expected = runner.run(f"{text}\n{shown}", state)
-        found = runner.run(shown, following)
-        assert found.output == expected.output[len(behavior.output) :], (
-            f"after {text!r}, {shown!r} prints {found.output!r}, not {expected.output!r}"
+        after_it = runner.run(shown, following)
+        assert after_it.output == expected.output[len(behavior.output) :], (
+            f"after {text!r}, {shown!r} prints {after_it.output!r}, not {expected.output!r}"
         )
         both = state.after("", expected).before
-        assert following.after(shown, found).before == both, f"{text!r}; {shown!r}: other contexts"
+        assert following.after(shown, after_it).before == both, (
+            f"{text!r}; {shown!r}: other contexts"
+        )
 
 
 def answers_say_how_sure(runner: Runner, state: State) -> None:

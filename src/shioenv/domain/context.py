@@ -55,20 +55,8 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as it stands in `fs`; `target` only where there is one."""
-        document: dict[str, Any] = {
-            "perms": self.perms,
-            "links": self.links,
-            "owner": self.owner,
-            "group": self.group,
-            "size": self.size,
-            "month": self.month,
-            "day": self.day,
-            "year": self.year,
-            "time": self.time,
-        }
-        if self.target is not None:
-            document["target"] = self.target
-        return document
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in values if value is not None}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Entry:
@@ -94,8 +82,8 @@ class Context:
 
     def entry(self, name: str) -> Entry | None:
         """The file listed as `name` in `fs`, or None."""
-        found = self.document.get("fs", {}).get(name)
-        return None if found is None else Entry.from_json(found)
+        attributes = self.document.get("fs", {}).get(name)
+        return None if attributes is None else Entry.from_json(attributes)
 
     def to_json(self) -> str:
         """The document as minified JSON: fields in their fixed order, inner keys sorted."""

@@ -129,13 +129,13 @@ class Input:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The commands in order, each with its removable arguments."""
-        found = []
+        segments = []
         for start, stop in self._spans():
             tokens = self.tokens[start:stop]
             command = next((t.argument.text for t in tokens if t.role is Role.COMMAND), "")
             arguments = tuple(t.argument for t in tokens if t.role is Role.ARGUMENT)
-            found.append(Segment(command, arguments))
-        return tuple(found)
+            segments.append(Segment(command, arguments))
+        return tuple(segments)
 
     def keep(self, kept: Iterable[int], segment: int | None = None) -> Input:
         """The sub-input s[O]: only the removable arguments with an index in `kept`, order kept.

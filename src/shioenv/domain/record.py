@@ -144,19 +144,16 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def behavior_fields(behavior: Behavior) -> dict[str, Any]:
     """The record fields that a behavior fills, by name: `Record(**behavior_fields(b), ...)`."""
     output, output_b64 = output_text(behavior.output)
+    same = ("exit_code", "timed_out", "output_truncated", "patch_truncated", "volatile")
     return {
-        "exit_code": behavior.exit_code,
+        **{name: getattr(behavior, name) for name in same},
         "output": output,
         "context_patch": behavior.patch.to_json(),
         "stdout": _text(behavior.stdout),
         "stderr": _text(behavior.stderr),
         "output_b64": output_b64,
         "content_digests": dict(sorted(behavior.content_digests.items())),
-        "timed_out": behavior.timed_out,
-        "output_truncated": behavior.output_truncated,
         "limits_hit": list(behavior.limits_hit),
-        "patch_truncated": behavior.patch_truncated,
-        "volatile": behavior.volatile,
     }
 
 
@@ -168,7 +165,7 @@ def output_text(output: bytes) -> tuple[str, str | None]:
         return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")
 
 
-def differing(first: Record, second: Record) -> tuple[str, ...]:
+def different_fields(first: Record, second: Record) -> tuple[str, ...]:
     """The fields that two records do not agree on."""
     return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
 

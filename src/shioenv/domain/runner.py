@@ -131,13 +131,13 @@ class State:
         """What a directory holds, sorted, as `ls -A` names it; empty for what is none."""
         directory = self.resolve(path).rstrip("/")
         start = self.cwd.rstrip("/")
-        found = []
+        names = []
         for key in self.before.document["fs"]:
             whole = key if key.startswith("/") else posixpath.normpath(f"{start}/{key}")
             parent, _, name = whole.rpartition("/")
             if parent == directory and name:
-                found.append(os.fsdecode(name_bytes(name)))
-        return sorted(found)
+                names.append(os.fsdecode(name_bytes(name)))
+        return sorted(names)
 
     def read(self, path: str) -> bytes | None:
         """The content of a regular file; None where there is none, or nobody knows it."""
@@ -266,21 +266,11 @@ class _Answering:
     """A runner that cannot execute, where records are made: its answers stand for executions."""
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+        self.run = runner.run
         self.seconds, self.waited = 0.0, False
 
-    def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        return self._runner.run(shell_input, state)
-
-    def execute(
-        self,
-        shell_input: str,
-        state: State | None = None,
-        *,
-        separate: bool = False,
-        wall_seconds: float | None = None,
-    ) -> Behavior:
-        return self._runner.run(shell_input, state)
+    def execute(self, shell_input: str, state: State | None = None, **_how: object) -> Behavior:
+        return self.run(shell_input, state)
 
     def close(self) -> None:
         pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from shioenv.domain.runner import Installed
@@ -95,12 +94,7 @@ class Executor(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 
 def silent(text: str) -> None:

@@ -75,11 +75,11 @@ class Priority:
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
         with suppress(PermissionError):
             _OOM.write_text(str(self.oom_score))
-        found = Priority.here()
-        if found != self:
+        now = Priority.here()
+        if now != self:
             raise HostError(
-                f"Ray gives its workers niceness {found.niceness} and an OOM score of "
-                f"{found.oom_score}, which inputs can see; here it is {self.niceness} and "
+                f"Ray gives its workers niceness {now.niceness} and an OOM score of "
+                f"{now.oom_score}, which inputs can see; here it is {self.niceness} and "
                 f"{self.oom_score}",
                 hint=f"RAY_worker_niceness={self.niceness} "
                 f"RAY_worker_oom_score_adjustment={self.oom_score} ray start ...",
@@ -118,9 +118,9 @@ class NodeCrew:
         """Opens a first sandbox."""
         refusal = None
         try:
-            if (found := package_version()) != self._version:
+            if (installed := package_version()) != self._version:
                 raise HostError(
-                    f"shioenv {found} is installed there, {self._version} here",
+                    f"shioenv {installed} is installed there, {self._version} here",
                     hint=f"pip install 'shioenv[ray]=={self._version}'",
                 )
             self._priority.take()
@@ -278,10 +278,13 @@ class RayExecutor:
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        alive = {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"]}
-        found = {name: int(one["Resources"].get("CPU", 0)) for name, one in alive.items()}
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
         working = {name: node.workers for name, node in self._nodes.items()}
-        usable = {name: found[name] for name in found if name not in self._refused}
+        usable = {
+            name: int(node["Resources"].get("CPU", 0))
+            for name, node in alive.items()
+            if name not in self._refused
+        }
         for name, workers in spread(usable, working, self._wanted).items():
             if name not in working and workers:
                 self._start(name, alive[name]["NodeManagerAddress"], workers)
@@ -292,20 +295,18 @@ class RayExecutor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         kind = self._ray.remote(NodeCrew).options(
-            num_cpus=workers,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
+            num_cpus=workers, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)
         )
         actor = kind.remote(self._given, workers, self._priority, package_version())
         self._nodes[name] = _Node(name, address, workers, actor, actor.start.remote())
 
     def _nobody(self) -> ShioenvError:
         """Why there is no node to work on."""
-        for error in self._refused.values():
-            return error
-        return GenerationError(
+        nothing = GenerationError(
             "the Ray cluster has no node with a processor left",
             hint="what is finished is kept: the same command goes on",
         )
+        return next(iter(self._refused.values()), nothing)
 
     # tasks
 

@@ -54,10 +54,9 @@ parts whose weighted mean of Delta is the estimate. No more sub-inputs than the 
 
 def estimator_named(name: str) -> Estimator:
     """The estimator of this name. Errors: UsageError."""
-    found = ESTIMATORS.get(name)
-    if found is None:
+    if name not in ESTIMATORS:
         raise UsageError(f"no estimator is called {name!r}", hint=did_you_mean(name, ESTIMATORS))
-    return found
+    return ESTIMATORS[name]
 
 
 def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
@@ -87,14 +86,14 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part
     for size, count, weight, draws in zip(
         sizes, counts, weights, _allotted(weights, counts, left), strict=True
     ):
-        found: set[Kept] = set()
-        while len(found) < draws:
-            found.add(tuple(sorted(rng.sample(range(n), size))))
+        sets: set[Kept] = set()
+        while len(sets) < draws:
+            sets.add(tuple(sorted(rng.sample(range(n), size))))
         each = weight / draws
         if draws == count:
-            parts.append(Part([Weighted(kept, each) for kept in sorted(found)], whole=True))
+            parts.append(Part([Weighted(kept, each) for kept in sorted(sets)], whole=True))
         else:
-            drawn.extend(Weighted(kept, each) for kept in sorted(found))
+            drawn.extend(Weighted(kept, each) for kept in sorted(sets))
     return [*parts, Part(drawn)] if drawn else parts
 
 
@@ -175,12 +174,7 @@ def _arrays(
 
 
 def _array(
-    n: int,
-    free: Sequence[int],
-    needed: Sequence[int],
-    bits: int,
-    rng: random.Random,
-    weight: float,
+    n: int, free: Sequence[int], needed: Sequence[int], bits: int, rng: random.Random, weight: float
 ) -> Part:
     """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
 
@@ -205,7 +199,7 @@ def _array(
         total = sum(map(len, kept))
         if rng.random() * most < total:
             break
-    drawn = [Weighted(one, weight * len(one) / total) for one in kept]
+    drawn = [Weighted(row, weight * len(row) / total) for row in kept]
     distinct = bits > 1 and len(free) < 1 << bits
     return Part(drawn, balanced=tuple(free) if distinct else ())
 

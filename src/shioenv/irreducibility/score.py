@@ -77,8 +77,8 @@ class Contrast:
             "kept": list(self.kept),
             "input": self.text,
             "weight": self.weight,
-            "differs": _channel(self.difference),
-            "differs_strict": _channel(self.strict),
+            "differs": self.difference and self.difference.channel,
+            "differs_strict": self.strict and self.strict.channel,
             "similarity": self.strict.similarity if self.strict else None,
         }
 
@@ -119,14 +119,14 @@ class SegmentScore:
     """The score of one command, those before it held constant."""
 
     command: str
-    n_arguments: int
-    irreducibility: float | None
-    irreducibility_strict: float | None
-    exact: bool
-    standard_error: float | None
-    interval: tuple[float, float] | None
-    noise_threshold: float | None
-    volatile: bool
+    n_arguments: int = 0
+    irreducibility: float | None = None
+    irreducibility_strict: float | None = None
+    exact: bool = True
+    standard_error: float | None = None
+    interval: tuple[float, float] | None = None
+    noise_threshold: float | None = None
+    volatile: bool = False
     arguments: tuple[ArgumentEffect, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     """Every distinct sub-input looked at."""
@@ -140,7 +140,8 @@ class SegmentScore:
     def recorded(self) -> ScoredSegment:
         """The segment as a record holds it: numbers, no contrasts."""
         shared = {name: getattr(self, name) for name in _OF_SEGMENTS}
-        return ScoredSegment(**shared, arguments=[one.recorded for one in self.arguments])
+        arguments = [argument.recorded for argument in self.arguments]
+        return ScoredSegment(**shared, arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +181,10 @@ class Score:
             if contrasts:
                 document["contrasts"] = [contrast.to_json() for contrast in segment.contrasts]
             segments.append(document)
+        names = (name for name in _OF_RECORDS if name != "n_arguments")
         return {
-            "irreducibility": self.irreducibility,
-            "irreducibility_strict": self.irreducibility_strict,
-            "exact": self.exact,
-            "standard_error": self.standard_error,
-            "interval": None if self.interval is None else list(self.interval),
+            **{name: getattr(self, name) for name in (*names, "interval", "volatile")},
             "n_args": self.n_arguments,
-            "n_executions": self.n_executions,
-            "noise_threshold": self.noise_threshold,
-            "volatile": self.volatile,
             "arguments": [
                 {"segment": number, "command": segment.command, **argument.to_json()}
                 for number, segment in enumerate(self.segments)
@@ -246,7 +241,13 @@ def estimate_irreducibility(
     n_executions, volatile = runs, whole.noise.volatile
     for target, share in zip(targets, shares, strict=True):
         if not target.n:
-            scores.append(_unscored(target, whole if target.text() == whole.text else None))
+            unscored = SegmentScore(target.command)
+            if target.text() == whole.text:
+                noise = whole.noise
+                unscored = replace(
+                    unscored, noise_threshold=noise.threshold, volatile=noise.volatile
+                )
+            scores.append(unscored)
             continue
         trial = whole
         if target.text() != whole.text:
@@ -255,13 +256,9 @@ def estimate_irreducibility(
             volatile = volatile or trial.noise.volatile
         scores.append(_score(target, trial, share, rng, scoring, explain=explain))
         n_executions += len(trial.seen)
-    overall = _pool(scores)
     return Score(
-        irreducibility=overall.irreducibility,
-        irreducibility_strict=overall.strict,
+        **_pooled(scores),
         exact=all(score.exact for score in scores),
-        standard_error=overall.standard_error,
-        interval=overall.interval,
         n_arguments=sum(target.n for target in targets),
         n_executions=n_executions,
         noise_threshold=whole.noise.threshold,
@@ -313,18 +310,18 @@ class _Trial:
 
     def contrast(self, text: str) -> tuple[Difference | None, Difference | None]:
         """Delta of the prefix and a sub-input, under the noise threshold and under the strict."""
-        found = self.seen.get(text)
-        if found is None:
-            found = self.seen[text] = self._compare(self._behavior(text))
-        return found
+        if text not in self.seen:
+            self.seen[text] = self._compare(self._behavior(text))
+        return self.seen[text]
 
     def _behavior(self, text: str) -> Behavior:
-        stored = None if self._cache is None else self._cache.get(text)
-        if stored is not None:
-            return stored
-        behavior = self._behave(text)
-        if self._cache is not None and not behavior.volatile:
-            self._cache.update({text: behavior})
+        if self._cache is None:
+            return self._behave(text)
+        behavior = self._cache.get(text)
+        if behavior is None:
+            behavior = self._behave(text)
+            if not behavior.volatile:
+                self._cache.update({text: behavior})
         return behavior
 
     def _compare(self, reduced: Behavior) -> tuple[Difference | None, Difference | None]:
@@ -334,20 +331,6 @@ class _Trial:
             return difference, difference
         strict = differs(self.full, reduced, noise.strict_threshold, ignore=noise.ignored)
         return None, strict
-
-
-def _unscored(target: _Target, trial: _Trial | None) -> SegmentScore:
-    return SegmentScore(
-        command=target.command,
-        n_arguments=0,
-        irreducibility=None,
-        irreducibility_strict=None,
-        exact=True,
-        standard_error=None,
-        interval=None,
-        noise_threshold=None if trial is None else trial.noise.threshold,
-        volatile=False if trial is None else trial.noise.volatile,
-    )
 
 
 class _Looked:
@@ -364,12 +347,11 @@ class _Looked:
         return self._target.text(kept) in self._trial.seen
 
     def contrast(self, kept: Kept) -> Contrast:
-        found = self.contrasts.get(kept)
-        if found is None:
+        if kept not in self.contrasts:
             text = self._target.text(kept)
             difference, strict = self._trial.contrast(text)
-            found = self.contrasts[kept] = Contrast(kept, text, 0.0, difference, strict, 0)
-        return found
+            self.contrasts[kept] = Contrast(kept, text, 0.0, difference, strict, 0)
+        return self.contrasts[kept]
 
 
 def _score(
@@ -390,8 +372,8 @@ def _score(
         else:
             samples.append((size, scoring.estimate(target.n, size, rng, look)))
         parts = pooled(samples)
-        found = spread(parts, look)
-        if scoring.target_se is not None and found.doubt <= scoring.target_se:
+        error = spread(parts, look)
+        if scoring.target_se is not None and error.doubt <= scoring.target_se:
             break
     contrasts = {
         kept: replace(look.contrast(kept), weight=weight, draws=draws)
@@ -411,8 +393,8 @@ def _score(
         irreducibility=score,
         irreducibility_strict=_mean(shown, total, lambda contrast: contrast.strict is not None),
         exact=exact,
-        standard_error=found.standard_error,
-        interval=(score, score) if exact else found.interval,
+        standard_error=error.standard_error,
+        interval=(score, score) if exact else error.interval,
         noise_threshold=trial.noise.threshold,
         volatile=trial.noise.volatile,
         arguments=tuple(
@@ -424,9 +406,8 @@ def _score(
 
 
 def _mean(contrasts: Sequence[Contrast], total: float, counts: Callable[[Contrast], bool]) -> float:
-    return min(
-        math.fsum(contrast.weight for contrast in contrasts if counts(contrast)) / total, 1.0
-    )
+    differing = math.fsum(contrast.weight for contrast in contrasts if counts(contrast))
+    return min(differing / total, 1.0)
 
 
 def _effect(
@@ -438,17 +419,16 @@ def _effect(
         for contrast in contrasts.values()
         if contrast.draws
     ]
-    without = [(weight, one.difference) for weight, one in drawn if index not in one.kept]
-    within = [(weight, one.difference) for weight, one in drawn if index in one.kept]
+    without = [(weight, other.difference) for weight, other in drawn if index not in other.kept]
+    within = [(weight, other.difference) for weight, other in drawn if index in other.kept]
     if exact:
         within.append((1.0, None))  # the full input itself
-    known = without and within
     return ArgumentEffect(
         index=index,
         text=text,
         leave_one_out=None if alone is None else alone.difference is not None,
         channel=None if alone is None or alone.difference is None else alone.difference.channel,
-        contribution=_share(without) - _share(within) if known else None,
+        contribution=_share(without) - _share(within) if without and within else None,
     )
 
 
@@ -458,20 +438,13 @@ def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:
     return differing / math.fsum(weight for weight, _ in weighed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pooled:
-    irreducibility: float | None
-    strict: float | None
-    standard_error: float | None
-    interval: tuple[float, float] | None
-
-
-def _pool(scores: Sequence[SegmentScore]) -> _Pooled:
-    """The segments' scores averaged by their number of arguments (D-2)."""
+def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
+    """The segments' scores averaged by their number of arguments (D-2), as fields of a `Score`."""
     scored = [score for score in scores if score.n_arguments]
     total = sum(score.n_arguments for score in scored)
+    names = ("irreducibility", "irreducibility_strict", "standard_error", "interval")
     if not total:
-        return _Pooled(None, None, None, None)
+        return dict.fromkeys(names)
     mean = _by_arguments(scored, lambda score: score.irreducibility)
     strict = _by_arguments(scored, lambda score: score.irreducibility_strict)
     variance = low = high = 0.0
@@ -484,7 +457,8 @@ def _pool(scores: Sequence[SegmentScore]) -> _Pooled:
         low += (share * (value - interval[0])) ** 2
         high += (share * (interval[1] - value)) ** 2
     bounds = (max(0.0, mean - math.sqrt(low)), min(1.0, mean + math.sqrt(high)))
-    return _Pooled(mean, strict, math.sqrt(variance) if known else None, bounds)
+    error = math.sqrt(variance) if known else None
+    return dict(zip(names, (mean, strict, error, bounds), strict=True))
 
 
 def _by_arguments(
@@ -493,7 +467,3 @@ def _by_arguments(
     """Their mean weighed by number of arguments, rounded once: exactly 1 where each is."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)
-
-
-def _channel(difference: Difference | None) -> str | None:
-    return None if difference is None else str(difference.channel)

@@ -54,13 +54,12 @@ def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
 
     A set that weighs nothing is left out: it need not be run.
     """
-    found: dict[Kept, tuple[float, int]] = {}
+    counted: dict[Kept, tuple[float, int]] = {}
     for item in drawn:
-        if not item.weight:
-            continue
-        weight, draws = found.get(item.kept, (0.0, 0))
-        found[item.kept] = (weight + item.weight, draws + 1)
-    return found
+        if item.weight:
+            weight, draws = counted.get(item.kept, (0.0, 0))
+            counted[item.kept] = (weight + item.weight, draws + 1)
+    return counted
 
 
 def spread(parts: Sequence[Part], differs: Callable[[Kept], bool]) -> Spread:
@@ -111,11 +110,7 @@ def _piece(part: Part, differs: Callable[[Kept], bool]) -> _Piece:
 
 
 def _unexplained(
-    part: Part,
-    counted: Counted,
-    differs: Callable[[Kept], bool],
-    value: float,
-    squares: float,
+    part: Part, counted: Counted, differs: Callable[[Kept], bool], value: float, squares: float
 ) -> float:
     """The variance with what single arguments do left out, as in a regression on them.
 

@@ -119,13 +119,13 @@ class ExecutionCache:
         if self._connection is None:
             return None
         self.use.asked += 1
-        found = self._read(self._key(cwd, text))
-        if found is None or found[1] is None or self._clock() - found[0] > MAX_AGE:
+        at, behavior = self._read(self._key(cwd, text)) or (0.0, None)
+        if behavior is None or self._clock() - at > MAX_AGE:
             return None
         if self._dice.random() < CHECKED_SHARE:
             return None
         self.use.found += 1
-        return found[1]
+        return behavior
 
     def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
         """Keeps what was executed. An input that did something else before is struck off."""
@@ -209,12 +209,7 @@ class ExecutionCache:
                 f"executions are not shared: {self._file} cannot be used ({error}); "
                 "where it is damaged, remove it"
             )
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            try:
-                connection.close()
-            except sqlite3.Error:
-                return
+        self.close()
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:

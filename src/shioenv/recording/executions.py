@@ -51,9 +51,7 @@ class MemoryCache:
     ) -> None:
         self.hits = 0
         self._cwd, self._capacity = cwd, capacity
-        self._store: OrderedDict[tuple[str, str], Behavior] = (
-            OrderedDict() if store is None else store
-        )
+        self._store = OrderedDict[tuple[str, str], Behavior]() if store is None else store
 
     def at(self, cwd: str) -> MemoryCache:
         """The view for a start directory, with no hits yet."""

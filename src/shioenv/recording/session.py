@@ -20,13 +20,7 @@ from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import SessionExecutions
 from shioenv.recording.patience import Alone, Patience, at_once
-from shioenv.recording.volatility import (
-    FOUND_BY_LOOKING,
-    dated,
-    disagree,
-    shareable,
-    shows_date,
-)
+from shioenv.recording.volatility import FOUND_BY_LOOKING, dated, disagree, shareable, shows_date
 
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
@@ -125,13 +119,8 @@ class SessionRecorder:
         )
         if self.cache is not None and not volatile:
             moments = (started, self.clock())
-            self.cache.update(
-                {
-                    text: behavior
-                    for text, behavior in executions.own.items()
-                    if shareable(text, behavior, moments)
-                }
-            )
+            own = executions.own.items()
+            self.cache.update({text: did for text, did in own if shareable(text, did, moments)})
         behavior = replace(first, stdout=channels.stdout, stderr=channels.stderr, volatile=volatile)
         return Recorded(session, behavior, score)
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
@@ -18,6 +19,12 @@ _PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
 """/proc in a long listing: its links are the processes of the host, its time is the mount's."""
 
 
+_effects = attrgetter(
+    "exit_code", "timed_out", "patch", "content_digests", "output_truncated", "limits_hit"
+)
+"""What every run of an input has to do again."""
+
+
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
     """Whether another run did something else.
 
@@ -25,12 +32,7 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
     the channels is lost then.
     """
     return (
-        first.exit_code != other.exit_code
-        or first.timed_out != other.timed_out
-        or first.patch != other.patch
-        or first.content_digests != other.content_digests
-        or first.output_truncated != other.output_truncated
-        or first.limits_hit != other.limits_hit
+        _effects(first) != _effects(other)
         or (not first.output_truncated and len(first.output) != len(other.output))
         or (ordered and first.output != other.output)
     )

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from shioenv.behavior.compare import Channel, differs
-from shioenv.behavior.noise import Noise, noise_threshold
+from shioenv.behavior.noise import NOTHING, Noise, noise_threshold
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -102,7 +102,7 @@ def test_a_threshold_of_one_asks_for_equal_bytes() -> None:
 def test_steady_runs_ignore_nothing() -> None:
     noise = Noise.of([FULL] * 3)
     assert (noise.threshold, noise.strict_threshold, noise.volatile) == (0.95, 1.0, False)
-    assert not noise.ignored
+    assert noise.ignored == NOTHING
 
 
 def test_unsteady_output_lowers_both_thresholds() -> None:

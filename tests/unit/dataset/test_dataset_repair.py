@@ -88,7 +88,7 @@ def test_a_changed_record_is_named_with_its_fields(dataset: Path, scratch: str) 
     (dataset / SECOND).write_bytes(b"".join(lines))
     report = verify(dataset)
     assert report.damaged == (SECOND,)
-    assert report.to_json()["damaged"] == [SECOND]
+    assert report.to_json()["damaged"] == (SECOND,)
     made = mend(dataset, scratch)
     assert made.was == "changed"
     assert made.identical

@@ -279,13 +279,13 @@ def test_replay_executes_again_and_compares(tmp_path: Path, records: list[Record
     write(tmp_path, records)
     same = replay(tmp_path, 100, opener=open_fake)
     assert same.ok
-    assert len(same.replayed) == 6
+    assert same.replayed == 6
     other = [records[0], replace(records[1], output="x", output_b64=None), *records[2:]]
     write(tmp_path / "other", other)
     again = replay(tmp_path / "other", 6, opener=open_fake)
     assert not again.ok
     (differing,) = again.differing
-    assert (differing.session_id, differing.differing) == (1, ("output", "output_b64"))
+    assert (differing.session_id, differing.fields) == (1, ("output", "output_b64"))
     assert again.to_json()["differing"][0]["input"].startswith("cd /home/ubuntu; touch n1")
 
 
