@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.cli import generate, progress
+from shioenv.cli import progress
 from shioenv.dataset.generate import Progress
 
 
@@ -44,6 +44,6 @@ def test_what_an_earlier_run_left_is_no_speed_of_this_one(
 
 
 def test_a_line_of_generate_tells_speed_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = generate.meter()
-    lines.report(Progress(done=600, count=1_000, kept=500, executions=0, volatile=0, seconds=10.0))
+    meter = progress.Meter("records", lasting=True)
+    meter.report(Progress(done=600, count=1_000, kept=500, executions=0, volatile=0, seconds=10.0))
     assert capsys.readouterr().err == "600/1000 records (500 reused), 10.0 records/s, 40 s left\n"
