@@ -36,7 +36,7 @@ def verify(
     ] = 0,
     seed: Annotated[int, typer.Option(help="Draws the records that are executed again.")] = 0,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Check a dataset: files against the manifest, every record against the rules.
 
     The exit status is 0 where nothing is wrong, else 1. Volatile records may come out otherwise.
@@ -65,18 +65,18 @@ def verify(
         lines.append(f"damaged: {named}; next: shioenv dataset repair {directory}")
     verdict = "nothing is wrong" if ok else "not as it should be"
     lines.append(f"{report.records} records in {report.shards} shards: {verdict}")
-    return shared.Answer(document, lines, indent=2, status=0 if ok else 1)
+    return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
 
 
 @shared.command(app, "shioenv dataset stats ./dataset")
-def stats(directory: shared.Directory) -> shared.Answer:
+def stats(directory: shared.Directory) -> shared.Printout:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
     from shioenv.report.stats import statistics
 
     shared.note_unfinished(directory, read_manifest(directory))
     described = statistics(directory)
-    return shared.Answer(described.to_json(), _described(described), indent=2)
+    return shared.Printout(described.to_json(), _described(described), indent=2)
 
 
 def _described(described: Statistics) -> Iterator[str | Text | Table]:
@@ -137,7 +137,7 @@ def show(
     number: Annotated[
         int | None, typer.Option("--id", min=0, metavar="N", help="Only the record of this number.")
     ] = None,
-) -> Iterator[shared.Answer]:
+) -> Iterator[shared.Printout]:
     """Show records as people read them, spread over the dataset."""
     from itertools import islice
 
@@ -160,7 +160,7 @@ def show(
         step = max(1, manifest.records // count)
         chosen = list(islice(read_records(directory), 0, step * count, step))
     for record in chosen:
-        yield shared.Answer(encode(record), _record(record))
+        yield shared.Printout(encode(record), _record(record))
 
 
 def _record(record: Record) -> Iterator[Text]:

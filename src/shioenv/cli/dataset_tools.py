@@ -68,7 +68,7 @@ def filter_(
     max_arguments: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
     ] = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Select records of a dataset into a new one.
 
     All conditions hold at once, bounds included. A record without a score, because no argument can
@@ -100,7 +100,7 @@ def filter_(
         "selection": selection.to_json(),
     }
     line = f"{manifest.records:,} of {parent:,} records ({part}) in {destination}"
-    return shared.Answer(document, [line])
+    return shared.Printout(document, [line])
 
 
 def export(
@@ -125,7 +125,7 @@ def export(
             "--license", metavar="ID", help="Licence that the card of hf names, such as cc-by-4.0."
         ),
     ] = "unknown",
-) -> shared.Answer:
+) -> shared.Printout:
     """Write a dataset in a format that other tools open.
 
     Parquet needs the extra shioenv[export]. Nothing is overwritten, and what is not finished is not
@@ -137,7 +137,7 @@ def export(
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
     files = "a file" if done.files == 1 else f"{done.files} files"
     line = f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}"
-    return shared.Answer(done.to_json(), [line])
+    return shared.Printout(done.to_json(), [line])
 
 
 def import_(
@@ -187,7 +187,7 @@ def import_(
     cwd: shared.StartDirectory = None,
     timeout: shared.RecordTimeout = None,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Make a dataset of a list of inputs, or of records of another make.
 
     Inputs are taken apart by the grammars, executed, scored and recorded as generate does it; the
@@ -220,13 +220,13 @@ def import_(
                 executor=LocalExecutor(workers),
                 report=meter.report,
             )
-        return shared.Answer(summary.to_json(), _imported_lines(summary, directory))
+        return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
     if format_ == "released":
         from shioenv.dataset.released import import_released
 
         with counting("lines") as report:
             imported = import_released(source, directory, sampler=sampler or format_, report=report)
-        return shared.Answer(imported.to_json(), _released_lines(imported, directory))
+        return shared.Printout(imported.to_json(), _released_lines(imported, directory))
     raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
 
 
@@ -238,7 +238,7 @@ def repair(
         typer.Option(metavar="FILE", help="The file of counts, where inputs were drawn by one."),
     ] = None,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Make damaged or missing shards of a generated dataset again.
 
     The manifest says how its inputs were drawn; its hashes prove that the shards made again are
@@ -257,7 +257,7 @@ def repair(
             report=meter.report,
         )
     lines = [line for shard in repaired for line in _repaired_lines(shard)]
-    return shared.Answer(
+    return shared.Printout(
         {"repaired": [shard.to_json() for shard in repaired]},
         lines or ["every shard is what the manifest says: nothing to repair"],
         indent=2,
@@ -278,7 +278,7 @@ def leakage(
             min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
         ),
     ] = 0.9,
-) -> shared.Answer:
+) -> shared.Printout:
     """Tell how many inputs of a test set a training set gives away.
 
     exact: the same line in the same start directory (where both are known); reordered: the same
@@ -290,7 +290,7 @@ def leakage(
     with counting("training inputs") as report:
         leaking = find_leakage(train, test, threshold=threshold, report=report)
     status = 0 if leaking.ok else 1
-    return shared.Answer(leaking.to_json(), _leaking(leaking), indent=2, status=status)
+    return shared.Printout(leaking.to_json(), _leaking(leaking), indent=2, status=status)
 
 
 def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterator[str]:

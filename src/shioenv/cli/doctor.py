@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shioenv.cli.shared import Answer
+from shioenv.cli.shared import Printout
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LACKING = 3
 
 
-def doctor() -> Answer:
+def doctor() -> Printout:
     """Check this host by trying what is needed; exit status 3 where something needed is missing.
 
     Every line says what was tried; for what is missing also why it is needed and the exact fix.
@@ -25,7 +25,7 @@ def doctor() -> Answer:
     checks = check_host()
     missing = sum(check.needed and not check.ok for check in checks)
     document = {"ok": not missing, "checks": [check.to_json() for check in checks]}
-    return Answer(document, _lines(checks, missing), indent=2, status=LACKING if missing else 0)
+    return Printout(document, _lines(checks, missing), indent=2, status=LACKING if missing else 0)
 
 
 def _lines(checks: list[HostCheck], missing: int) -> Iterator[Text | str]:

@@ -69,25 +69,25 @@ ExactOptions = Annotated[dict[str, int], shared.MadeBy(_exact)]
 
 def _running(
     seed: shared.Seed = 0, workers: Workers = None, system: shared.SystemName = None
-) -> Callable[[Path, Experiment], shared.Answer]:
+) -> Callable[[Path, Experiment], shared.Printout]:
     return partial(_run, seed=seed, workers=workers, system=system)
 
 
 def _running_often(
     seed: shared.Seed = 0, system: shared.SystemName = None
-) -> Callable[[Path, Experiment], shared.Answer]:
+) -> Callable[[Path, Experiment], shared.Printout]:
     return partial(_run, seed=seed, workers=None, system=system)
 
 
-Run = Annotated[Callable[..., shared.Answer], shared.MadeBy(_running)]
-RunOften = Annotated[Callable[..., shared.Answer], shared.MadeBy(_running_often)]
+Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]
+RunOften = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running_often)]
 """Of what itself decides by how many processes."""
 
 
 @shared.command(
     app, "shioenv experiment sampling-efficiency --out ./experiments --count 5 --longest 8"
 )
-def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Answer:
+def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """How far estimates are from exact scores, by budget, number of arguments and estimator.
 
     Every sub-input of every input is executed: 4,094 of an input of 12 arguments.
@@ -98,7 +98,7 @@ def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Answe
 
 
 @shared.command(app, "shioenv experiment estimators --out ./experiments --count 5 --longest 9")
-def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Answer:
+def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """Error against executions spent, for every estimator: what to choose.
 
     What `sampling-efficiency` executed in the same directory is not executed again.
@@ -121,7 +121,7 @@ def irreducibility_by_length(
     ] = False,
     scoring: ScoringOptions,
     run: Run,
-) -> shared.Answer:
+) -> shared.Printout:
     """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
 
     Single commands, every number of arguments from 1 to 12 equally often.
@@ -143,7 +143,7 @@ def training_sets(
     ] = 50000,
     scoring: ScoringOptions,
     run: Run,
-) -> shared.Answer:
+) -> shared.Printout:
     """Mean and standard deviation of the scores of the paper's four training sets."""
     from shioenv.experiments import training_sets as experiment
 
@@ -165,7 +165,7 @@ def determinism(
         ),
     ] = 5,
     run: RunOften,
-) -> shared.Answer:
+) -> shared.Printout:
     """Share of inputs that do the same, byte for byte, however often; and why others do not."""
     from shioenv.experiments import determinism as experiment
 
@@ -174,7 +174,7 @@ def determinism(
 
 def _run(
     out: Path, experiment: Experiment, *, seed: int, workers: int | None, system: str | None
-) -> shared.Answer:
+) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.experiments.results import shown_command
     from shioenv.experiments.setting import Setting
@@ -192,7 +192,7 @@ def _run(
         )
         outcome = experiment(setting)
     document = {"directory": str(outcome.directory), **outcome.document}
-    return shared.Answer(document, _lines(outcome), indent=2)
+    return shared.Printout(document, _lines(outcome), indent=2)
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:

@@ -54,7 +54,7 @@ def generate(
         bool, typer.Option("--no-cache", help="Execute everything; share nothing with other runs.")
     ] = False,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
     Ctrl-C, or even a crash, loses nothing that was finished: the same call goes on, and gives the
@@ -78,7 +78,7 @@ def generate(
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=meter.report,
         )
-    return shared.Answer(summary.to_json(), _lines(summary, time.monotonic() - started))
+    return shared.Printout(summary.to_json(), _lines(summary, time.monotonic() - started))
 
 
 def _lines(summary: Summary, seconds: float) -> Iterator[str]:

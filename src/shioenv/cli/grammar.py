@@ -43,7 +43,7 @@ def check(
         bool, typer.Option("--run", help="Also run every example on the system.")
     ] = False,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Check grammars: every fault with file, line and column, examples included.
 
     The exit status is 1 where there is a fault.
@@ -79,7 +79,7 @@ def check(
     ]
     bad = len(lines)
     lines.append(f"{len(asked)} grammars, {bad or 'no'} fault{'s' * (bad != 1)}")
-    return shared.Answer(document, lines, status=1 if bad else 0)
+    return shared.Printout(document, lines, status=1 if bad else 0)
 
 
 def _place(name: str) -> tuple[str, Path]:
@@ -129,7 +129,7 @@ def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
 
 
 @shared.command(app, "shioenv grammar stats")
-def stats(system: shared.SystemName = None) -> shared.Answer:
+def stats(system: shared.SystemName = None) -> shared.Printout:
     """Count nonterminals, productions, options and examples, per command and together.
 
     Grounded productions are those that a built system's own names add; without one they are left
@@ -168,7 +168,9 @@ def stats(system: shared.SystemName = None) -> shared.Answer:
     notes = ["What several commands share counts once in the last line."]
     if built:
         notes.append(f"{grounded} more productions are names of {built.name}.")
-    return shared.Answer(document, [table, *(Text(note, style="dim") for note in notes)], indent=2)
+    return shared.Printout(
+        document, [table, *(Text(note, style="dim") for note in notes)], indent=2
+    )
 
 
 def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
@@ -194,7 +196,7 @@ def coverage(
         ),
     ] = None,
     system: shared.SystemName = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Compare grammars with the options that the system's own help texts document.
 
     Missing options are those that the help shows and the grammar lacks, unknown ones those that
@@ -217,7 +219,7 @@ def coverage(
         },
     }
     complete = all(result.complete for result in results)
-    return shared.Answer(document, _covered(results), indent=2, status=0 if complete else 1)
+    return shared.Printout(document, _covered(results), indent=2, status=0 if complete else 1)
 
 
 def _covered(results: list[Coverage]) -> Iterator[str | Table]:
@@ -257,7 +259,7 @@ def report(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page docs/grammars.md.")
     ] = False,
-) -> shared.Answer:
+) -> shared.Printout:
     """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
 
     Samples single commands and executes each once, which takes a few minutes. Misuse is a failure
@@ -277,7 +279,7 @@ def report(
         tell=shared.note,
     )
     parts = [page(made).encode()] if markdown else _goals(made)
-    return shared.Answer(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
 
 
 def _goals(made: GrammarReport) -> Iterator[str]:
@@ -337,7 +339,7 @@ def parse(
         Path | None,
         typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
     ] = None,
-) -> Iterator[shared.Answer]:
+) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
     Says of each argument whether the command's grammar derives it. Any text will do; what no parser
@@ -365,9 +367,11 @@ def parse(
         lines = content.decode("utf-8", "surrogateescape").split("\n")
         described = [describer.describe(line) for line in lines if line]
     for description in described:
-        yield shared.Answer(_parsed(description), _parsed_lines(description) if text else ())
+        yield shared.Printout(
+            _parsed(description), () if text is None else _parsed_lines(description)
+        )
     if text is None:
-        yield shared.Answer(None, _shares(described))
+        yield shared.Printout(None, _shares(described))
 
 
 def _parsed(description: Description) -> dict[str, object]:
@@ -435,7 +439,7 @@ def show(
     productions: Annotated[
         bool, typer.Option("--productions", help="Print the productions, not the file.")
     ] = False,
-) -> shared.Answer:
+) -> shared.Printout:
     """Show the grammar of a command: the file as it is written, or what it means."""
     from shioenv.grammar.library import load_grammar
 
@@ -444,7 +448,7 @@ def show(
     parts: list[str | bytes] = [(directory / f"{stem}.grammar").read_bytes()]
     if productions:
         parts = [str(made) for bodies in grammar.productions.values() for made in bodies]
-    return shared.Answer(_document(grammar), parts, indent=2)
+    return shared.Printout(_document(grammar), parts, indent=2)
 
 
 def _document(grammar: Grammar) -> dict[str, object]:

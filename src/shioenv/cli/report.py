@@ -20,7 +20,7 @@ def report(
         ),
     ] = None,
     json: shared.Json = False,
-) -> shared.Answer:
+) -> shared.Printout:
     """Draw a dataset as one HTML page: charts, facts, and samples to search and browse.
 
     The page needs no network and no other file. With --json the numbers are printed, and the page
@@ -34,8 +34,8 @@ def report(
     with counting("records") as progress:
         if json and out is None:
             statistics = collect(directory, report=progress)[1]
-            return shared.Answer(statistics.to_json(), indent=2)
+            return shared.Printout(statistics.to_json(), indent=2)
         statistics = write_report(directory, out, report=progress)
     size = path.stat().st_size / 1e6
     line = f"{path}: {statistics.records} records, {size:.1f} MB"
-    return shared.Answer(statistics.to_json(), [line], indent=2)
+    return shared.Printout(statistics.to_json(), [line], indent=2)

@@ -22,7 +22,7 @@ def run(
     tty: Annotated[
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
-) -> shared.Answer:
+) -> shared.Printout:
     """Run one input on the pristine system: its output, exit code and context patch.
 
     The output goes to standard output as it is; exit code and patch go to standard error. The exit
@@ -34,7 +34,7 @@ def run(
         behavior = sandbox.execute(shell_input, sandbox.state(cwd), tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
-    return shared.Answer(document(shell_input, start, name, behavior), _parts(behavior))
+    return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior))
 
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:

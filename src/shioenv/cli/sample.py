@@ -18,7 +18,7 @@ def sample(
     seed: shared.Seed = 0,
     drawing: shared.DrawingOptions,
     system: shared.SystemName = None,
-) -> Iterator[shared.Answer]:
+) -> Iterator[shared.Printout]:
     """Write inputs with a sampler, without executing them; one a line."""
     from shioenv.domain.inputs import Session
     from shioenv.synthesis.sample import sample_on
@@ -38,4 +38,4 @@ def sample(
             "policy": drawing.policy,
             "system": built.name,
         }
-        yield shared.Answer(document, [text.encode("utf-8", "surrogateescape") + b"\n"])
+        yield shared.Printout(document, [text.encode("utf-8", "surrogateescape") + b"\n"])

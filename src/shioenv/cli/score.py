@@ -29,7 +29,7 @@ def score(
     scoring: shared.ScoringOptions,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     timeout: shared.Timeout = None,
-) -> shared.Answer:
+) -> shared.Printout:
     """Score an input: its irreducibility, and what each argument does to its behavior.
 
     Arguments are found by the command's grammar where there is one, by shell words otherwise. Exact
@@ -53,7 +53,7 @@ def score(
         "exit_code": scored.behavior.exit_code,
         **scored.to_json(contrasts=True),
     }
-    return shared.Answer(document, _parts(reading, scored))
+    return shared.Printout(document, _parts(reading, scored))
 
 
 def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:

@@ -1,4 +1,4 @@
-"""What the subcommands share: how they answer, common options, completion of names."""
+"""What the subcommands share: how they print, common options, completion of names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a subcommand says: a document for programs, parts for people, and the exit status."""
+class Printout:
+    """What a subcommand prints: a document for programs, parts for people, and the exit status."""
 
     document: Any
     """What `--json` prints; bytes as they are, nothing for None."""
@@ -52,10 +52,10 @@ class Answer:
             raise typer.Exit(self.status)
 
 
-Answers: TypeAlias = Answer | Iterable[Answer]
+Printouts: TypeAlias = Printout | Iterable[Printout]
 """One, or one after the other."""
 
-Function = TypeVar("Function", bound=Callable[..., Answers | None])
+Function = TypeVar("Function", bound=Callable[..., Printouts | None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ def command(
     def add(function: Function) -> Function:
         paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(_answering(function))
+        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(_printing(function))
         return function
 
     return add
 
 
-def _answering(function: Callable[..., Answers | None]) -> Callable[..., None]:
+def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
     """The function with all its options, printing what it returns."""
     own = parameters_of(function)
     makers = {
@@ -101,17 +101,17 @@ def _answering(function: Callable[..., Answers | None]) -> Callable[..., None]:
         options += parameters_of(_json)
 
     @wraps(function)
-    def answering(**given: Any) -> None:
+    def printing(**given: Any) -> None:
         json = given.get("json", False) if asks_json else given.pop("json", False)
         for name, make in makers.items():
             given[name] = make(**{each.name: given.pop(each.name) for each in parameters_of(make)})
-        answers = function(**given) or ()
-        for answer in (answers,) if isinstance(answers, Answer) else answers:
-            answer.give(json=json)
+        printouts = function(**given) or ()
+        for printout in (printouts,) if isinstance(printouts, Printout) else printouts:
+            printout.give(json=json)
 
-    answering.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    answering.__annotations__ = {option.name: option.annotation for option in options}
-    return answering
+    printing.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    printing.__annotations__ = {option.name: option.annotation for option in options}
+    return printing
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -175,10 +175,8 @@ class InputCommand(TyperCommand):
             raise
 
 
-def _json(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
-    """The option that every subcommand has which answers."""
+def _json(json: Json = False) -> None:
+    """The option that every subcommand has that prints a document."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

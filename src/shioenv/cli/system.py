@@ -34,7 +34,7 @@ def build(
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
-) -> shared.Answer:
+) -> shared.Printout:
     """Build a system's root filesystem into the cache, and prove its shell.
 
     What is there already is reused. The packages come through this host's own package mirror.
@@ -51,11 +51,11 @@ def build(
     system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, shared.note, anew=not was_there)
-    return shared.Answer(_facts(system))
+    return shared.Printout(_facts(system))
 
 
 @shared.command(app, "shioenv system list", name="list")
-def list_() -> shared.Answer:
+def list_() -> shared.Printout:
     """List the systems that are declared or built."""
     from shioenv.system.store import list_systems
 
@@ -71,11 +71,11 @@ def list_() -> shared.Answer:
             table.add_row(name, "-", f"not built: shioenv system build {name}", style="dim")
         else:
             table.add_row(name, digest[:12], rootfs)
-    return shared.Answer(document, [table])
+    return shared.Printout(document, [table])
 
 
 @shared.command(app, "shioenv system show debian-12 --json")
-def show(name: Name = None) -> shared.Answer:
+def show(name: Name = None) -> shared.Printout:
     """Show a built system: its digest, where it lies, the machine that programs see."""
     from shioenv.system.store import find_system
 
@@ -95,7 +95,7 @@ def show(name: Name = None) -> shared.Answer:
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
-    return shared.Answer(facts, shared.rows(rows, max(map(len, rows)) + 1), indent=2)
+    return shared.Printout(facts, shared.rows(rows, max(map(len, rows)) + 1), indent=2)
 
 
 @shared.command(app, "shioenv system remove ubuntu-24.04")

@@ -18,7 +18,7 @@ from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean
 
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
-HORIZON: Final = "HORIZON"
+NO_ROOM: Final = "HORIZON"
 """The one fault that costs nothing: there is no room left."""
 
 Step: TypeAlias = tuple[ObsType, float, bool, bool, dict[str, Any]]
@@ -131,7 +131,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
 
     def _refused(self, fault: StrEnum) -> Step[ObsType]:
         self._running = False
-        reward = rewards.NOTHING if fault == HORIZON else rewards.INVALID
+        reward = rewards.NOTHING if fault == NO_ROOM else rewards.INVALID
         return self._observation(), reward, True, False, {**self._info(), "error": fault.value}
 
     def _info(self) -> dict[str, Any]:
