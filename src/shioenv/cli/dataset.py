@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,12 +13,13 @@ from shioenv.cli.run import describe
 from shioenv.report.text import fixed, share
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from shioenv.domain.record import Record
     from shioenv.report.stats import Statistics
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: records kept in a directory.")
-
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")]
 
 SHOWN_LINES = 12
 """Lines of output shown of one record."""
@@ -29,14 +30,13 @@ SHOWN_GROUPS = 20
 
 @shared.command(app, "shioenv dataset verify ./dataset --replay 20")
 def verify(
-    directory: Directory,
+    directory: shared.Directory,
     replay: Annotated[
         int, typer.Option(min=0, metavar="N", help="Also execute N records again and compare.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Draws the records that are executed again.")] = 0,
     system: shared.SystemName = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Check a dataset: files against the manifest, every record against the rules.
 
     The exit status is 0 where nothing is wrong, else 1. Volatile records may come out otherwise.
@@ -53,77 +53,69 @@ def verify(
     elif replay:
         shared.note("nothing was executed again, because of the problems that were found")
     ok = report.ok and (again is None or again.ok)
-    if json:
-        document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
-        shared.print_json(document, indent=2)
-    else:
-        for problem in report.problems:
-            print(problem)
-        if again is not None:
-            for record in again.differing:
-                fields = ", ".join(record.fields)
-                print(f"record {record.session_id}: executed again, {fields} differ")
-            print(f"{again.replayed} executed again, {again.volatile} of them volatile")
-        if report.damaged:
-            named = ", ".join(report.damaged[:SHOWN_GROUPS])
-            print(f"damaged: {named}; next: shioenv dataset repair {directory}")
-        verdict = "nothing is wrong" if ok else "not as it should be"
-        print(f"{report.records} records in {report.shards} shards: {verdict}")
-    if not ok:
-        raise typer.Exit(1)
+    document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
+    lines = [str(problem) for problem in report.problems]
+    if again is not None:
+        for record in again.differing:
+            fields = ", ".join(record.fields)
+            lines.append(f"record {record.session_id}: executed again, {fields} differ")
+        lines.append(f"{again.replayed} executed again, {again.volatile} of them volatile")
+    if report.damaged:
+        named = ", ".join(report.damaged[:SHOWN_GROUPS])
+        lines.append(f"damaged: {named}; next: shioenv dataset repair {directory}")
+    verdict = "nothing is wrong" if ok else "not as it should be"
+    lines.append(f"{report.records} records in {report.shards} shards: {verdict}")
+    return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
 
 
 @shared.command(app, "shioenv dataset stats ./dataset")
-def stats(directory: Directory, json: shared.Json = False) -> None:
+def stats(directory: shared.Directory) -> shared.Printout:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
     from shioenv.report.stats import statistics
 
     shared.note_unfinished(directory, read_manifest(directory))
-    found = statistics(directory)
-    if json:
-        shared.print_json(found.to_json(), indent=2)
-    else:
-        _print_statistics(found)
+    described = statistics(directory)
+    return shared.Printout(described.to_json(), _described(described), indent=2)
 
 
-def _print_statistics(found: Statistics) -> None:
+def _described(described: Statistics) -> Iterator[str | Text | Table]:
     from itertools import islice
 
-    from rich.table import Table
+    from rich.text import Text
 
-    console = shared.console()
-    scores = found.irreducibility
-    total = found.records
+    scores = described.irreducibility
+    total = described.records
     rows = {
-        "records": f"{total}, {found.sampler}"
-        + (f" with seed {found.seed} on {found.system}" if found.system else ", not executed here"),
+        "records": f"{total}, {described.sampler}"
+        + (
+            f" with seed {described.seed} on {described.system}"
+            if described.system
+            else ", not executed here"
+        ),
         "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
         f"({fixed(scores.mean_strict)} mean of strict)",
         "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
         f"{fixed(scores.mean_standard_error)} in the mean",
         "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
-        "failed": f"{found.failed} ({share(found.failed, total)})",
-        "changed something": f"{found.changed} ({share(found.changed, total)})",
-        "volatile": f"{found.volatile} ({share(found.volatile, total)})",
-        "timed out": f"{found.timed_out} ({share(found.timed_out, total)})",
-        "limits reached": ", ".join(f"{name} {n}" for name, n in found.limits_hit.items())
+        "failed": f"{described.failed} ({share(described.failed, total)})",
+        "changed something": f"{described.changed} ({share(described.changed, total)})",
+        "volatile": f"{described.volatile} ({share(described.volatile, total)})",
+        "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
+        "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
         or "none",
-        "per record": f"{fixed(found.mean_executions, 1)} executions, "
-        f"{fixed(found.mean_arguments, 1)} arguments, "
-        f"{fixed(found.mean_output_bytes, 0)} bytes of output",
+        "per record": f"{fixed(described.mean_executions, 1)} executions, "
+        f"{fixed(described.mean_arguments, 1)} arguments, "
+        f"{fixed(described.mean_output_bytes, 0)} bytes of output",
     }
-    for key, value in rows.items():
-        console.print(f"{key:19}{value}", soft_wrap=True)
+    yield from shared.rows(rows, 18)
     for heading, groups in (
-        ("command", found.by_command),
-        ("arguments", found.by_arguments),
-        ("composition", found.by_composition),
+        ("command", described.by_command),
+        ("arguments", described.by_arguments),
+        ("composition", described.by_composition),
     ):
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column(heading, min_width=12)
-        for title in ("records", "failed", "irreducibility", "arguments"):
-            table.add_column(title, justify="right")
+        titles = (heading, "records", "failed", "irreducibility", "arguments")
+        table = shared.table(titles, min_width=12)
         for name, group in islice(groups.items(), SHOWN_GROUPS):
             table.add_row(
                 shared.printable(str(name)),
@@ -132,21 +124,20 @@ def _print_statistics(found: Statistics) -> None:
                 fixed(group.mean_irreducibility),
                 fixed(group.mean_arguments, 1),
             )
-        console.print()
-        console.print(table)
+        yield ""
+        yield table
         if len(groups) > SHOWN_GROUPS:
-            console.print(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
+            yield Text(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
 
 
 @shared.command(app, "shioenv dataset show ./dataset --count 5")
 def show(
-    directory: Directory,
+    directory: shared.Directory,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")] = 5,
     number: Annotated[
         int | None, typer.Option("--id", min=0, metavar="N", help="Only the record of this number.")
     ] = None,
-    json: shared.Json = False,
-) -> None:
+) -> Iterator[shared.Printout]:
     """Show records as people read them, spread over the dataset."""
     from itertools import islice
 
@@ -158,7 +149,7 @@ def show(
     manifest = read_manifest(directory)
     shared.note_unfinished(directory, manifest)
     if number is not None:
-        chosen = [one for one in read_records(directory) if one.session_id == number]
+        chosen = [record for record in read_records(directory) if record.session_id == number]
         if not chosen:
             parent = " and keeps its parent's numbers" if manifest.plan.kind == "filter" else ""
             raise UsageError(
@@ -169,19 +160,15 @@ def show(
         step = max(1, manifest.records // count)
         chosen = list(islice(read_records(directory), 0, step * count, step))
     for record in chosen:
-        if json:
-            shared.write(encode(record))
-        else:
-            _print(record)
+        yield shared.Printout(encode(record), _record(record))
 
 
-def _print(record: Record) -> None:
+def _record(record: Record) -> Iterator[Text]:
     from rich.text import Text
 
     from shioenv.domain.patch import ContextPatch
 
-    console = shared.console()
-    console.print(Text(f"record {record.session_id}", style="bold"))
+    yield Text(f"record {record.session_id}", style="bold")
     rows = [
         ("input", record.input),
         ("arguments", ", ".join(record.input_args[1:]) or "none"),
@@ -200,31 +187,29 @@ def _print(record: Record) -> None:
         rows.append(("flags", ", ".join(said)))
     if record.limits_hit:
         rows.append(("limits", f"reached {', '.join(record.limits_hit)}"))
-    for key, value in rows:
-        console.print(Text(f"  {key:12}{shared.printable(value)}"), soft_wrap=True)
+    for name, value in rows:
+        yield Text(f"  {name:12}{shared.printable(value)}")
     lines = record.output.removesuffix("\n").split("\n") if record.output else []
-    for index, line in enumerate(lines[:SHOWN_LINES]):
-        label = "" if index else "output"
-        console.print(Text(f"  {label:12}{shared.printable(line)}"), soft_wrap=True)
-    if len(lines) > SHOWN_LINES:
-        console.print(Text(f"  {'':12}and {len(lines) - SHOWN_LINES} more lines", style="dim"))
     operations = ContextPatch.from_json(record.context_patch).operations
-    for index, operation in enumerate(operations[:SHOWN_LINES]):
-        label = "" if index else "changes"
-        console.print(Text(f"  {label:12}{describe(operation)}"), soft_wrap=True)
-    if len(operations) > SHOWN_LINES:
-        console.print(Text(f"  {'':12}and {len(operations) - SHOWN_LINES} more", style="dim"))
-    console.print()
+    for label, parts, more in (
+        ("output", list(map(shared.printable, lines)), "more lines"),
+        ("changes", list(map(describe, operations)), "more"),
+    ):
+        for place, part in enumerate(parts[:SHOWN_LINES]):
+            yield Text(f"  {'' if place else label:12}{part}")
+        if len(parts) > SHOWN_LINES:
+            yield Text(f"  {'':12}and {len(parts) - SHOWN_LINES} {more}", style="dim")
+    yield Text()
 
 
-shared.command(
-    app, "shioenv dataset filter ./gcs ./gcs-high --min-irreducibility 0.5", name="filter"
-)(dataset_tools.filter_)
+shared.command(app, "shioenv dataset filter ./gcs ./gcs-high --min-irreducibility 0.5", "filter")(
+    dataset_tools.filter_
+)
 shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
     dataset_tools.export
 )
 shared.command(
-    app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", name="import"
+    app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", "import"
 )(dataset_tools.import_)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import shared
-from shioenv.cli.generate import meter
-from shioenv.cli.progress import counting
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.cli.progress import Meter, counting
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.leakage import Leakage
     from shioenv.dataset.lines import Rejection
@@ -35,12 +37,10 @@ def filter_(
         Path, typer.Argument(metavar="DST", help="The new dataset; must not exist.")
     ],
     min_irreducibility: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, metavar="X", help="At least this score.", show_default=False),
+        float | None, typer.Option(min=0, max=1, metavar="X", help="At least this score.")
     ] = None,
     max_irreducibility: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, metavar="Y", help="At most this score.", show_default=False),
+        float | None, typer.Option(min=0, max=1, metavar="Y", help="At most this score.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="The bounds are on irreducibility_strict.")
@@ -52,7 +52,6 @@ def filter_(
             metavar="NAME",
             autocompletion=shared.complete_commands,
             help="Only inputs all of whose commands are among these; may be given again.",
-            show_default=False,
         ),
     ] = None,
     exclude_volatile: Annotated[
@@ -61,23 +60,16 @@ def filter_(
     exit_code: Annotated[
         list[int] | None,
         typer.Option(
-            min=0,
-            max=255,
-            metavar="N",
-            help="Only these exit codes; may be given again.",
-            show_default=False,
+            min=0, max=255, metavar="N", help="Only these exit codes; may be given again."
         ),
     ] = None,
     min_arguments: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="At least so many arguments.", show_default=False),
+        int | None, typer.Option(min=0, metavar="N", help="At least so many arguments.")
     ] = None,
     max_arguments: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="At most so many arguments.", show_default=False),
+        int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
     ] = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Select records of a dataset into a new one.
 
     All conditions hold at once, bounds included. A record without a score, because no argument can
@@ -99,24 +91,21 @@ def filter_(
     with counting("records") as report:
         manifest = select(source, destination, selection, report=report)
     parent = manifest.plan.origin["parent"]["records"] if manifest.plan.origin else 0
-    if json:
-        shared.print_json(
-            {
-                "source": str(source),
-                "directory": str(destination),
-                "records": manifest.records,
-                "of": parent,
-                "shards": len(manifest.shards),
-                "selection": selection.to_json(),
-            }
-        )
-    else:
-        part = share(manifest.records, parent)
-        print(f"{manifest.records:,} of {parent:,} records ({part}) in {destination}")
+    part = share(manifest.records, parent)
+    document = {
+        "source": str(source),
+        "directory": str(destination),
+        "records": manifest.records,
+        "of": parent,
+        "shards": len(manifest.shards),
+        "selection": selection.to_json(),
+    }
+    line = f"{manifest.records:,} of {parent:,} records ({part}) in {destination}"
+    return shared.Printout(document, [line])
 
 
 def export(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    source: shared.Directory,
     output: Annotated[
         Path, typer.Argument(metavar="OUT", help="File or directory to write; must not exist.")
     ],
@@ -137,8 +126,7 @@ def export(
             "--license", metavar="ID", help="Licence that the card of hf names, such as cc-by-4.0."
         ),
     ] = "unknown",
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Write a dataset in a format that other tools open.
 
     Parquet needs the extra shioenv[export]. Nothing is overwritten, and what is not finished is not
@@ -148,11 +136,9 @@ def export(
 
     with counting("records") as report:
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
-    if json:
-        shared.print_json(done.to_json())
-    else:
-        files = "a file" if done.files == 1 else f"{done.files} files"
-        print(f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}")
+    files = "a file" if done.files == 1 else f"{done.files} files"
+    line = f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}"
+    return shared.Printout(done.to_json(), [line])
 
 
 def import_(
@@ -167,6 +153,7 @@ def import_(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The dataset; for commands run again to go on.")
     ],
+    *,
     format_: Annotated[
         str,
         typer.Option(
@@ -180,9 +167,7 @@ def import_(
     sampler: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="What the records say wrote them (default: the format's name).",
-            show_default=False,
+            metavar="NAME", help="What the records say wrote them (default: the format's name)."
         ),
     ] = None,
     placeholders: Annotated[
@@ -198,16 +183,12 @@ def import_(
         int, typer.Option(min=1, metavar="N", help="Inputs made of one line with generic words.")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Draws names, start directories and sub-inputs.")] = 0,
-    budget: shared.Budget = 64,
-    noise_runs: shared.NoiseRuns = 3,
-    estimator: shared.EstimatorName = "paper",
-    target_se: shared.TargetError = None,
+    scoring: shared.ScoringOptions,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
     timeout: shared.RecordTimeout = None,
     system: shared.SystemName = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Make a dataset of a list of inputs, or of records of another make.
 
     Inputs are taken apart by the grammars, executed, scored and recorded as generate does it; the
@@ -221,66 +202,44 @@ def import_(
         from shioenv.dataset.external import CommandList, import_commands
         from shioenv.execution.local import LocalExecutor
 
-        shown = meter()
-        try:
-            with shown:
-                summary = import_commands(
-                    CommandList(
-                        source,
-                        sampler=sampler or format_,
-                        placeholders=placeholders,
-                        bindings=bindings,
-                        seed=seed,
-                        start_directories=() if cwd is None else (cwd,),
-                    ),
-                    directory,
-                    scoring=Scoring(
-                        budget=budget,
-                        noise_runs=noise_runs,
-                        estimator=estimator,
-                        target_se=target_se,
-                    ),
-                    system=system,
-                    limits=shared.limits_of(timeout),
-                    executor=LocalExecutor(workers),
-                    report=shown.report,
-                )
-        except KeyboardInterrupt:
-            shared.note(f"stopped; what is finished is kept in {directory}: run this again")
-            raise
-        if json:
-            shared.print_json(summary.to_json())
-        else:
-            _print_import(summary, directory)
-    elif format_ == "released":
+        commands = CommandList(
+            source,
+            sampler=sampler or format_,
+            placeholders=placeholders,
+            bindings=bindings,
+            seed=seed,
+            start_directories=() if cwd is None else (cwd,),
+        )
+        stopped = f"stopped; what is finished is kept in {directory}: run this again"
+        with Meter("records", lasting=True, stopped=stopped) as meter:
+            summary = import_commands(
+                commands,
+                directory,
+                scoring=scoring,
+                system=system,
+                limits=shared.limits_of(timeout),
+                executor=LocalExecutor(workers),
+                report=meter.report,
+            )
+        return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
+    if format_ == "released":
         from shioenv.dataset.released import import_released
 
         with counting("lines") as report:
-            found = import_released(
-                source, directory, sampler=sampler or format_, report=lambda done: report(done, 0)
-            )
-        if json:
-            shared.print_json(found.to_json())
-        else:
-            _print_released(found, directory)
-    else:
-        raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
+            imported = import_released(source, directory, sampler=sampler or format_, report=report)
+        return shared.Printout(imported.to_json(), _released_lines(imported, directory))
+    raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
 
 
 def repair(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    directory: shared.Directory,
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The file of counts, where inputs were drawn by one.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE", help="The file of counts, where inputs were drawn by one."),
     ] = None,
     system: shared.SystemName = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Make damaged or missing shards of a generated dataset again.
 
     The manifest says how its inputs were drawn; its hashes prove that the shards made again are
@@ -290,22 +249,20 @@ def repair(
     from shioenv.dataset.repair import repair as repair_shards
     from shioenv.execution.local import LocalExecutor
 
-    shown = meter()
-    with shown:
+    with Meter("records", lasting=True) as meter:
         repaired = repair_shards(
             directory,
             system=system,
             policy=policy,
             executor=LocalExecutor(workers),
-            report=shown.report,
+            report=meter.report,
         )
-    if json:
-        shared.print_json({"repaired": [one.to_json() for one in repaired]}, indent=2)
-    elif not repaired:
-        print("every shard is what the manifest says: nothing to repair")
-    else:
-        for one in repaired:
-            _print_repair(one)
+    lines = [line for shard in repaired for line in _repaired_lines(shard)]
+    return shared.Printout(
+        {"repaired": [shard.to_json() for shard in repaired]},
+        lines or ["every shard is what the manifest says: nothing to repair"],
+        indent=2,
+    )
 
 
 def leakage(
@@ -322,8 +279,7 @@ def leakage(
             min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
         ),
     ] = 0.9,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Tell how many inputs of a test set a training set gives away.
 
     exact: the same line in the same start directory (where both are known); reordered: the same
@@ -333,31 +289,27 @@ def leakage(
     from shioenv.dataset.leakage import leakage as find_leakage
 
     with counting("training inputs") as report:
-        found = find_leakage(train, test, threshold=threshold, report=lambda done: report(done, 0))
-    if json:
-        shared.print_json(found.to_json(), indent=2)
-    else:
-        _print_leakage(found)
-    if not found.ok:
-        raise typer.Exit(1)
+        leaking = find_leakage(train, test, threshold=threshold, report=report)
+    status = 0 if leaking.ok else 1
+    return shared.Printout(leaking.to_json(), _leaking(leaking), indent=2, status=status)
 
 
-def _print_rejected(rejected: tuple[Rejection, ...], directory: Path) -> None:
+def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterator[str]:
     from shioenv.dataset.lines import REJECTED, reasons
 
-    for one in rejected[:SHOWN]:
-        place = f"{one.file}:{one.line}" if one.file else f"line {one.line}"
-        text = shared.printable(one.text if len(one.text) <= 80 else f"{one.text[:79]}…")
-        shared.note(f"{place} left out, {one.reason}: {text}")
+    for line in rejected[:SHOWN]:
+        place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
+        text = shared.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
+        shared.note(f"{place} left out, {line.reason}: {text}")
     if len(rejected) > SHOWN:
         shared.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
-        print(f"{'left out':11} {count:,}: {reason}")
+        yield f"{'left out':11} {count:,}: {reason}"
 
 
-def _print_import(done: ImportSummary, directory: Path) -> None:
+def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
     manifest = done.summary.manifest
-    _print_rejected(done.rejected, directory)
+    yield from _rejected_lines(done.rejected, directory)
     mean = manifest.mean_executions
     rows = {
         "dataset": str(directory),
@@ -366,69 +318,62 @@ def _print_import(done: ImportSummary, directory: Path) -> None:
         "executions": f"{mean:.1f} per record" if mean is not None else "-",
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
-    shared.print_rows(rows)
+    yield from shared.rows(rows)
 
 
-def _print_released(done: Imported, directory: Path) -> None:
-    _print_rejected(done.rejected, directory)
+def _released_lines(done: Imported, directory: Path) -> Iterator[str]:
+    yield from _rejected_lines(done.rejected, directory)
     rows = {
         "dataset": str(directory),
         "records": f"{done.manifest.records:,}, {done.scored:,} with a score",
         "reparsed": f"{done.reparsed:,} whose arguments do not give their input; unscored",
         "doubtful": f"{done.doubtful:,} with exit code 0 whose output says that something failed",
     }
-    shared.print_rows(rows)
+    yield from shared.rows(rows)
 
 
-def _print_repair(one: Repaired) -> None:
-    kept = f", {one.salvaged} volatile records as they still stood there" if one.salvaged else ""
-    if one.identical:
-        print(f"{one.file} was {one.was}: the same bytes again{kept}")
+def _repaired_lines(shard: Repaired) -> Iterator[str]:
+    kept = f", {shard.salvaged} volatile records as they still stood there"
+    kept = kept if shard.salvaged else ""
+    if shard.identical:
+        yield f"{shard.file} was {shard.was}: the same bytes again{kept}"
     else:
-        print(
-            f"{one.file} was {one.was}: made again with other bytes, because {one.volatile} of its "
-            f"records are volatile{kept}; ids, inputs and arguments are the same, the manifest "
-            "notes it"
+        yield (
+            f"{shard.file} was {shard.was}: made again with other bytes, because {shard.volatile} "
+            f"of its records are volatile{kept}; ids, inputs and arguments are the same, the "
+            "manifest notes it"
         )
-    for number, fields in list(one.differing.items())[:SHOWN]:
-        print(f"  record {number} was otherwise in {', '.join(fields)}")
-    if len(one.differing) > SHOWN:
-        print(f"  and {len(one.differing) - SHOWN} more (--json)")
+    for number, fields in list(shard.differing.items())[:SHOWN]:
+        yield f"  record {number} was otherwise in {', '.join(fields)}"
+    if len(shard.differing) > SHOWN:
+        yield f"  and {len(shard.differing) - SHOWN} more (--json)"
 
 
-def _print_leakage(found: Leakage) -> None:
-    from rich.table import Table
+def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
+    from rich.text import Text
 
     from shioenv.dataset.leakage import Level
 
-    console = shared.console()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("test inputs", min_width=24)
-    table.add_column("count", justify="right")
-    table.add_column("share", justify="right")
-    rows = {level.value: found.count(level) for level in Level}
-    rows[f"near ({found.threshold:g} and above)"] = rows.pop("near")
-    rows["not given away"] = found.test - len(found.leaks)
-    rows["all"] = found.test
+    table = shared.table(("test inputs", "count", "share"), min_width=24)
+    rows = {level.value: leaking.count(level) for level in Level}
+    rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
+    rows["not given away"] = leaking.test - len(leaking.leaks)
+    rows["all"] = leaking.test
     for name, count in rows.items():
-        table.add_row(name, f"{count:,}", share(count, found.test))
-    console.print(table)
-    console.print(
-        f"{found.train:,} training inputs; the commands of "
-        f"{share(found.known_commands, found.test)} of the test inputs occur among them"
+        table.add_row(name, f"{count:,}", share(count, leaking.test))
+    yield table
+    known = share(leaking.known_commands, leaking.test)
+    yield Text(
+        f"{leaking.train:,} training inputs; the commands of {known} of the test inputs occur "
+        "among them"
     )
     order = list(Level)
-    worst = sorted(found.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
+    worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
     for leak in worst[:SHOWN]:
-        console.print(
-            f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}",
-            soft_wrap=True,
+        yield Text(
+            f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}"
         )
         if leak.level is not Level.EXACT:
-            console.print(
-                f"{'':16}{shared.printable(leak.train_input)}",
-                style="dim",
-                soft_wrap=True,
-            )
+            yield Text(f"{'':16}{shared.printable(leak.train_input)}", style="dim")
     if len(worst) > SHOWN:
-        console.print(f"and {len(worst) - SHOWN} more (--json)", style="dim")
+        yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")

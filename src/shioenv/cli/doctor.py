@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
-from shioenv.cli import shared
+from shioenv.cli.shared import Printout
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from shioenv.system.host import HostCheck
 
 LACKING = 3
 
 
-def doctor(json: shared.Json = False) -> None:
+def doctor() -> Printout:
     """Check this host by trying what is needed; exit status 3 where something needed is missing.
 
     Every line says what was tried; for what is missing also why it is needed and the exact fix.
@@ -22,21 +23,14 @@ def doctor(json: shared.Json = False) -> None:
     from shioenv.sandbox.host import check_host
 
     checks = check_host()
-    missing = [check for check in checks if check.needed and not check.ok]
-    if json:
-        shared.print_json(
-            {"ok": not missing, "checks": [check.to_json() for check in checks]}, indent=2
-        )
-    else:
-        _print(checks, len(missing))
-    if missing:
-        raise typer.Exit(LACKING)
+    missing = sum(check.needed and not check.ok for check in checks)
+    document = {"ok": not missing, "checks": [check.to_json() for check in checks]}
+    return Printout(document, _lines(checks, missing), indent=2, status=LACKING if missing else 0)
 
 
-def _print(checks: list[HostCheck], missing: int) -> None:
+def _lines(checks: list[HostCheck], missing: int) -> Iterator[Text | str]:
     from rich.text import Text
 
-    console = shared.console()
     width = max(len(check.name) for check in checks)
     for check in checks:
         state, style = ("OK", "green") if check.ok else ("missing", "red")
@@ -45,9 +39,9 @@ def _print(checks: list[HostCheck], missing: int) -> None:
         line = Text(f"{state:8}", style=style)
         line.append(f"  {check.name:{width}}  ", style="default")
         line.append(check.detail, style="dim")
-        console.print(line, soft_wrap=True)
+        yield line
         if not check.ok:
             for label, text in (("why", check.why), ("fix", check.fix)):
-                console.print(Text(f"{'':10}{label}: {text}"), soft_wrap=True)
-    print()
-    print(f"{missing} missing" if missing else "this host can do everything that is needed")
+                yield Text(f"{'':10}{label}: {text}")
+    yield ""
+    yield f"{missing} missing" if missing else "this host can do everything that is needed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,15 +13,20 @@ from shioenv.cli import shared
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from rich.table import Table
 
+    from shioenv.behavior.observe import SandboxRunner
     from shioenv.grammar.coverage import Coverage
     from shioenv.grammar.describe import Description
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
     from shioenv.grammar.symbols import Grammar
+    from shioenv.report.grammar_report import GrammarReport
 
 app = typer.Typer(no_args_is_help=True, help="Grammars: what inputs may be written.")
+
+GAPS = ("missing", "unknown", "excused")
+"""What a grammar and a help text do not both have."""
 
 
 @shared.command(app, "shioenv grammar check df ./my/own.grammar")
@@ -36,8 +43,7 @@ def check(
         bool, typer.Option("--run", help="Also run every example on the system.")
     ] = False,
     system: shared.SystemName = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Check grammars: every fault with file, line and column, examples included.
 
     The exit status is 1 where there is a fault.
@@ -45,37 +51,35 @@ def check(
     from shioenv.grammar.library import names_of_grammars
 
     asked = grammars or list(names_of_grammars())
-    faults = [fault for one in asked for fault in _faults(one)]
+    faults = [fault for name in asked for fault in _faults(name)]
     failed = _failed(asked, system) if run and not faults else []
-    if json:
-        shared.print_json(
+    document = {
+        "grammars": len(asked),
+        "faults": [
             {
-                "grammars": len(asked),
-                "faults": [
-                    {
-                        "path": fault.path,
-                        "line": fault.line,
-                        "column": fault.column,
-                        "code": fault.kind.value,
-                        "message": fault.message,
-                    }
-                    for fault in faults
-                ],
-                "failed_examples": [
-                    {"grammar": one.grammar, "input": one.text, "failures": list(one.failures)}
-                    for one in failed
-                ],
+                "path": fault.path,
+                "line": fault.line,
+                "column": fault.column,
+                "code": fault.kind.value,
+                "message": fault.message,
             }
-        )
-    else:
-        for fault in faults:
-            print(fault)
-        for one in failed:
-            print(f"{one.grammar}.grammar:{one.example.line}: `{one.text}`: {one.failures[0]}")
-        bad = len(faults) + len(failed)
-        print(f"{len(asked)} grammars, {bad or 'no'} fault{'s' * (bad != 1)}")
-    if faults or failed:
-        raise typer.Exit(1)
+            for fault in faults
+        ],
+        "failed_examples": [
+            {"grammar": result.grammar, "input": result.text, "failures": result.failures}
+            for result in failed
+        ],
+    }
+    lines = [
+        *map(str, faults),
+        *(
+            f"{result.grammar}.grammar:{result.example.line}: `{result.text}`: {result.failures[0]}"
+            for result in failed
+        ),
+    ]
+    bad = len(lines)
+    lines.append(f"{len(asked)} grammars, {bad or 'no'} fault{'s' * (bad != 1)}")
+    return shared.Printout(document, lines, status=1 if bad else 0)
 
 
 def _place(name: str) -> tuple[str, Path]:
@@ -95,32 +99,43 @@ def _faults(name: str) -> tuple[Fault, ...]:
     return check_grammars([stem], directory=directory)
 
 
+def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
+    """Grammars for the versions of a sandbox's programs."""
+    from shioenv.grammar.library import load_grammar
+
+    versions = sandbox.system.packages
+    places = map(_place, names)
+    return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
+
+
+def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
+    """What gives exit code and output of a text."""
+
+    def execute(text: str) -> tuple[int, str]:
+        behavior = sandbox.run(text)
+        return behavior.exit_code, behavior.text
+
+    return execute
+
+
 def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
     """The examples that do something else on the system than they say."""
     from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.examples import run_examples
-    from shioenv.grammar.library import load_grammar
 
     with open_sandbox(system) as sandbox:
-        versions = sandbox.system.packages
-
-        def execute(text: str) -> tuple[int, str]:
-            behavior = sandbox.run(text)
-            return behavior.exit_code, behavior.text
-
-        places = [_place(name) for name in asked]
-        loaded = [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
-        return [result for result in run_examples(loaded, execute) if result.failures]
+        results = run_examples(_loaded(asked, sandbox), _executing(sandbox))
+        return [result for result in results if result.failures]
 
 
 @shared.command(app, "shioenv grammar stats")
-def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
+def stats(system: shared.SystemName = None) -> shared.Printout:
     """Count nonterminals, productions, options and examples, per command and together.
 
     Grounded productions are those that a built system's own names add; without one they are left
     out.
     """
-    from rich.table import Table
+    from rich.text import Text
 
     from shioenv.grammar.bind import bind_all
     from shioenv.grammar.library import load_grammars
@@ -135,51 +150,39 @@ def stats(system: shared.SystemName = None, json: shared.Json = False) -> None:
             raise
         built = None
     grammars = load_grammars(versions=built.packages if built else None)
-    bound = bind_all(grammars, catalogue(built)) if built else None
-    grounded = count(bound).grounded if bound else None
-    total = count(grammars)
-    rows = [
-        {
-            "command": one.name,
-            "nonterminals": count([one]).nonterminals,
-            "productions": count([one]).productions,
-            "options": len(one.options),
-            "examples": len(one.examples),
-        }
-        for one in grammars
-    ]
-    together = {
+    grounded = count(bind_all(grammars, catalogue(built))).grounded if built else None
+    together = _counts(grammars)
+    by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
+    document = {
         "commands": len(grammars),
+        **together,
+        "grounded_productions": grounded,
+        "system": built.name if built else None,
+        "by_command": {name: {"command": name, **counts} for name, counts in by_command.items()},
+    }
+    table = shared.table(("command", *together))
+    for name, counts in by_command.items():
+        table.add_row(name, *map(str, counts.values()))
+    table.add_section()
+    table.add_row("together", *map(str, together.values()), style="bold")
+    notes = ["What several commands share counts once in the last line."]
+    if built:
+        notes.append(f"{grounded} more productions are names of {built.name}.")
+    return shared.Printout(
+        document, [table, *(Text(note, style="dim") for note in notes)], indent=2
+    )
+
+
+def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
+    from shioenv.grammar.symbols import count
+
+    total = count(grammars)
+    return {
         "nonterminals": total.nonterminals,
         "productions": total.productions,
-        "grounded_productions": grounded,
-        "options": sum(len(one.options) for one in grammars),
-        "examples": sum(len(one.examples) for one in grammars),
+        "options": sum(len(grammar.options) for grammar in grammars),
+        "examples": sum(len(grammar.examples) for grammar in grammars),
     }
-    if json:
-        shared.print_json(
-            {
-                **together,
-                "system": built.name if built else None,
-                "by_command": {str(row["command"]): row for row in rows},
-            },
-            indent=2,
-        )
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("command")
-    for heading in ("nonterminals", "productions", "options", "examples"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    table.add_section()
-    columns = ("nonterminals", "productions", "options", "examples")
-    table.add_row("together", *(str(together[column]) for column in columns), style="bold")
-    console = shared.console()
-    console.print(table)
-    console.print("What several commands share counts once in the last line.", style="dim")
-    if built:
-        console.print(f"{grounded} more productions are names of {built.name}.", style="dim")
 
 
 @shared.command(app, "shioenv grammar coverage df tar")
@@ -193,8 +196,7 @@ def coverage(
         ),
     ] = None,
     system: shared.SystemName = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Compare grammars with the options that the system's own help texts document.
 
     Missing options are those that the help shows and the grammar lacks, unknown ones those that
@@ -203,43 +205,29 @@ def coverage(
     """
     from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.coverage import coverage as covered
-    from shioenv.grammar.library import load_grammar, names_of_grammars
+    from shioenv.grammar.library import names_of_grammars
 
     with open_sandbox(system) as sandbox:
-        versions = sandbox.system.packages
-        places = [_place(name) for name in grammars or names_of_grammars()]
-        loaded = [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
-        results = [covered(one, lambda text: sandbox.run(text).text) for one in loaded]
-    if json:
-        gaps = {
-            kind: [
-                {"command": gap.command, "option": gap.option, "reason": gap.reason}
-                for result in results
-                for gap in getattr(result, kind)
-            ]
-            for kind in ("missing", "unknown", "excused")
-        }
-        documented = sum(result.documented for result in results)
-        shared.print_json({"commands": len(results), "documented": documented, **gaps}, indent=2)
-    else:
-        _print_coverage(results)
-    if not all(result.complete for result in results):
-        raise typer.Exit(1)
+        loaded = _loaded(grammars or names_of_grammars(), sandbox)
+        results = [covered(grammar, lambda text: sandbox.run(text).text) for grammar in loaded]
+    document = {
+        "commands": len(results),
+        "documented": sum(result.documented for result in results),
+        **{
+            kind: [asdict(gap) for result in results for gap in getattr(result, kind)]
+            for kind in GAPS
+        },
+    }
+    complete = all(result.complete for result in results)
+    return shared.Printout(document, _covered(results), indent=2, status=0 if complete else 1)
 
 
-def _print_coverage(results: list[Coverage]) -> None:
+def _covered(results: list[Coverage]) -> Iterator[str | Table]:
     """A line for each command, the totals, and every option that wants attention."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("command")
-    counts = ("documented", "missing", "unknown", "excused")
-    for heading in counts:
-        table.add_column(heading, justify="right")
+    table = shared.table(("command", "documented", *GAPS))
 
     def numbers(result: Coverage) -> list[int]:
-        gaps = (result.missing, result.unknown, result.excused)
-        return [result.documented, *(len(one) for one in gaps)]
+        return [result.documented, *(len(getattr(result, kind)) for kind in GAPS)]
 
     for result in results:
         style = None if result.complete else "yellow"
@@ -247,11 +235,11 @@ def _print_coverage(results: list[Coverage]) -> None:
     table.add_section()
     together = [sum(column) for column in zip(*map(numbers, results), strict=True)]
     table.add_row("together", *map(str, together), style="bold")
-    shared.console().print(table)
+    yield table
     for result in results:
         for kind, gaps in (("missing", result.missing), ("unknown", result.unknown)):
             if gaps:
-                print(f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}")
+                yield f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}"
 
 
 @shared.command(app, "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000")
@@ -265,14 +253,13 @@ def report(
     round_trip: Annotated[
         int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are parsed back.")
     ] = 100_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same inputs.")] = 0,
+    seed: shared.Seed = 0,
     workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
     system: shared.SystemName = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page docs/grammars.md.")
     ] = False,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
 
     Samples single commands and executes each once, which takes a few minutes. Misuse is a failure
@@ -291,18 +278,16 @@ def report(
         executor=LocalExecutor(workers),
         tell=shared.note,
     )
-    if json:
-        shared.print_json(made.to_json(), indent=2)
-    elif markdown:
-        shared.write(page(made).encode())
-    else:
-        for what, must, measured, reached in made.goals():
-            print(f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})")
-        for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
-            worst = (f"{one} {share.misuse_share:.1%}" for one, share in outcome.worst())
-            print(f"most misuse, {name}: {', '.join(worst)}")
-    if not made.reached:
-        raise typer.Exit(1)
+    parts = [page(made).encode()] if markdown else _goals(made)
+    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+
+
+def _goals(made: GrammarReport) -> Iterator[str]:
+    for what, must, measured, reached in made.goals():
+        yield f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})"
+    for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
+        worst = (f"{command} {of.misuse_share:.1%}" for command, of in outcome.worst())
+        yield f"most misuse, {name}: {', '.join(worst)}"
 
 
 @shared.command(app, "shioenv grammar draft nl")
@@ -319,11 +304,7 @@ def draft(
     from shioenv.grammar.draft import draft as drafted
 
     with open_sandbox(system) as sandbox:
-
-        def execute(text: str) -> tuple[int, str]:
-            behavior = sandbox.run(text)
-            return behavior.exit_code, behavior.text
-
+        execute = _executing(sandbox)
         packages = sandbox.system.packages
         package = _package(command, packages, execute)
         version = packages.get(package, "0")
@@ -352,15 +333,13 @@ def _upstream(version: str) -> str:
 @shared.command(app, "shioenv grammar parse 'ls -laT 32 | wc -l'")
 def parse(
     text: Annotated[
-        str | None,
-        typer.Argument(metavar="[INPUT]", help="Any Bash input, quoted.", show_default=False),
+        str | None, typer.Argument(metavar="[INPUT]", help="Any Bash input, quoted.")
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
     ] = None,
-    json: shared.Json = False,
-) -> None:
+) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
     Says of each argument whether the command's grammar derives it. Any text will do; what no parser
@@ -387,13 +366,12 @@ def parse(
             raise UsageError(f"cannot read {file}: {error.strerror}") from error
         lines = content.decode("utf-8", "surrogateescape").split("\n")
         described = [describer.describe(line) for line in lines if line]
-    for one in described:
-        if json:
-            shared.print_json(_parsed(one))
-        elif text is not None:
-            _print_parsed(one)
-    if not json and text is None:
-        _print_shares(described)
+    for description in described:
+        yield shared.Printout(
+            _parsed(description), () if text is None else _parsed_lines(description)
+        )
+    if text is None:
+        yield shared.Printout(None, _shares(described))
 
 
 def _parsed(description: Description) -> dict[str, object]:
@@ -402,64 +380,54 @@ def _parsed(description: Description) -> dict[str, object]:
         "parsed": description.parsed,
         "segments": [
             {
-                "command": segment.command,
-                "operator": segment.operator,
-                "arguments": [
-                    {
-                        "text": one.text,
-                        "kind": one.kind.value,
-                        "option": one.option,
-                        "value": one.value,
-                        "derivable": one.derivable,
-                    }
-                    for one in segment.arguments
-                ],
+                **asdict(segment),
                 "redirections": [
                     {"operator": operator, "target": target}
                     for operator, target in segment.redirections
                 ],
-                "assignments": list(segment.assignments),
-                "grammar": segment.grammar,
-                "derivable": segment.derivable,
             }
             for segment in description.segments
         ],
     }
 
 
-def _print_parsed(description: Description) -> None:
+def _parsed_lines(description: Description) -> Iterator[str]:
     """One line for each part of an input."""
     if not description.parsed:
-        print("no Bash parser reads all of this input; its words are shown")
+        yield "no Bash parser reads all of this input; its words are shown"
     for segment in description.segments:
         if segment.operator:
-            print(segment.operator)
+            yield segment.operator
         known = "" if segment.grammar else "  (no grammar)"
         for assignment in segment.assignments:
-            print(f"  {'assignment':10} {assignment}")
-        print(f"{segment.command}{known}")
-        for one in segment.arguments:
-            value = f" = {one.value}" if one.value is not None else ""
-            option = f"{one.option}{value}" if one.option else ""
-            mark = "" if one.derivable or not segment.grammar else "not in the grammar"
-            print(f"  {one.kind.value:10} {one.text:24} {option:24} {mark}".rstrip())
+            yield f"  {'assignment':10} {assignment}"
+        yield f"{segment.command}{known}"
+        for argument in segment.arguments:
+            value = f" = {argument.value}" if argument.value is not None else ""
+            option = f"{argument.option}{value}" if argument.option else ""
+            mark = "" if argument.derivable or not segment.grammar else "not in the grammar"
+            yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
         for operator, target in segment.redirections:
-            print(f"  {'redirected':10} {operator} {target or ''}".rstrip())
+            yield f"  {'redirected':10} {operator} {target or ''}".rstrip()
 
 
-def _print_shares(described: list[Description]) -> None:
+def _shares(described: list[Description]) -> Iterator[str]:
     """How many inputs could be read, and how many of their parts the grammars know."""
-    segments = [segment for one in described for segment in one.segments]
+    segments = [segment for description in described for segment in description.segments]
     known = [segment for segment in segments if segment.grammar]
     arguments = [argument for segment in known for argument in segment.arguments]
     rows = (
-        ("inputs read by the Bash parser", sum(one.parsed for one in described), len(described)),
+        ("inputs read by the Bash parser", sum(each.parsed for each in described), len(described)),
         ("commands with a grammar", len(known), len(segments)),
-        ("of these derived as a whole", sum(one.derivable for one in known), len(known)),
-        ("their arguments derived", sum(one.derivable for one in arguments), len(arguments)),
+        ("of these derived as a whole", sum(segment.derivable for segment in known), len(known)),
+        (
+            "their arguments derived",
+            sum(argument.derivable for argument in arguments),
+            len(arguments),
+        ),
     )
     for label, part, whole in rows:
-        print(f"{label:32} {part:6} of {whole:6}  {share(part, whole)}")
+        yield f"{label:32} {part:6} of {whole:6}  {share(part, whole)}"
 
 
 @shared.command(app, "shioenv grammar show df")
@@ -471,21 +439,16 @@ def show(
     productions: Annotated[
         bool, typer.Option("--productions", help="Print the productions, not the file.")
     ] = False,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Show the grammar of a command: the file as it is written, or what it means."""
     from shioenv.grammar.library import load_grammar
 
     stem, directory = _place(command)
     grammar = load_grammar(stem, directory=directory)
-    if json:
-        shared.print_json(_document(grammar), indent=2)
-    elif productions:
-        for bodies in grammar.productions.values():
-            for production in bodies:
-                print(production)
-    else:
-        shared.write((directory / f"{stem}.grammar").read_bytes())
+    parts: list[str | bytes] = [(directory / f"{stem}.grammar").read_bytes()]
+    if productions:
+        parts = [str(made) for bodies in grammar.productions.values() for made in bodies]
+    return shared.Printout(_document(grammar), parts, indent=2)
 
 
 def _document(grammar: Grammar) -> dict[str, object]:
@@ -497,14 +460,16 @@ def _document(grammar: Grammar) -> dict[str, object]:
         "package": header.package,
         "volatile": header.volatile,
         "pipe": grammar.pipe is not None,
-        "options": [{"names": list(one.names), "value": one.value} for one in grammar.options],
-        "left_out": [{"options": list(o.options), "reason": o.reason} for o in grammar.omissions],
+        "options": [
+            {"names": list(option.names), "value": option.value} for option in grammar.options
+        ],
+        "left_out": [asdict(omission) for omission in grammar.omissions],
         "productions": {
             str(head): [str(production) for production in productions]
             for head, productions in grammar.productions.items()
         },
         "examples": [
-            [one.command, *(argument.marked for argument in one.arguments)]
-            for one in grammar.examples
+            [example.command, *(argument.marked for argument in example.arguments)]
+            for example in grammar.examples
         ],
     }

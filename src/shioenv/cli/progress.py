@@ -6,8 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
 from shioenv.cli import shared
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from shioenv.dataset.generate import Progress
 
 PLAIN_SECONDS = 10.0
 """Between two lines of progress where there is no terminal."""
@@ -27,47 +34,108 @@ def time_left(new: int, missing: int, seconds: float) -> str:
     return f", {hours} h {minutes} min left" if hours else f", {minutes} min left"
 
 
-@contextmanager
-def counting(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many are done, of how many (0: unknown)."""
-    terminal = sys.stderr.isatty()
-    pause = REDRAW_SECONDS if terminal else PLAIN_SECONDS
-    started = last = time.monotonic()
-    kept: int | None = None
+class Meter:
+    """Shows how far work has come, of one thing or of one after the other; a context manager.
 
-    def is_due(done: int, count: int) -> bool:
-        nonlocal last
+    `lasting` work takes long: it has a line at its start and its end and tells how fast it is, and
+    its bar stays. `stopped` is what an interrupted call says.
+    """
+
+    def __init__(self, label: str = "", *, lasting: bool = False, stopped: str = "") -> None:
+        self._lasting, self._stopped = lasting, stopped
+        self._bar: Bar | None = None
+        self._kept: int | None
+        self._shown: int | None
+        self._started: float
+        self._last: float
+        self._begin(label)
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._bar:
+            self._bar.stop()
+        if kind is KeyboardInterrupt and self._stopped:
+            shared.note(self._stopped)
+
+    def tell(
+        self,
+        label: str,
+        done: int,
+        count: int = 0,
+        kept: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Shows that so many are done, of how many (0: unknown).
+
+        `kept` of them were there at the start (by default the number told first), which is so many
+        `seconds` ago (by default since the first was told).
+        """
+        if label != self._label:
+            self._begin(label)
+        self._kept = self._kept if self._kept is not None else done if kept is None else kept
         now = time.monotonic()
-        if now - last < pause and not (terminal and done == count):
-            return False
-        last = now
-        return True
+        ended = done == count != self._shown and (self._lasting or self._bar is not None)
+        if now - self._last < (REDRAW_SECONDS if self._bar else PLAIN_SECONDS) and not ended:
+            return
+        self._last, self._shown = now, done
+        new = done - self._kept
+        seconds = now - self._started if seconds is None else seconds
+        speed = f"{new / seconds:.1f}" if self._lasting and new and seconds else ""
+        if self._bar:
+            (task,) = self._bar.task_ids
+            rate = speed and f"{speed}/s"
+            self._bar.update(task, completed=done, total=count or None, rate=rate)
+            return
+        reused = f" ({self._kept} reused)" if self._lasting and self._kept else ""
+        rate = speed and f", {speed} {label}/s"
+        of = f"/{count}" if count else ""
+        shared.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
-    if not terminal:
+    def report(self, progress: Progress) -> None:
+        """Shows how far a dataset has come."""
+        if progress.note:
+            (self._bar.console.print if self._bar else shared.note)(progress.note)
+            return
+        kept, seconds = progress.kept, progress.seconds
+        self.tell("records", progress.done, progress.count, kept=kept, seconds=seconds)
 
-        def tell(done: int, count: int) -> None:
-            nonlocal kept
-            kept = done if kept is None else kept
-            if is_due(done, count):
-                left = time_left(done - kept, count - done, time.monotonic() - started)
-                shared.note(f"{done}/{count} {label}{left}" if count else f"{done} {label}")
+    def _begin(self, label: str) -> None:
+        self._label = label
+        self._kept = self._shown = None
+        self._started = time.monotonic()
+        self._last = -PLAIN_SECONDS if self._lasting else self._started
+        if label and sys.stderr.isatty():
+            self._bar = self._bar or self._new_bar()
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(label, total=None, rate="")
 
-        yield tell
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    def _new_bar(self) -> Bar:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-    columns = TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=shared.console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
+        bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=shared.console(stderr=True),
+            transient=not self._lasting,
+        )
+        bar.start()
+        return bar
 
-        def draw(done: int, count: int) -> None:
-            if is_due(done, count):
-                bar.update(task, completed=done, total=count or None)
 
-        yield draw
+@contextmanager
+def counting(label: str) -> Iterator[Callable[..., None]]:
+    """A function that shows how many are done, of how many (left out: unknown)."""
+    with Meter(label) as meter:
+        yield partial(meter.tell, label)

@@ -40,12 +40,19 @@ def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _section(path: str, command: Any) -> str:
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option"]
-    usage = [path, *(one.metavar or one.name.upper() for one in arguments), "[OPTIONS]"]
+    arguments = [
+        (given.metavar or given.name.upper(), given.help or "")
+        for given in command.params
+        if given.param_type_name == "argument"
+    ]
+    options = [
+        (_spelling(given), _description(given))
+        for given in command.params
+        if given.param_type_name == "option" and given.name != "help"
+    ]
+    usage = [path, *(name for name, _ in arguments), "[OPTIONS]"]
     lines = [f"## {path}", "", f"    {' '.join(usage)}", "", command.help or "", ""]
-    rows = [(one.metavar or one.name.upper(), one.help or "") for one in arguments]
-    rows += [(_spelling(one), _description(one)) for one in options if one.name != "help"]
+    rows = arguments + options
     if rows:
         lines += ["| | |", "|---|---|"]
         lines += [f"| `{name}` | {text} |".replace("||", "\\|\\|") for name, text in rows]

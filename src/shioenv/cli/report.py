@@ -12,18 +12,15 @@ from shioenv.cli.progress import counting
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")],
+    directory: shared.Directory,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            metavar="FILE.html",
-            help="Where the page is written (default: report.html in DIR).",
-            show_default=False,
+            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
         ),
     ] = None,
     json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Draw a dataset as one HTML page: charts, facts, and samples to search and browse.
 
     The page needs no network and no other file. With --json the numbers are printed, and the page
@@ -33,14 +30,12 @@ def report(
     from shioenv.report.page import FILE, collect, write_report
 
     shared.note_unfinished(directory, read_manifest(directory))
+    path = directory / FILE if out is None else out
     with counting("records") as progress:
         if json and out is None:
-            found = collect(directory, report=progress)[1]
-        else:
-            found = write_report(directory, out, report=progress)
-    if json:
-        shared.print_json(found.to_json(), indent=2)
-    else:
-        path = directory / FILE if out is None else out
-        size = path.stat().st_size / 1e6
-        print(f"{path}: {found.records} records, {size:.1f} MB")
+            statistics = collect(directory, report=progress)[1]
+            return shared.Printout(statistics.to_json(), indent=2)
+        statistics = write_report(directory, out, report=progress)
+    size = path.stat().st_size / 1e6
+    line = f"{path}: {statistics.records} records, {size:.1f} MB"
+    return shared.Printout(statistics.to_json(), [line], indent=2)

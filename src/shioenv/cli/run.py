@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,8 +22,7 @@ def run(
     tty: Annotated[
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Run one input on the pristine system: its output, exit code and context patch.
 
     The output goes to standard output as it is; exit code and patch go to standard error. The exit
@@ -34,11 +34,7 @@ def run(
         behavior = sandbox.execute(shell_input, sandbox.state(cwd), tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
-    if json:
-        shared.print_json(document(shell_input, start, name, behavior))
-        return
-    shared.write(behavior.output)
-    _print_facts(behavior)
+    return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior))
 
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
@@ -67,8 +63,11 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
     }
 
 
-def _print_facts(behavior: Behavior) -> None:
+def _parts(behavior: Behavior) -> Iterator[bytes]:
+    """The output; what else is known goes to standard error."""
     from rich.text import Text
+
+    yield behavior.output
 
     console = shared.console(stderr=True)
     if behavior.output and not behavior.output.endswith(b"\n") and console.is_terminal:

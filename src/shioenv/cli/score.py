@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,8 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     from shioenv.domain.inputs import Input
     from shioenv.irreducibility.score import Score, SegmentScore
@@ -21,98 +23,77 @@ SHOWN = 12
 
 def score(
     shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
+    *,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
-    budget: shared.Budget = 64,
-    noise_runs: shared.NoiseRuns = 3,
-    estimator: shared.EstimatorName = "paper",
-    target_se: shared.TargetError = None,
+    scoring: shared.ScoringOptions,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     timeout: shared.Timeout = None,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Score an input: its irreducibility, and what each argument does to its behavior.
 
     Arguments are found by the command's grammar where there is one, by shell words otherwise. Exact
     where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
     """
     from shioenv.behavior.observe import open_sandbox
-    from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
     with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
         reading = read_arguments(shell_input, sandbox.system)
-        parsed = reading.input
-        found = score_input(
-            parsed,
-            cwd=cwd,
-            scoring=Scoring(
-                budget=budget,
-                noise_runs=noise_runs,
-                estimator=estimator,
-                target_se=target_se,
-            ),
-            seed=seed,
-            runner=sandbox,
-        )
+        scored = score_input(reading.input, cwd=cwd, scoring=scoring, seed=seed, runner=sandbox)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
-    if json:
-        shared.print_json(
-            {
-                "input": shell_input,
-                "input_args": parsed.input_args,
-                "cwd": start,
-                "system": name,
-                "reading": reading.notes,
-                "exit_code": found.behavior.exit_code,
-                **found.to_json(contrasts=True),
-            }
-        )
-        return
-    _print(shared.console(), reading, found)
+    document = {
+        "input": shell_input,
+        "input_args": reading.input.input_args,
+        "cwd": start,
+        "system": name,
+        "reading": reading.notes,
+        "exit_code": scored.behavior.exit_code,
+        **scored.to_json(contrasts=True),
+    }
+    return shared.Printout(document, _parts(reading, scored))
 
 
-def _print(console: Console, reading: Reading, found: Score) -> None:
+def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
     from rich.text import Text
 
-    console.print(_marked(reading.input, found), soft_wrap=True)
+    yield _marked(reading.input, scored)
     for note in reading.notes:
-        console.print(Text(f"read as        {shared.printable(note)}"), soft_wrap=True)
-    console.print()
-    value = _number(found.irreducibility)
-    if found.irreducibility is None:
-        console.print("irreducibility  undefined: there is no argument to remove")
-    elif found.exact:
-        console.print(f"irreducibility  {value} (exact)")
+        yield Text(f"read as        {shared.printable(note)}")
+    yield Text()
+    value = _number(scored.irreducibility)
+    if scored.irreducibility is None:
+        yield Text("irreducibility  undefined: there is no argument to remove")
+    elif scored.exact:
+        yield Text(f"irreducibility  {value} (exact)")
     else:
-        low, high = found.interval or (0.0, 1.0)
-        console.print(f"irreducibility  {value} (estimate, 95% within {low:.3f} to {high:.3f})")
-    console.print(f"strict          {_number(found.irreducibility_strict)} (byte-equal outputs)")
-    why = "it runs out of time" if found.behavior.timed_out else "its runs differ"
-    console.print(
-        f"executions      {found.n_executions}, noise threshold {found.noise_threshold:.2f}"
-        + (f", volatile: {why}" if found.volatile else "")
+        low, high = scored.interval or (0.0, 1.0)
+        yield Text(f"irreducibility  {value} (estimate, 95% within {low:.3f} to {high:.3f})")
+    yield Text(f"strict          {_number(scored.irreducibility_strict)} (byte-equal outputs)")
+    why = "it runs out of time" if scored.behavior.timed_out else "its runs differ"
+    yield Text(
+        f"executions      {scored.n_executions}, noise threshold {scored.noise_threshold:.2f}"
+        + (f", volatile: {why}" if scored.volatile else "")
     )
-    for segment in found.segments:
+    for segment in scored.segments:
         if segment.arguments:
-            console.print()
-            console.print(_table(segment))
+            yield Text()
+            yield _table(segment)
             lines = _mattered(segment)
-            for line in lines[:SHOWN]:
-                console.print(Text(line), soft_wrap=True)
+            yield from map(Text, lines[:SHOWN])
             if len(lines) > SHOWN:
-                console.print(Text(f"  and {len(lines) - SHOWN} more (--json)", style="dim"))
+                yield Text(f"  and {len(lines) - SHOWN} more (--json)", style="dim")
 
 
-def _marked(parsed: Input, found: Score) -> object:
+def _marked(parsed: Input, scored: Score) -> Text:
     """The input with the arguments dimmed that change nothing when left out alone."""
     from rich.text import Text
 
     from shioenv.domain.inputs import Role
 
-    effects = iter([argument for segment in found.segments for argument in segment.arguments])
+    effects = iter([argument for segment in scored.segments for argument in segment.arguments])
     line = Text()
     written, joined = "", True
     for token in parsed.tokens:
@@ -127,15 +108,12 @@ def _marked(parsed: Input, found: Score) -> object:
     return line
 
 
-def _table(segment: SegmentScore) -> object:
-    from rich.table import Table
+def _table(segment: SegmentScore) -> Table:
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
     command = shared.printable(segment.command)
-    table.add_column(f"argument of {command}" if command else "argument")
-    table.add_column("left out alone")
-    table.add_column("contribution", justify="right")
+    named = f"argument of {command}" if command else "argument"
+    table = shared.table((named, "left out alone", "contribution"), left=2)
     for argument in segment.arguments:
         redundant = argument.leave_one_out is False
         if argument.leave_one_out is None:
@@ -143,13 +121,8 @@ def _table(segment: SegmentScore) -> object:
         else:
             effect = "nothing changes" if redundant else f"{argument.channel} differs"
         contribution = "-" if argument.contribution is None else f"{argument.contribution:+.2f}"
-        style = "dim" if redundant else ""
-        table.add_row(
-            Text(shared.printable(argument.text.replace("<ns>", ""))),
-            effect,
-            contribution,
-            style=style,
-        )
+        text = Text(shared.printable(argument.text.replace("<ns>", "")))
+        table.add_row(text, effect, contribution, style="dim" if redundant else "")
     return table
 
 

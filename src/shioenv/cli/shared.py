@@ -1,68 +1,161 @@
-"""What the subcommands share: common options, completion of names, JSON on standard output."""
+"""What the subcommands share: how they print, common options, completion of names."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from shioenv.irreducibility.scoring import Scoring
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from shioenv.dataset.manifest import Manifest
     from shioenv.sandbox.base import Limits
+    from shioenv.synthesis.drawing import Drawing
 
 
-def complete_systems(incomplete: str) -> list[str]:
-    """Names of systems, declared or built, that begin with what was typed."""
+@dataclass(frozen=True, slots=True)
+class Printout:
+    """What a subcommand prints: a document for programs, parts for people, and the exit status."""
+
+    document: Any
+    """What `--json` prints; bytes as they are, nothing for None."""
+    parts: Iterable[RenderableType | bytes] = ()
+    """What is printed without `--json`: a line each, a table, or bytes as they are."""
+    indent: int | None = None
+    """Of the document."""
+    status: int = 0
+
+    def give(self, *, json: bool) -> None:
+        """Prints it. A status other than 0 ends the subcommand."""
+        if not json:
+            show(self.parts)
+        elif isinstance(self.document, bytes):
+            write(self.document)
+        elif self.document is not None:
+            print_json(self.document, indent=self.indent)
+        if self.status:
+            raise typer.Exit(self.status)
+
+
+Printouts: TypeAlias = Printout | Iterable[Printout]
+"""One, or one after the other."""
+
+Function = TypeVar("Function", bound=Callable[..., Printouts | None])
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBy:
+    """In a parameter's annotation: not an option, but made of the options of a function."""
+
+    make: Callable[..., Any]
+
+
+def command(
+    app: typer.Typer, example: str, name: str | None = None, cls: type[TyperCommand] | None = None
+) -> Callable[[Function], Function]:
+    """Makes a function a subcommand; the help is its docstring, then the example.
+
+    What it returns is printed; one that returns something has the option `--json`. A parameter that
+    is `MadeBy` a function stands for the options of that function.
+    """
+
+    def add(function: Function) -> Function:
+        paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(_printing(function))
+        return function
+
+    return add
+
+
+def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
+    """The function with all its options, printing what it returns."""
+    own = parameters_of(function)
+    makers = {
+        parameter.name: mark.make
+        for parameter in own
+        for mark in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(mark, MadeBy)
+    }
+    options: list[inspect.Parameter] = []
+    for parameter in own:
+        make = makers.get(parameter.name)
+        options += parameters_of(make) if make else [parameter]
+    asks_json = any(parameter.name == "json" for parameter in own)
+    if not asks_json and function.__annotations__["return"] != "None":
+        options += parameters_of(_json)
+
+    @wraps(function)
+    def printing(**given: Any) -> None:
+        json = given.get("json", False) if asks_json else given.pop("json", False)
+        for name, make in makers.items():
+            given[name] = make(**{each.name: given.pop(each.name) for each in parameters_of(make)})
+        printouts = function(**given) or ()
+        for printout in (printouts,) if isinstance(printouts, Printout) else printouts:
+            printout.give(json=json)
+
+    printing.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    printing.__annotations__ = {option.name: option.annotation for option in options}
+    return printing
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """A function's parameters with annotations that are evaluated, unlike that of its result, which
+    may name what only type checkers import.
+    """
+    scope = inspect.unwrap(function).__globals__
+    return [
+        parameter.replace(
+            annotation=eval(parameter.annotation, scope), kind=inspect.Parameter.KEYWORD_ONLY
+        )
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+
+
+def completing(*names: str) -> Callable[[str], list[str]]:
+    """What completes one of a few names; `module:name` stands for the names that are kept or told
+    there, which is imported only then.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        offered: list[str] = []
+        for name in names:
+            there = resolve_name(name) if ":" in name else [name]
+            offered += there() if callable(there) else there
+        return [name for name in offered if name.startswith(incomplete)]
+
+    return complete
+
+
+def names_of_systems() -> list[str]:
+    """Names of systems, declared or built."""
     from shioenv.system.build import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))
-    return sorted(name for name in {*declared_names(), *built} if name.startswith(incomplete))
+    return sorted({*declared_names(), *built})
 
 
-def complete_commands(incomplete: str) -> list[str]:
-    """Names of commands that have a grammar and begin with what was typed."""
-    from shioenv.grammar.library import names_of_grammars
-
-    return [name for name in names_of_grammars() if name.startswith(incomplete)]
-
-
-def complete_samplers(incomplete: str) -> list[str]:
-    """Names of samplers that begin with what was typed."""
-    from shioenv.synthesis.samplers import SAMPLERS
-
-    return [name for name in SAMPLERS if name.startswith(incomplete)]
-
-
-def complete_policies(incomplete: str) -> list[str]:
-    """Names of policies that begin with what was typed."""
-    from shioenv.synthesis.policy import POLICIES
-
-    return [name for name in POLICIES if name.startswith(incomplete)]
-
-
-def complete_estimators(incomplete: str) -> list[str]:
-    """Names of estimators that begin with what was typed."""
-    from shioenv.irreducibility.estimators import ESTIMATORS
-
-    return [name for name in ESTIMATORS if name.startswith(incomplete)]
-
-
-def completing(*names: str) -> Callable[[str], list[str]]:
-    """What completes one of a few names."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
-
-
-Function = TypeVar("Function", bound=Callable[..., None])
+complete_systems = completing(f"{__name__}:names_of_systems")
+complete_commands = completing("shioenv.grammar.library:names_of_grammars")
+complete_samplers = completing("shioenv.synthesis.samplers:SAMPLERS")
+complete_policies = completing("shioenv.synthesis.policy:POLICIES")
+complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
 class InputCommand(TyperCommand):
@@ -82,65 +175,36 @@ class InputCommand(TyperCommand):
             raise
 
 
-def command(
-    app: typer.Typer,
-    example: str,
-    *,
-    name: str | None = None,
-    cls: type[TyperCommand] | None = None,
-) -> Callable[[Function], Function]:
-    """Makes a function a subcommand; the help is its docstring, then the example."""
-
-    def add(function: Function) -> Function:
-        paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(function)
-        return function
-
-    return add
+def _json(json: Json = False) -> None:
+    """The option that every subcommand has that prints a document."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same inputs.")]
 
 SystemName = Annotated[
     str | None,
     typer.Option(
-        "--system",
         metavar="NAME",
         autocompletion=complete_systems,
         help="A built system, or the TOML file it was built from (default: debian-12).",
-        show_default=False,
     ),
 ]
 
 StartDirectory = Annotated[
     str | None,
     typer.Option(
-        "--cwd",
-        metavar="DIR",
-        help="Start directory in the system (default: the system's first one).",
-        show_default=False,
+        metavar="DIR", help="Start directory in the system (default: the system's first one)."
     ),
 ]
 
 Timeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        help="Wall time of one execution (default: 5).",
-        show_default=False,
-    ),
+    float | None, typer.Option(metavar="SECONDS", help="Wall time of one execution (default: 5).")
 ]
 
 RecordTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        help="Wall time of one execution (default: 2).",
-        show_default=False,
-    ),
+    float | None, typer.Option(metavar="SECONDS", help="Wall time of one execution (default: 2).")
 ]
 """Of what makes a dataset."""
 
@@ -150,14 +214,12 @@ Workers = Annotated[
         min=1,
         metavar="W",
         help="Processes; any number gives the same bytes (default: one per processor).",
-        show_default=False,
     ),
 ]
 
 SamplerName = Annotated[
     str,
     typer.Option(
-        "--sampler",
         metavar="NAME",
         autocompletion=complete_samplers,
         help="gcs (productions of the leftmost nonterminal), ucs (options of every command), "
@@ -168,11 +230,9 @@ SamplerName = Annotated[
 CommandNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--command",
         metavar="COMMAND",
         autocompletion=complete_commands,
         help="Only inputs of this command; may be given again (default: all with a grammar).",
-        show_default=False,
     ),
 ]
 
@@ -180,7 +240,6 @@ CommandNames = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        "--policy",
         metavar="NAME",
         autocompletion=complete_policies,
         help="weighted (as the grammars say), uniform, lengths (0 to 12 arguments equally "
@@ -197,7 +256,6 @@ NoiseRuns = Annotated[
 EstimatorName = Annotated[
     str,
     typer.Option(
-        "--estimator",
         metavar="NAME",
         autocompletion=complete_estimators,
         help="How sub-inputs are chosen where not all are run: paper, pps, stratified, or balanced "
@@ -207,37 +265,58 @@ EstimatorName = Annotated[
 TargetError = Annotated[
     float | None,
     typer.Option(
-        "--target-se",
         metavar="X",
         help="Run no more sub-inputs once the standard error is at most this (default: until the "
         "budget is spent).",
-        show_default=False,
     ),
 ]
 
 Horizon = Annotated[int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")]
 CompositeShare = Annotated[
-    float,
-    typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands."),
+    float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands.")
 ]
 Composites = Annotated[
     str | None,
     typer.Option(
-        "--composites",
-        metavar="off|on",
-        help="off: single commands only; on: as often as --composite-share says.",
-        show_default=False,
+        metavar="off|on", help="off: single commands only; on: as often as --composite-share says."
     ),
 ]
 
 
-def share_of_composites(composites: str | None, share: float) -> float:
-    """The share that `--composites` and `--composite-share` ask for. Errors: UsageError."""
+def _scoring(
+    budget: Budget = 64,
+    noise_runs: NoiseRuns = 3,
+    estimator: EstimatorName = "paper",
+    target_se: TargetError = None,
+) -> Scoring:
+    return Scoring(budget=budget, noise_runs=noise_runs, estimator=estimator, target_se=target_se)
+
+
+ScoringOptions = Annotated[Scoring, MadeBy(_scoring)]
+
+
+def _drawing(
+    command: CommandNames = None,
+    horizon: Horizon = 12,
+    composite_share: CompositeShare = 0.25,
+    composites: Composites = None,
+    policy: PolicyName = "weighted",
+) -> Drawing:
     from shioenv.errors import UsageError
+    from shioenv.synthesis.drawing import Drawing
 
     if composites not in {None, "off", "on"}:
         raise UsageError(f"--composites is off or on, not {composites!r}")
-    return 0.0 if composites == "off" else share
+    return Drawing(
+        commands=tuple(command or ()),
+        horizon=horizon,
+        composite_share=0.0 if composites == "off" else composite_share,
+        policy=policy,
+    )
+
+
+DrawingOptions = Annotated["Drawing", MadeBy(_drawing)]
+"""All but sampler and seed, which stand apart from the others."""
 
 
 def limits_of(timeout: float | None) -> Limits | None:
@@ -306,7 +385,36 @@ def note_unfinished(directory: Path, manifest: Manifest) -> None:
         )
 
 
-def print_rows(rows: Mapping[str, str]) -> None:
-    """Prints facts by name on standard output, a line each."""
-    for key, value in rows.items():
-        print(f"{key:11} {value}")
+def show(parts: Iterable[RenderableType | bytes]) -> None:
+    """Prints lines, tables and styled texts on standard output, bytes as they are."""
+    rich = None
+    for part in parts:
+        if isinstance(part, bytes):
+            write(part)
+        elif isinstance(part, str):
+            print(part)
+        else:
+            rich = rich or console()
+            rich.print(part, soft_wrap=type(part).__name__ == "Text")
+
+
+def table(
+    headings: Sequence[str], *, left: int = 1, min_width: int | None = None, no_wrap: bool = False
+) -> Table:
+    """An empty table; columns but the first `left` hold numbers, `min_width` is of the first."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for place, heading in enumerate(headings):
+        made.add_column(
+            heading,
+            justify="left" if place < left else "right",
+            min_width=None if place else min_width,
+            no_wrap=no_wrap,
+        )
+    return made
+
+
+def rows(facts: Mapping[str, object], width: int = 11) -> Iterator[str]:
+    """Facts by name, a line each."""
+    return (f"{name:{width}} {fact}" for name, fact in facts.items())

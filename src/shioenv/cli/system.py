@@ -12,10 +12,7 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from shioenv.system.store import System
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Systems: the machines whose behavior is recorded.",
-)
+app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
 
 Name = Annotated[
     str | None,
@@ -23,7 +20,6 @@ Name = Annotated[
         metavar="[NAME]",
         autocompletion=shared.complete_systems,
         help="A shipped system, or a TOML file of one's own (default: debian-12).",
-        show_default=False,
     ),
 ]
 
@@ -38,8 +34,7 @@ def build(
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
-    json: shared.Json = False,
-) -> None:
+) -> shared.Printout:
     """Build a system's root filesystem into the cache, and prove its shell.
 
     What is there already is reused. The packages come through this host's own package mirror.
@@ -56,51 +51,35 @@ def build(
     system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, shared.note, anew=not was_there)
-    if json:
-        shared.print_json(_facts(system))
+    return shared.Printout(_facts(system))
 
 
 @shared.command(app, "shioenv system list", name="list")
-def list_(json: shared.Json = False) -> None:
+def list_() -> shared.Printout:
     """List the systems that are declared or built."""
-    from rich.table import Table
-
     from shioenv.system.store import list_systems
 
     systems = list_systems()
-    if json:
-        shared.print_json(
-            [
-                {
-                    "name": name,
-                    "built": system is not None,
-                    "digest": system.digest if system else None,
-                    "rootfs": str(system.rootfs) if system else None,
-                }
-                for name, system in systems
-            ]
-        )
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("system", "digest", "root filesystem"):
-        table.add_column(heading, no_wrap=True)
+    table = shared.table(("system", "digest", "root filesystem"), left=3, no_wrap=True)
+    document = []
     for name, system in systems:
-        if system is None:
+        digest, rootfs = (system.digest, str(system.rootfs)) if system else (None, None)
+        document.append(
+            {"name": name, "built": system is not None, "digest": digest, "rootfs": rootfs}
+        )
+        if digest is None:
             table.add_row(name, "-", f"not built: shioenv system build {name}", style="dim")
         else:
-            table.add_row(name, system.digest[:12], str(system.rootfs))
-    shared.console().print(table)
+            table.add_row(name, digest[:12], rootfs)
+    return shared.Printout(document, [table])
 
 
 @shared.command(app, "shioenv system show debian-12 --json")
-def show(name: Name = None, json: shared.Json = False) -> None:
+def show(name: Name = None) -> shared.Printout:
     """Show a built system: its digest, where it lies, the machine that programs see."""
     from shioenv.system.store import find_system
 
     facts = _facts(find_system(name))
-    if json:
-        shared.print_json(facts, indent=2)
-        return
     machine = facts["machine"]
     rows = {
         "name": facts["name"],
@@ -116,9 +95,7 @@ def show(name: Name = None, json: shared.Json = False) -> None:
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
-    width = max(map(len, rows))
-    for key, value in rows.items():
-        shared.console().print(f"{key:{width}}  {value}", soft_wrap=True)
+    return shared.Printout(facts, shared.rows(rows, max(map(len, rows)) + 1), indent=2)
 
 
 @shared.command(app, "shioenv system remove ubuntu-24.04")
@@ -172,10 +149,7 @@ def _facts(system: System) -> dict[str, Any]:
             "memory": machine.memory,
             "disk": machine.disk,
         },
-        "session": {
-            "user": session.user,
-            "start_directories": list(session.start_directories),
-        },
+        "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
         "packages": dict(system.packages),
     }

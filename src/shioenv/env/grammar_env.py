@@ -7,43 +7,22 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, SupportsInt, TypeAlias
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from shioenv.domain.inputs import Input, Session
-from shioenv.env import rewards
-from shioenv.env.execution import (
-    Executor,
-    Outcome,
-    RunnerSource,
-    require_count,
-    scoring_of,
-    shown,
-)
-from shioenv.env.shio_env import (
-    METADATA,
-    begin,
-    checked_render_mode,
-    directories_of,
-    warn_without_mode,
-)
+from shioenv.env.base import SessionEnv, Step
+from shioenv.env.scorer import RunnerSource, SessionScorer, require_count
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
-from shioenv.errors import (
-    ActionError,
-    EnvironmentOptionError,
-    EpisodeError,
-    UnboundTokenError,
-    did_you_mean,
-)
+from shioenv.errors import ActionError, EnvironmentOptionError, UnboundTokenError, did_you_mean
 from shioenv.grammar.bind import bind
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.compose import command_tokens
-from shioenv.synthesis.derivation import BREAK, CompiledChoices, Derivation, ProductionTable
+from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, Drawn, united
 from shioenv.system.catalogue import catalogue as catalogue_of
@@ -58,9 +37,6 @@ START: Final = Nonterminal("env:input")
 PADDING: Final = 0
 BORDER: Final = 1
 """In an observation: where an argument ends."""
-
-SAMPLER: Final = "env-grammar"
-"""What a record names as the writer of its input."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 Observation: TypeAlias = dict[str, Any]
@@ -77,7 +53,7 @@ class Fault(StrEnum):
     """The derivation has no room left, or takes too many steps. Costs nothing."""
 
 
-class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
+class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     """The leftmost derivation of an input as a Markov decision process (Section 3.2).
 
     The state is a partly expanded input, an action one of all the productions of the loaded
@@ -93,7 +69,7 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
     booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
     """
 
-    metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
+    sampler = "env-grammar"
 
     def __init__(
         self,
@@ -123,13 +99,8 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
         self.max_expansions = require_count("max_expansions", max_expansions)
-        self.render_mode = checked_render_mode(render_mode)
-        self.executor = Executor(
-            system, scoring=scoring_of(scoring, budget), limits=limits, runner=runner
-        )
-        self.start_directories = directories_of(
-            self.executor, start_directories, MAX_ARGUMENT_LENGTH
-        )
+        scorer = SessionScorer(system, scoring=scoring, budget=budget, limits=limits, runner=runner)
+        super().__init__(scorer, start_directories, MAX_ARGUMENT_LENGTH, render_mode)
         versions = None
         if catalogue is None:
             built = find_system(system)
@@ -159,105 +130,57 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
                 "action_mask": spaces.MultiBinary(len(self.productions)),
             }
         )
-        self._cwd = self.start_directories[0]
-        self._state = PartialInput(())
-        self._derivation: Derivation | None = None
-        self._permitted: dict[int, int] = {}
-        self._choices: CompiledChoices | None = None
-        self._expansions = 0
-        self._outcome: Outcome | None = None
-        self._episodes = 0
-        self._score_seed = 0
+        self._begin(self._cwd)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """The state that holds nothing but `START`, in a start directory drawn as in `ShIOEnv`.
-
-        `options["cwd"]` chooses one of them. Errors: EnvironmentOptionError.
-        """
-        super().reset(seed=seed)
-        cwd, self._score_seed = begin(
-            self.np_random, self.start_directories, options, MAX_ARGUMENT_LENGTH
-        )
+    def _begin(self, cwd: str) -> None:
         if cwd not in self._tables:
             raise EnvironmentOptionError(
                 f"{cwd!r} is none of this environment's start directories",
                 hint=did_you_mean(cwd, self.start_directories),
             )
-        self._cwd = cwd
+        self._table = self._tables[cwd]
         self._state = PartialInput.initial(START)
-        self._derivation = Derivation(self._tables[cwd], START)
+        self._derivation = Derivation(self._table, START)
         self._expansions = 0
-        self._outcome = None
-        self._episodes += 1
         self._permit()
-        return self._observation(), self._info()
 
-    def step(self, action: SupportsInt) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Expand the leftmost nonterminal; execute and score once there is none left.
-
-        Errors: ActionError for what is no action's number; EpisodeError where no episode is
-        running; what the sandbox raises, and then the state is as before and the action may be
-        repeated.
-        """
-        derivation, choices = self._derivation, self._choices
-        if derivation is None or choices is None:
-            raise EpisodeError("no episode is running", hint="call reset first")
+    def _take(self, action: SupportsInt) -> Step[Observation]:
         number = _number_of(action, len(self.productions))
         index = self._permitted.get(number)
         if index is None:
-            return self._ended(Fault.MASKED_ACTION)
+            return self._refused(Fault.MASKED_ACTION)
         state = self._state.expand(self.productions[number])
         if state.leftmost is None:
             return self._finish(state)
-        derivation.expand(choices, index)
+        self._derivation.expand(self._choices, index)
         self._state = state
         self._expansions += 1
-        if any(len(word) > MAX_ARGUMENT_LENGTH for word in derivation.words):
-            return self._ended(Fault.TOO_LONG)
+        if any(len(word) > MAX_ARGUMENT_LENGTH for word in self._derivation.words):
+            return self._refused(Fault.TOO_LONG)
         if self._expansions >= self.max_expansions or len(self._numbers()) > self.max_symbols:
-            return self._ended(Fault.HORIZON)
+            return self._refused(Fault.HORIZON)
         self._permit()
-        return self._observation(), rewards.NOTHING, False, False, self._info()
+        return self._going_on()
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are permitted now; none once the episode has ended."""
         return self._mask().astype(np.bool_)
-
-    def render(self) -> str | None:
-        """The partly expanded input; once executed, the input with what it did.
-
-        None where the environment was made without `render_mode="ansi"`.
-        """
-        if self.render_mode is None:
-            warn_without_mode(self.spec)
-            return None
-        if self._outcome is None:
-            return f"$ cd {self._cwd}\n{self._state}\n"
-        line = self._input(self._state).text
-        return f"$ cd {self._cwd}\n$ {line}\n{shown(self._outcome)}"
-
-    def close(self) -> None:
-        """Close the sandbox, where one was opened here; any number of calls."""
-        self.executor.close()
 
     @property
     def state(self) -> PartialInput:
         """The partly expanded input."""
         return self._state
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """The score with all its parts, and the record, once the input was executed."""
-        return self._outcome
+    def _written(self) -> str:
+        if self._scored is None:
+            return f"{self._state}\n"
+        return f"$ {self._input(self._state).text}\n"
 
     def _permit(self) -> None:
         """Find the productions that may be taken now."""
         derivation = self._derivation
-        assert derivation is not None
         assert derivation.leftmost != BREAK
-        table = self._tables[self._cwd]
+        table = self._table
         choices = table.choices(derivation.leftmost)
         room = self.max_arguments + 1 - derivation.least + table.least[derivation.leftmost]
         if choices.most > room:
@@ -267,36 +190,22 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
             self._action[production]: index for index, production in enumerate(choices.productions)
         }
 
-    def _finish(self, state: PartialInput) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def _finish(self, state: PartialInput) -> Step[Observation]:
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in state.words):
             self._state = state
-            return self._ended(Fault.TOO_LONG)
-        session = Session(self._cwd, (self._input(state),))
-        outcome = self.executor.execute(
-            session, self._score_seed, session_id=self._episodes - 1, sampler=SAMPLER
-        )
-        self._state, self._outcome = state, outcome
+            return self._refused(Fault.TOO_LONG)
+        scored = self._score(Session(self._cwd, (self._input(state),)))
+        self._state = state
         self._expansions += 1
-        self._stop()
-        info = {**self._info(), **outcome.info()}
-        reward = rewards.terminal_reward(outcome.score)
-        return self._observation(), reward, True, False, info
-
-    def _ended(self, fault: Fault) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        self._stop()
-        reward = rewards.NOTHING if fault is Fault.HORIZON else rewards.INVALID
-        return self._observation(), reward, True, False, self._info(fault)
-
-    def _stop(self) -> None:
-        self._derivation = self._choices = None
-        self._permitted = {}
+        return self._finished(scored)
 
     def _input(self, state: PartialInput) -> Input:
         return Input(command_tokens(Drawn(state.words, ())))
 
     def _mask(self) -> NDArray[np.int8]:
         mask = np.zeros(len(self.productions), np.int8)  # (actions,)
-        mask[list(self._permitted)] = 1
+        if self._running:
+            mask[list(self._permitted)] = 1
         return mask
 
     def _numbers(self) -> list[int]:
@@ -317,15 +226,13 @@ class GrammarEnv(gymnasium.Env[Observation, SupportsInt]):
             "action_mask": self._mask(),
         }
 
-    def _info(self, fault: Fault | None = None) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         leftmost = self._state.leftmost
         return {
             "action_mask": self._mask(),
             "state": str(self._state),
             "leftmost": None if leftmost is None else leftmost.name,
             "expansions": self._expansions,
-            "cwd": self._cwd,
-            "error": None if fault is None else fault.value,
         }
 
 
@@ -356,12 +263,12 @@ def _places(
 
 def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
     """Every symbol of these productions, nonterminals first, in the order they occur."""
-    found: dict[Symbol, None] = {START: None}
+    occurring: dict[Symbol, None] = {START: None}
     for production in productions:
-        found.setdefault(production.head)
+        occurring.setdefault(production.head)
         for argument in production.body:
-            found.update(dict.fromkeys(argument))
-    return tuple(sorted(found, key=lambda symbol: not isinstance(symbol, Nonterminal)))
+            occurring.update(dict.fromkeys(argument))
+    return tuple(sorted(occurring, key=lambda symbol: not isinstance(symbol, Nonterminal)))
 
 
 def _number_of(action: SupportsInt, count: int) -> int:

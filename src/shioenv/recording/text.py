@@ -76,14 +76,9 @@ def score(
 
     Exact where the budget covers every sub-input, else estimated from so many of them at most,
     drawn by `seed` (`estimate_irreducibility`). `cwd` is a start directory. A sandbox is opened for
-<<<<<<< HEAD
     the call unless a `runner` is given, any that answers: `limits` are its own then, and `system`
     says by whose version of a command its arguments are told. Errors: UsageError, and those of
     `open_sandbox` and the runner.
-=======
-    the call unless an open `runner` is given (then `system` and `limits` are its own). Errors:
-    UsageError, and those of `open_sandbox` and its `run`.
->>>>>>> tidy-dataset
     """
     if runner is None:
         with open_sandbox(system, limits) as opened:

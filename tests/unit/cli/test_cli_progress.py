@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.cli import generate, progress
+from shioenv.cli import progress
 from shioenv.dataset.generate import Progress
 
 
@@ -44,6 +44,31 @@ def test_what_an_earlier_run_left_is_no_speed_of_this_one(
 
 
 def test_a_line_of_generate_tells_speed_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = generate.meter()
-    lines.report(Progress(done=600, count=1_000, kept=500, executions=0, volatile=0, seconds=10.0))
+    meter = progress.Meter("records", lasting=True)
+    meter.report(Progress(done=600, count=1_000, kept=500, executions=0, volatile=0, seconds=10.0))
     assert capsys.readouterr().err == "600/1000 records (500 reused), 10.0 records/s, 40 s left\n"
+
+
+def test_one_meter_shows_one_thing_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("shioenv.cli.progress.time.monotonic", lambda: now)
+    with progress.Meter() as meter:
+        for label in ("inputs", "estimates"):
+            meter.tell(label, 0, 40)
+            now += 10
+            meter.tell(label, 20, 40)
+    assert capsys.readouterr().err.splitlines() == [
+        "20/40 inputs, 10 s left",
+        "20/40 estimates, 10 s left",
+    ]
+
+
+def test_who_interrupts_is_told_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        progress.Meter("records", stopped="stopped; all is kept"),
+    ):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "stopped; all is kept\n"

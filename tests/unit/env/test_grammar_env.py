@@ -137,7 +137,7 @@ def test_nothing_runs_before_the_derivation_is_complete() -> None:
     assert runner.asked
     assert {*NAMES} <= set(info)
     assert info["sampler"] == "env-grammar"
-    assert env.outcome is not None
+    assert env.scored is not None
 
 
 def test_masked_action_ends_the_episode_at_minus_ten() -> None:

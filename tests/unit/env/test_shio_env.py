@@ -341,8 +341,8 @@ def test_info_at_the_end_is_a_record() -> None:
     assert record.stderr == ""
     beside = {"h", "l", "row_full", "error", "cache_hits"}
     assert set(info) == {*NAMES, *beside}
-    assert env.outcome is not None
-    assert env.outcome.record == record
+    assert env.scored is not None
+    assert env.scored.record == record
 
 
 def test_bare_command_has_no_score_and_earns_nothing() -> None:

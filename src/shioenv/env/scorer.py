@@ -27,12 +27,12 @@ from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system
 
 RunnerSource: TypeAlias = Runner | Callable[[], Runner]
-"""An runner, which stays its owner's to close, or what opens one, which is closed for them."""
+"""A runner, which stays its owner's to close, or what opens one, which is closed for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What executing a session gave."""
+class ScoredSession:
+    """What a session did and scored."""
 
     score: Score
     record: Record
@@ -46,10 +46,10 @@ class Outcome:
         return info
 
 
-class Executor:
+class SessionScorer:
     """Executes and scores sessions on one system; opens its sandbox at the first one.
 
-    `close` closes what was opened here, never an runner that was passed in; a later session opens
+    `close` closes what was opened here, never a runner that was passed in; a later session opens
     a new one.
     """
 
@@ -57,20 +57,21 @@ class Executor:
         self,
         system: str | None = None,
         *,
-        scoring: Scoring = Scoring(),
+        scoring: Scoring | None = None,
+        budget: int | None = None,
         limits: Limits | None = None,
         runner: RunnerSource | None = None,
     ) -> None:
         self.declaration = declaration_of(system)
         self._system = system
-        self._scoring = scoring
+        self._scoring = scoring_of(scoring, budget)
         self._limits = limits
         self._given = executing(cast("Runner", runner)) if _is_open(runner) else None
         source = cast("Callable[[], Runner]", self._open if runner is None else runner)
         self._sandbox: Reopened[Executing] = Reopened(lambda: executing(source()))
         self._cache = MemoryCache()
 
-    def execute(self, session: Session, seed: int, *, session_id: int, sampler: str) -> Outcome:
+    def score(self, session: Session, seed: int, *, session_id: int, sampler: str) -> ScoredSession:
         """The session's score and record.
 
         The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed, all
@@ -81,24 +82,15 @@ class Executor:
         what was opened here is closed then, whatever state it was left in.
         """
 
-        def execute(runner: Executing) -> Outcome:
-            return self._execute(runner, session, seed, session_id, sampler)
+        def score(runner: Executing) -> ScoredSession:
+            cache = self._cache.at(session.cwd)
+            recorder = SessionRecorder(scoring=self._scoring, cache=cache, pipe_runs=0)
+            volatile = is_declared_volatile(session)
+            recorded = recorder.record(session, runner, random.Random(seed), volatile=volatile)
+            record = recorded.record(session_id, system=self.declaration.name, sampler=sampler)
+            return ScoredSession(recorded.score, record, cache.hits)
 
-        return self._sandbox.repeat(execute) if self._given is None else execute(self._given)
-
-    def _execute(
-        self, runner: Executing, session: Session, seed: int, session_id: int, sampler: str
-    ) -> Outcome:
-        cache = self._cache.at(session.cwd)
-        recorder = SessionRecorder(scoring=self._scoring, cache=cache, pipe_runs=0)
-        recorded = recorder.record(
-            session,
-            runner,
-            random.Random(seed),
-            volatile=is_declared_volatile(session),
-        )
-        record = recorded.record(session_id, system=self.declaration.name, sampler=sampler)
-        return Outcome(recorded.score, record, cache.hits)
+        return self._sandbox.repeat(score) if self._given is None else score(self._given)
 
     def close(self) -> None:
         """Close the sandbox if one was opened here; any number of calls."""
@@ -128,7 +120,7 @@ def declaration_of(system: str | None) -> SystemDeclaration:
 
 def is_declared_volatile(session: Session) -> bool:
     """Whether the grammar of a command in it says that two runs may differ (D-2v)."""
-    return any(_is_volatile(_command(one)) for row in session.rows for one in row.segments)
+    return any(_is_volatile(_command(part)) for row in session.rows for part in row.segments)
 
 
 def _command(segment: Segment) -> str:
@@ -166,9 +158,9 @@ def require_count(name: str, value: object) -> int:
     return value
 
 
-def shown(outcome: Outcome) -> str:
-    """The outcome for people: output, then exit code and score in one line."""
-    record, score = outcome.record, outcome.score
+def shown(scored: ScoredSession) -> str:
+    """A scored session for people: output, then exit code and score in one line."""
+    record, score = scored.record, scored.score
     if record.irreducibility is None:
         value = "irreducibility undefined, nothing to remove"
     else:
