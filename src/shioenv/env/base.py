@@ -135,7 +135,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return self._observation(), reward, True, False, {**self._info(), "error": fault.value}
 
     def _info(self) -> dict[str, Any]:
-        return {**self._facts(), "cwd": self._cwd, "error": None}
+        return {**self._facts(), "error": None}
 
     @abstractmethod
     def _begin(self, cwd: str) -> None:

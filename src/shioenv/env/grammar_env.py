@@ -233,6 +233,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
             "state": str(self._state),
             "leftmost": None if leftmost is None else leftmost.name,
             "expansions": self._expansions,
+            "cwd": self._cwd,
         }
 
 

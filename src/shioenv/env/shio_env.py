@@ -174,7 +174,12 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
     def _facts(self) -> dict[str, Any]:
         length = len(self._rows[-1]) if self._rows else len(("cd", self._cwd))
-        return {"h": len(self._rows), "l": length, "row_full": length == self.columns}
+        return {
+            "h": len(self._rows),
+            "l": length,
+            "cwd": self._cwd,
+            "row_full": length == self.columns,
+        }
 
 
 def read_action(action: Action) -> tuple[str, bool, bool]:
