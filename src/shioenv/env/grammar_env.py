@@ -42,7 +42,7 @@ Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 Observation: TypeAlias = dict[str, Any]
 
 
-class Fault(StrEnum):
+class ActionFault(StrEnum):
     """Why an action ended the episode without an execution: the codes of `info["error"]`."""
 
     MASKED_ACTION = "MASKED_ACTION"
@@ -148,7 +148,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         number = _number_of(action, len(self.productions))
         index = self._permitted.get(number)
         if index is None:
-            return self._refused(Fault.MASKED_ACTION)
+            return self._refused(ActionFault.MASKED_ACTION)
         state = self._state.expand(self.productions[number])
         if state.leftmost is None:
             return self._finish(state)
@@ -156,9 +156,9 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self._state = state
         self._expansions += 1
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in self._derivation.words):
-            return self._refused(Fault.TOO_LONG)
+            return self._refused(ActionFault.TOO_LONG)
         if self._expansions >= self.max_expansions or len(self._numbers()) > self.max_symbols:
-            return self._refused(Fault.HORIZON)
+            return self._refused(ActionFault.HORIZON)
         self._permit()
         return self._going_on()
 
@@ -193,7 +193,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     def _finish(self, state: PartialInput) -> Step[Observation]:
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in state.words):
             self._state = state
-            return self._refused(Fault.TOO_LONG)
+            return self._refused(ActionFault.TOO_LONG)
         scored = self._score(Session(self._cwd, (self._input(state),)))
         self._state = state
         self._expansions += 1

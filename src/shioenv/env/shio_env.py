@@ -35,7 +35,7 @@ Grid: TypeAlias = tuple[tuple[str, ...], ...]
 Action: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 
-class Fault(StrEnum):
+class ActionFault(StrEnum):
     """Why an action ended the episode without an execution: the codes of `info["error"]`."""
 
     EXEC_WITH_INPUT = "EXEC_WITH_INPUT"
@@ -67,8 +67,8 @@ class ShIOEnv(SessionEnv[Grid, Action]):
     was written, 0 where that is undefined, and its info holds every field of a dataset record. So
     does filling the last cell of the last row, with `truncated` as well. All other rewards are 0,
     except -10 for an action against the rules: it ends the episode, changes and executes nothing,
-    and `info["error"]` says which rule (`Fault`). Going past the last cell of a row or past the
-    last row ends it likewise, at reward 0 (D-1).
+    and `info["error"]` says which rule (`ActionFault`). Going past the last cell of a row or past
+    the last row ends it likewise, at reward 0 (D-1).
 
     `info` always holds `h` (current row), `l` (cells written in it), `cwd`, `row_full` and `error`
     (None or a code). No sandbox is opened before the first execution.
@@ -141,26 +141,26 @@ class ShIOEnv(SessionEnv[Grid, Action]):
     def _session(self, rows: list[tuple[str, ...]]) -> Session:
         return Session(self._cwd, tuple(Input.from_marked(row) for row in rows))
 
-    def _fault(self, text: str, *, execute: bool, begin_row: bool) -> Fault | None:
+    def _fault(self, text: str, *, execute: bool, begin_row: bool) -> ActionFault | None:
         if execute:
             if text:
-                return Fault.EXEC_WITH_INPUT
+                return ActionFault.EXEC_WITH_INPUT
             if begin_row:
-                return Fault.FLAGS_BOTH_SET
-            return None if self._rows else Fault.NO_COMMAND
+                return ActionFault.FLAGS_BOTH_SET
+            return None if self._rows else ActionFault.NO_COMMAND
         if len(text) > self.max_argument_length:
-            return Fault.TOO_LONG
+            return ActionFault.TOO_LONG
         if not is_shell_text(text):
-            return Fault.BAD_CHAR
+            return ActionFault.BAD_CHAR
         try:
             Argument.parse(text)
         except InputError:
-            return Fault.EMPTY_INPUT
+            return ActionFault.EMPTY_INPUT
         if begin_row:
-            return Fault.HORIZON if len(self._rows) == self.max_commands else None
+            return ActionFault.HORIZON if len(self._rows) == self.max_commands else None
         if not self._rows:
-            return Fault.NO_COMMAND
-        return Fault.HORIZON if len(self._rows[-1]) == self.columns else None
+            return ActionFault.NO_COMMAND
+        return ActionFault.HORIZON if len(self._rows[-1]) == self.columns else None
 
     def _executed(self, rows: list[tuple[str, ...]], *, truncated: bool) -> Step[Grid]:
         scored = self._score(self._session(rows))

@@ -20,7 +20,7 @@ from shioenv.experiments.length_groups import (
 from shioenv.experiments.length_tables import tables_of
 from shioenv.experiments.reference import rule_columns, scores_by_rule
 from shioenv.experiments.results import Findings, columns, experiment
-from shioenv.experiments.scores import COLUMNS, NAMES, Score, made, ones, values
+from shioenv.experiments.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.text import rounded
@@ -80,14 +80,14 @@ def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -
     )
 
 
-def _summary(scores: Sequence[Score], cells: Sequence[LengthCell]) -> dict[str, Any]:
+def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dict[str, Any]:
     gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
     gcs = values(scores_of(scores, "gcs", 0))
     return {
         "GCS above UCS, least": rounded(min(gains, default=None)),
         "GCS above UCS, most": rounded(max(gains, default=None)),
         f"means at length {quoted.LENGTH}": {
-            cell.sampler: rounded(cell.spread.mean)
+            cell.sampler: rounded(cell.moments.mean)
             for cell in cells
             if (cell.group, cell.n) == ("all inputs", quoted.LENGTH)
         },

@@ -13,10 +13,10 @@ from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
 from shioenv.experiments.repeats import REASONS, Verdict
 from shioenv.experiments.replay import Cell, Cells
-from shioenv.experiments.scores import NAMES, Score, ones, values
+from shioenv.experiments.scores import NAMES, ScoredRecord, ones, values
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.drawing import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
-from shioenv.report.means import Spread, cumulative
+from shioenv.report.means import Moments, cumulative
 from shioenv.report.panels import (
     PAPER,
     Rows,
@@ -176,7 +176,9 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
 # ---- irreducibility by number of arguments ----
 
 
-def by_length(scores: Sequence[Score], cells: Sequence[LengthCell], budget: int) -> alt.ConcatChart:
+def by_length(
+    scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], budget: int
+) -> alt.ConcatChart:
     """Spreads, means, gains and distribution functions; `cells` are those of the scores."""
     lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
@@ -210,17 +212,22 @@ def _score(field: str) -> alt.Y:
 
 def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
     """The cells of a group; those of successive lengths have the same `run`, to be one line."""
-    shown = [cell for cell in cells if cell.group == group and cell.spread.count >= FEW]
+    shown = [cell for cell in cells if cell.group == group and cell.moments.count >= FEW]
     return [
-        {"sampler": cell.sampler, "arguments": cell.n, "run": cell.n - place, **_reach(cell.spread)}
+        {
+            "sampler": cell.sampler,
+            "arguments": cell.n,
+            "run": cell.n - place,
+            **_reach(cell.moments),
+        }
         for place, cell in enumerate(shown)
     ]
 
 
-def _reach(spread: Spread) -> dict[str, float]:
+def _reach(moments: Moments) -> dict[str, float]:
     """A mean, and a standard deviation on both sides."""
-    low, high = max(0.0, spread.mean - spread.sd), min(1.0, spread.mean + spread.sd)
-    return {"mean": spread.mean, "low": low, "high": high}
+    low, high = max(0.0, moments.mean - moments.sd), min(1.0, moments.mean + moments.sd)
+    return {"mean": moments.mean, "low": low, "high": high}
 
 
 def _means_panel(
@@ -239,7 +246,7 @@ def _means_panel(
     return alt.LayerChart(layer=[panel, said(rows, x, _score("mean"), **place)])
 
 
-def _gain_panel(scores: Sequence[Score], lengths: Sequence[int]) -> alt.LayerChart:
+def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.LayerChart:
     """GCS above UCS, with the paper's range."""
     rows = [
         {"arguments": n, "mean": gain.value, "low": gain.low, "high": gain.high}
@@ -266,7 +273,7 @@ def _gain_panel(scores: Sequence[Score], lengths: Sequence[int]) -> alt.LayerCha
 
 
 def _distribution_panel(
-    scores: Sequence[Score], least: int, series: Mapping[str, Any]
+    scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
     """The share of inputs up to each score; the paper's share at exactly 1 is left above a rule."""
     rows = [
@@ -313,13 +320,13 @@ def training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
 def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
     rows: list[dict[str, Any]] = []
     for name, numbers in sets.items():
-        for who, spread in (
-            ("ours", Spread.of(numbers)),
-            ("paper", Spread(0, *quoted.TRAINING[name])),
+        for who, moments in (
+            ("ours", Moments.of(numbers)),
+            ("paper", Moments(0, *quoted.TRAINING[name])),
         ):
-            if not math.isnan(spread.mean):
-                label = f"{spread.mean:.2f} ± {spread.sd:.2f}"
-                rows.append({"set": name, "who": who, "label": label, **_reach(spread)})
+            if not math.isnan(moments.mean):
+                label = f"{moments.mean:.2f} ± {moments.sd:.2f}"
+                rows.append({"set": name, "who": who, "label": label, **_reach(moments)})
     styles = (Style(MAIN, (1, 0), "circle"), Style(PAPER, (1, 0), "diamond"))
     series = styled("who", ("ours", "paper"), None, styles, orient="top")
     room = alt.Scale(paddingOuter=0.7)

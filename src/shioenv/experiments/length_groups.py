@@ -9,8 +9,8 @@ from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 from shioenv.experiments.reference import evenly
-from shioenv.experiments.scores import NAMES, Score, ones, values
-from shioenv.report.means import Difference, Spread
+from shioenv.experiments.scores import NAMES, ScoredRecord, ones, values
+from shioenv.report.means import MeanDifference, Moments
 from shioenv.report.tables import Key, grouped
 
 FEW = 20
@@ -23,7 +23,7 @@ FEW_OF_A_COMMAND = 5
 RESCORED = 100
 """Inputs of each sampler and length that are also scored as the reference implementation does."""
 
-Condition: TypeAlias = Callable[[Score], bool]
+Condition: TypeAlias = Callable[[ScoredRecord], bool]
 
 GROUPS: Mapping[str, Condition] = {
     "all inputs": lambda score: True,
@@ -40,22 +40,22 @@ class LengthCell:
     sampler: str
     n: int
     group: str
-    spread: Spread
+    moments: Moments
     ones: int
     """Those that are exactly 1."""
 
 
-def to_rescore(scores: Sequence[Score]) -> list[Score]:
+def to_rescore(scores: Sequence[ScoredRecord]) -> list[ScoredRecord]:
     """Those to be scored by other rules as well: `RESCORED` of each number of arguments."""
     groups = grouped(scores, attrgetter("n_arguments"))
     return [score for group in groups.values() for score in evenly(group, RESCORED)]
 
 
-def cells_of(scores: Sequence[Score]) -> list[LengthCell]:
+def cells_of(scores: Sequence[ScoredRecord]) -> list[LengthCell]:
     """Every cell that has a score, samplers and lengths in order."""
     places = grouped(scores, attrgetter("sampler", "n_arguments"))
     return [
-        LengthCell(name, n, group, Spread.of(numbers), ones(numbers))
+        LengthCell(name, n, group, Moments.of(numbers), ones(numbers))
         for sampler, name in NAMES.items()
         for n in sorted(n for of, n in places if of == sampler)
         for group, holds in GROUPS.items()
@@ -68,17 +68,17 @@ def by_place(cells: Sequence[LengthCell], group: str) -> dict[tuple[str, int], L
     return {(cell.sampler, cell.n): cell for cell in cells if cell.group == group}
 
 
-def gains_of(scores: Sequence[Score], holds: Condition) -> dict[int, Difference]:
+def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
     """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs."""
     pairs = _pairs(scores, holds, attrgetter("n_arguments"))
     return {
-        n: Difference.of(gcs, ucs)
+        n: MeanDifference.of(gcs, ucs)
         for n, (gcs, ucs) in sorted(pairs.items())
         if _least((gcs, ucs)) >= FEW
     }
 
 
-def gains_by_command(scores: Sequence[Score], holds: Condition) -> dict[int, Difference]:
+def gains_by_command(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
     """As `gains_of`, between inputs of the same command: the mean of the commands' differences,
     weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs of both.
 
@@ -90,30 +90,30 @@ def gains_by_command(scores: Sequence[Score], holds: Condition) -> dict[int, Dif
     for n, commands in grouped(several, itemgetter(0)).items():
         total = sum(ucs.count for _, (_, ucs) in commands)
         if min(total, sum(gcs.count for _, (gcs, _) in commands)) >= FEW:
-            weighed = [(pair[1].count / total, Difference.of(*pair)) for _, pair in commands]
-            gains[n] = Difference(
+            weighed = [(pair[1].count / total, MeanDifference.of(*pair)) for _, pair in commands]
+            gains[n] = MeanDifference(
                 math.fsum(weight * gain.value for weight, gain in weighed),
                 math.sqrt(math.fsum((weight * gain.error) ** 2 for weight, gain in weighed)),
             )
     return gains
 
 
-def _least(pair: tuple[Spread, Spread]) -> int:
-    return min(spread.count for spread in pair)
+def _least(pair: tuple[Moments, Moments]) -> int:
+    return min(moments.count for moments in pair)
 
 
 def _pairs(
-    scores: Sequence[Score], holds: Condition, key: Callable[[Score], Key]
-) -> dict[Key, tuple[Spread, Spread]]:
+    scores: Sequence[ScoredRecord], holds: Condition, key: Callable[[ScoredRecord], Key]
+) -> dict[Key, tuple[Moments, Moments]]:
     """The scores of GCS and of UCS, group by group, where both have some."""
     pairs = {}
     for place, group in grouped(filter(holds, scores), key).items():
-        gcs, ucs = (Spread.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
+        gcs, ucs = (Moments.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
         if gcs.count and ucs.count:
             pairs[place] = gcs, ucs
     return pairs
 
 
-def scores_of(scores: Sequence[Score], sampler: str, least: int) -> list[Score]:
+def scores_of(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
     """A sampler's scores of inputs with so many arguments at least."""
     return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

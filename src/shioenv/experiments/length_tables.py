@@ -19,15 +19,15 @@ from shioenv.experiments.length_groups import (
     scores_of,
 )
 from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_rule
-from shioenv.experiments.scores import NAMES, Score, ones, values
-from shioenv.report.means import Difference, Spread
+from shioenv.experiments.scores import NAMES, ScoredRecord, ones, values
+from shioenv.report.means import MeanDifference, Moments
 from shioenv.report.tables import Table, grouped
 from shioenv.report.text import count, fixed, share
 from shioenv.synthesis.policy import LENGTHS
 
 
 def tables_of(
-    scores: Sequence[Score], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
+    scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
 ) -> Iterator[Table]:
     """All of them, in the order in which they are read."""
     for group in GROUPS:
@@ -52,9 +52,9 @@ def _table(cells: Sequence[LengthCell], group: str) -> Table:
     for n in sorted({n for _, n in places}):
         row = [str(n)]
         for name in NAMES.values():
-            cell = places.get((name, n), LengthCell(name, n, group, Spread.of(()), 0))
-            total = cell.spread.count
-            row += [count(total), cell.spread.text, share(cell.ones, total)]
+            cell = places.get((name, n), LengthCell(name, n, group, Moments.of(()), 0))
+            total = cell.moments.count
+            row += [count(total), cell.moments.text, share(cell.ones, total)]
         rows.append(row)
     return Table(
         f"By number of arguments, {group}",
@@ -65,9 +65,9 @@ def _table(cells: Sequence[LengthCell], group: str) -> Table:
     )
 
 
-def _gain_table(scores: Sequence[Score], cells: Sequence[LengthCell]) -> Table:
+def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> Table:
     groups = {**GROUPS, "inputs that are not volatile": lambda score: not score.volatile}
-    means = {place: cell.spread.mean for place, cell in by_place(cells, "all inputs").items()}
+    means = {place: cell.moments.mean for place, cell in by_place(cells, "all inputs").items()}
 
     def relative(n: int) -> str:
         ucs, gcs = means[NAMES["ucs"], n], means[NAMES["gcs"], n]
@@ -86,7 +86,7 @@ def _gain_table(scores: Sequence[Score], cells: Sequence[LengthCell]) -> Table:
     )
 
 
-def _gain_command_table(scores: Sequence[Score]) -> Table:
+def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
     gains = [gains_by_command(scores, holds) for holds in GROUPS.values()]
     return Table(
         "GCS above UCS, command by command",
@@ -98,13 +98,13 @@ def _gain_command_table(scores: Sequence[Score]) -> Table:
     )
 
 
-def _gains(groups: Sequence[Mapping[int, Difference]]) -> Iterator[tuple[int, list[str]]]:
+def _gains(groups: Sequence[Mapping[int, MeanDifference]]) -> Iterator[tuple[int, list[str]]]:
     """By length, the gain of each group, a dash where it has none."""
     for n in sorted(set().union(*groups)):
         yield n, [group[n].text if n in group else "-" for group in groups]
 
 
-def _distribution_table(scores: Sequence[Score]) -> Table:
+def _distribution_table(scores: Sequence[ScoredRecord]) -> Table:
     rows = []
     for sampler, name in NAMES.items():
         for least, label in ((0, "all with a score"), (2, "2 and more")):
@@ -132,11 +132,11 @@ OPERANDS: Mapping[str, Condition] = {
 """Inputs by how many of their arguments are operands: what begins with no hyphen."""
 
 
-def _operand_table(scores: Sequence[Score]) -> Table:
+def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
     rows = []
     for n, group in sorted(grouped(scores_of(scores, "gcs", 2), lambda s: s.n_arguments).items()):
-        spreads = [Spread.of(values(group, holds)) for holds in OPERANDS.values()]
-        cells = ((count(spread.count), fixed(spread.mean)) for spread in spreads)
+        groups = [Moments.of(values(group, holds)) for holds in OPERANDS.values()]
+        cells = ((count(moments.count), fixed(moments.mean)) for moments in groups)
         rows.append((str(n), *chain.from_iterable(cells)))
     return Table(
         "GCS by operands",
@@ -148,14 +148,14 @@ def _operand_table(scores: Sequence[Score]) -> Table:
     )
 
 
-def _command_table(scores: Sequence[Score]) -> Table:
+def _command_table(scores: Sequence[ScoredRecord]) -> Table:
     rows = []
     for command, group in grouped(scores_of(scores, "gcs", 2), lambda s: s.command).items():
         if numbers := values(group):
             total = len(numbers)
             fails = sum(score.exit_code != 0 for score in group)
             shares = (share(part, total, 0) for part in (ones(numbers), fails))
-            rows.append((command, count(total), Spread.of(numbers).text, *shares))
+            rows.append((command, count(total), Moments.of(numbers).text, *shares))
     return Table(
         "GCS by command",
         "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
@@ -183,16 +183,16 @@ def _rule_table(ruled: Sequence[Ruled]) -> Table:
 def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
     rows = []
     for n in sorted({row.score.n_arguments for row in ruled}):
-        groups = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
-        spreads = {  # of R*, and of the score by all rules
-            sampler: [Spread.of([scores[place] for scores in group]) for place in (0, -1)]
-            for sampler, group in groups.items()
+        of_sampler = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
+        groups = {  # of R*, and of the score by all rules
+            sampler: [Moments.of([scores[place] for scores in group]) for place in (0, -1)]
+            for sampler, group in of_sampler.items()
         }
         row = [str(n)]
-        for pair in spreads.values():
-            row += [str(pair[0].count), *(fixed(spread.mean) for spread in pair)]
-        for gcs, ucs in zip(spreads["gcs"], spreads["ucs"], strict=True):
-            row.append(Difference.of(gcs, ucs).text if gcs.count and ucs.count else "-")
+        for pair in groups.values():
+            row += [str(pair[0].count), *(fixed(moments.mean) for moments in pair)]
+        for gcs, ucs in zip(groups["gcs"], groups["ucs"], strict=True):
+            row.append(MeanDifference.of(gcs, ucs).text if gcs.count and ucs.count else "-")
         rows.append(row)
     return Table(
         "By the rules of the reference implementation, by number of arguments",

@@ -28,7 +28,7 @@ from shioenv.domain.runner import Runner
 from shioenv.experiments.exact import PassedOverError, scored, timely
 from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.results import columns
-from shioenv.experiments.scores import Score
+from shioenv.experiments.scores import ScoredRecord
 from shioenv.experiments.setting import Setting, answers
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
@@ -194,7 +194,7 @@ def _command(segment: SegmentScore, whole: str, seen: _Seen) -> Command:
 class Ruled:
     """A record's score, and what the rules make of it."""
 
-    score: Score
+    score: ScoredRecord
     by_rule: ByRule
 
 
@@ -212,7 +212,7 @@ class Rescoring:
         return {"scored by other rules": len(self.ruled), "not so scored": dict(self.left_out)}
 
 
-def evenly(scores: Sequence[Score], count: int) -> list[Score]:
+def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
     """At most `count` of the records that have an argument and are not volatile, evenly spaced:
     later inputs of a stream are longer, because short ones run out.
     """
@@ -221,7 +221,7 @@ def evenly(scores: Sequence[Score], count: int) -> list[Score]:
     return [usable[place * len(usable) // count] for place in range(count)]
 
 
-def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[Score]) -> Rescoring:
+def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[ScoredRecord]) -> Rescoring:
     """The inputs of these records of a dataset, executed again.
 
     What an earlier call executed is used; it lies in the dataset's directory. Errors: those of

@@ -17,7 +17,7 @@ from shioenv.experiments.replay import Accuracy, Cells, cells, replayed
 from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.report.means import Mean, Spread
+from shioenv.report.means import Mean, Moments
 from shioenv.report.tables import Table, grouped
 from shioenv.report.text import fixed, share
 
@@ -127,7 +127,7 @@ def _score_table(inputs: Sequence[Known]) -> Table:
         {
             "arguments": lambda group: str(group[0].n),
             "inputs": lambda group: str(len(group)),
-            "R*": lambda group: Spread.of([known.irreducibility for known in group]).text,
+            "R*": lambda group: Moments.of([known.irreducibility for known in group]).text,
             "strict": lambda group: fixed(
                 sum(known.irreducibility_strict for known in group) / len(group)
             ),

@@ -24,7 +24,7 @@ NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ScoredRecord:
     """What these experiments need to know of a record."""
 
     session_id: int
@@ -41,7 +41,7 @@ class Score:
     irreducibility_strict: float | None
 
 
-COLUMNS = tuple(item.name for item in fields(Score))
+COLUMNS = tuple(item.name for item in fields(ScoredRecord))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ScoredDataset:
     directory: Path
     new: int
     """Records that this call executed, those that a larger one had left to do among them."""
-    scores: list[Score]
+    scores: list[ScoredRecord]
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -86,13 +86,13 @@ def made(
     return ScoredDataset(directory, summary.new, list(_scores(directory, count)))
 
 
-def _scores(directory: Path, count: int) -> Iterator[Score]:
+def _scores(directory: Path, count: int) -> Iterator[ScoredRecord]:
     """Of the first `count` records: an earlier call may have made more."""
     for record in read_records(directory):
         if record.session_id >= count:
             return
         same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
-        yield Score(**same, command=command_of(record), n_operands=_operands(record))
+        yield ScoredRecord(**same, command=command_of(record), n_operands=_operands(record))
 
 
 def _operands(record: Record) -> int:
@@ -109,7 +109,7 @@ def ones(values: Iterable[float]) -> int:
 
 
 def values(
-    scores: Iterable[Score], keep: Callable[[Score], bool] = lambda score: True
+    scores: Iterable[ScoredRecord], keep: Callable[[ScoredRecord], bool] = lambda score: True
 ) -> list[float]:
     """The irreducibility of those that have one and are kept."""
     kept = (score.irreducibility for score in scores if keep(score))

@@ -21,10 +21,18 @@ from shioenv.experiments.reference import (
     scores_by_rule,
 )
 from shioenv.experiments.results import Findings, columns, experiment
-from shioenv.experiments.scores import COLUMNS, NAMES, Score, ScoredDataset, made, ones, values
+from shioenv.experiments.scores import (
+    COLUMNS,
+    NAMES,
+    ScoredDataset,
+    ScoredRecord,
+    made,
+    ones,
+    values,
+)
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.report.means import Spread
+from shioenv.report.means import Moments
 from shioenv.report.tables import Table
 from shioenv.report.text import share
 from shioenv.synthesis.drawing import Drawing
@@ -88,7 +96,7 @@ def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -
             "share of composites": COMPOSITES,
             "stop probability": STOP_PROBABILITY,
         },
-        summary={name: _summary(Spread.of(numbers)) for name, numbers in sets.items()},
+        summary={name: _summary(Moments.of(numbers)) for name, numbers in sets.items()},
     )
 
 
@@ -105,16 +113,16 @@ def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Scor
         wanted += math.ceil(1.02 * (count - scored) * wanted / max(scored, 1))
 
 
-def _until(scores: Sequence[Score], count: int) -> list[Score]:
+def _until(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
     """The first scores, as many as hold `count` that are not None; there are so many."""
     places = (place for place, s in enumerate(scores, 1) if s.irreducibility is not None)
     return list(scores[: next(islice(places, count - 1, None))])
 
 
-def _summary(spread: Spread) -> dict[str, Any]:
-    if not spread.count:
+def _summary(moments: Moments) -> dict[str, Any]:
+    if not moments.count:
         return {"inputs": 0}
-    return {"inputs": spread.count, "mean": round(spread.mean, 4), "sd": round(spread.sd, 4)}
+    return {"inputs": moments.count, "mean": round(moments.mean, 4), "sd": round(moments.sd, 4)}
 
 
 def _table(datasets: Mapping[str, ScoredDataset], sets: Mapping[str, Sequence[float]]) -> Table:
@@ -127,9 +135,9 @@ def _table(datasets: Mapping[str, ScoredDataset], sets: Mapping[str, Sequence[fl
             (
                 name,
                 f"{len(numbers):,}",
-                Spread.of(numbers).text,
+                Moments.of(numbers).text,
                 f"{mean:.2f} ± {sd:.2f}",
-                Spread.of(list(filter(holds, several))).text,
+                Moments.of(list(filter(holds, several))).text,
                 share(ones(numbers), len(numbers)),
             )
         )
@@ -161,9 +169,9 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
     rows = []
     for name, (source, holds) in SETS.items():
         by_rule = zip(*(row.by_rule for row in rescorings[source].ruled), strict=True)
-        spreads = [Spread.of(list(filter(holds, scores))) for scores in by_rule]
-        if spreads:
-            cells = (f"{spread.text} ({spread.count})" for spread in spreads)
+        groups = [Moments.of(list(filter(holds, scores))) for scores in by_rule]
+        if groups:
+            cells = (f"{moments.text} ({moments.count})" for moments in groups)
             rows.append((name.replace("R*", "score"), *cells))
     return Table(
         "By the rules of the reference implementation",

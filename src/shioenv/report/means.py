@@ -1,4 +1,4 @@
-"""Means with their intervals, spreads, differences and distribution functions."""
+"""Means with their intervals, moments, differences and distribution functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bootstrapped(values: Sequence[float]) -> Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Moments:
     """Mean and standard deviation of a group of scores."""
 
     count: int
@@ -76,14 +76,14 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeanDifference:
     """By how much one mean is above another of independent values, and its standard error."""
 
     value: float
     error: float
 
     @classmethod
-    def of(cls, upper: Spread, lower: Spread) -> Self:
+    def of(cls, upper: Moments, lower: Moments) -> Self:
         """By how much the first group's mean is above the second's; neither is empty."""
         error = math.sqrt(upper.variance_of_mean + lower.variance_of_mean)
         return cls(upper.mean - lower.mean, error)

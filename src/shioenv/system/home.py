@@ -153,7 +153,7 @@ class _Reader:
     def _data(self, path: str, value: Mapping[str, Any]) -> bytes:
         if "make" in value:
             held = [self.entry(name) for name in value.get("holds", ())]
-            request = Request(
+            request = HomeRequest(
                 value.get("lines", 0), held, value.get("seed", 1), int(value["time"].timestamp())
             )
             return GENERATORS[value["make"]](request)
@@ -172,7 +172,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HomeRequest:
     """What a generator is asked for."""
 
     lines: int
@@ -212,7 +212,7 @@ def text_of(lines: Iterable[str], newline: str = "\n") -> bytes:
     return "".join(f"{line}{newline}" for line in lines).encode()
 
 
-def _app_log(request: Request) -> bytes:
+def _app_log(request: HomeRequest) -> bytes:
     draws, words = _Draws(request.seed), _words("app_log")
     moment = request.time - request.lines * 97
     lines = []
@@ -230,7 +230,7 @@ def _app_log(request: Request) -> bytes:
     return text_of(lines[: request.lines])
 
 
-def _syslog(request: Request) -> bytes:
+def _syslog(request: HomeRequest) -> bytes:
     draws, words = _Draws(7 * request.seed), _words("syslog")
     moment = request.time - request.lines * 240
     lines = []
@@ -242,7 +242,7 @@ def _syslog(request: Request) -> bytes:
     return text_of(lines)
 
 
-def _access_log(request: Request) -> bytes:
+def _access_log(request: HomeRequest) -> bytes:
     draws, words = _Draws(11 * request.seed), _words("access_log")
     moment = request.time - request.lines * 60
     lines = []
@@ -259,7 +259,7 @@ def _access_log(request: Request) -> bytes:
     return text_of(lines)
 
 
-def _measurements(request: Request) -> bytes:
+def _measurements(request: HomeRequest) -> bytes:
     draws, words = _Draws(13 * request.seed), _words("measurements")
     lines = ["id,date,region,product,units,price"]
     for number in range(1, request.lines + 1):
@@ -271,7 +271,7 @@ def _measurements(request: Request) -> bytes:
     return text_of(lines)
 
 
-def _users(request: Request) -> bytes:
+def _users(request: HomeRequest) -> bytes:
     draws, words = _Draws(17 * request.seed), _words("users")
     lines = ["username,name,email,department,age,active"]
     for number in range(request.lines):
@@ -284,7 +284,7 @@ def _users(request: Request) -> bytes:
     return text_of(lines)
 
 
-def _budget(request: Request) -> bytes:
+def _budget(request: HomeRequest) -> bytes:
     draws = _Draws(19 * request.seed)
     rows = [
         f"2025-{month:02d};{1000 + draws.below(40) * 25};{draws.below(1900)},{month:02d}"
@@ -293,7 +293,7 @@ def _budget(request: Request) -> bytes:
     return text_of(["month;planned;spent", *rows], "\r\n")
 
 
-def _duplicates(request: Request) -> bytes:
+def _duplicates(request: HomeRequest) -> bytes:
     draws, words = _Draws(23 * request.seed), _words("duplicates")
     lines: list[str] = []
     while len(lines) < request.lines:
@@ -301,27 +301,27 @@ def _duplicates(request: Request) -> bytes:
     return text_of(lines[: request.lines])
 
 
-def _long_lines(request: Request) -> bytes:
+def _long_lines(request: HomeRequest) -> bytes:
     draws, words = _Draws(29 * request.seed), _words("long_lines")
     counts = (60, 400, 1, 150)
     lines = [" ".join(draws.pick(words["words"]) for _ in range(count)) for count in counts]
     return text_of([*lines, "0123456789" * 300])
 
 
-def _binary(request: Request) -> bytes:
+def _binary(request: HomeRequest) -> bytes:
     draws = _Draws(31 * request.time)
     head = b"\x7fBIN\x01\x00" + bytes(range(256))
     return head + bytes(draws.below(256) for _ in range(762)) + b"text inside\x00more text\n"
 
 
-def _sparse(request: Request) -> bytes:
+def _sparse(request: HomeRequest) -> bytes:
     hole = bytes(4096)
     block = (b"start of image\n" + hole)[:4096]
     last = (b"end of image\n" + hole)[:4096]
     return block + hole * 14 + last
 
 
-def _elf(request: Request) -> bytes:
+def _elf(request: HomeRequest) -> bytes:
     """A static x86-64 program that writes a line and exits: two system calls, no library."""
     text = b"hello from a small program\n"
     base, code_at = 0x400000, 120
@@ -335,7 +335,7 @@ def _elf(request: Request) -> bytes:
     return header + segment + code
 
 
-def _png(request: Request) -> bytes:
+def _png(request: HomeRequest) -> bytes:
     width, height = 48, 32
     rows = bytearray()
     for y in range(height):
@@ -358,7 +358,7 @@ def _png(request: Request) -> bytes:
     )
 
 
-def _tar(request: Request) -> bytes:
+def _tar(request: HomeRequest) -> bytes:
     import tarfile
 
     buffer = io.BytesIO()
@@ -378,26 +378,26 @@ def _gzip(data: bytes, time: int, name: str = "") -> bytes:
     return head + deflate(data) + struct.pack("<II", zlib.crc32(data), len(data))
 
 
-def _tar_gz(request: Request) -> bytes:
+def _tar_gz(request: HomeRequest) -> bytes:
     return _gzip(_tar(request), request.time)
 
 
-def _gz(request: Request) -> bytes:
+def _gz(request: HomeRequest) -> bytes:
     (entry,) = request.held
     return _gzip(entry.data, entry.mtime, entry.path.rpartition("/")[2])
 
 
-def _truncated(request: Request) -> bytes:
+def _truncated(request: HomeRequest) -> bytes:
     whole = _tar_gz(request)
     return whole[: len(whole) * 2 // 3]
 
 
-def _bz2(request: Request) -> bytes:
+def _bz2(request: HomeRequest) -> bytes:
     (entry,) = request.held
     return bz2.compress(entry.data)
 
 
-def _cpio(request: Request) -> bytes:
+def _cpio(request: HomeRequest) -> bytes:
     """The portable "newc" format."""
     out = bytearray()
     members = [
@@ -417,7 +417,7 @@ def _cpio(request: Request) -> bytes:
     return bytes(out + bytes(-len(out) % 512))
 
 
-def _zip(request: Request) -> bytes:
+def _zip(request: HomeRequest) -> bytes:
     import zipfile
 
     buffer = io.BytesIO()
@@ -431,7 +431,7 @@ def _zip(request: Request) -> bytes:
     return buffer.getvalue()
 
 
-GENERATORS: Mapping[str, Callable[[Request], bytes]] = {
+GENERATORS: Mapping[str, Callable[[HomeRequest], bytes]] = {
     generator.__name__.removeprefix("_"): generator
     for generator in (
         _access_log, _app_log, _binary, _budget, _bz2, _cpio, _duplicates, _elf, _gz, _long_lines,

@@ -61,7 +61,7 @@ class ImageEntry:
     holes: bool = False
 
 
-class Reading(Protocol):
+class BaseStream(Protocol):
     """What a base tar is read through."""
 
     def seek(self, offset: int, /) -> int: ...  # noqa: D102
@@ -382,14 +382,14 @@ def _accounts(
     return accounts
 
 
-def read_accounts(entries: Iterable[ImageEntry], base: Reading) -> Accounts:
+def read_accounts(entries: Iterable[ImageEntry], base: BaseStream) -> Accounts:
     """The accounts of a composed system."""
     files = {entry.path: entry for entry in entries if entry.path.startswith("etc/")}
     texts = [content(files[f"etc/{name}"], base).decode() for name in ("passwd", "group")]
     return Accounts(*texts)
 
 
-def content(entry: ImageEntry, base: Reading) -> bytes:
+def content(entry: ImageEntry, base: BaseStream) -> bytes:
     """The bytes of a regular file: its own, or those in the base tar."""
     if entry.data is not None:
         return entry.data
@@ -397,7 +397,7 @@ def content(entry: ImageEntry, base: Reading) -> bytes:
     return base.read(entry.size)
 
 
-def write_tar(entries: Iterable[ImageEntry], base: Reading, out: IO[bytes]) -> str:
+def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -> str:
     """Write the canonical tar to `out`; gives its sha256 in hex."""
     digest = hashlib.sha256()
 
@@ -509,7 +509,7 @@ def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
         ]  # fmt: skip
 
 
-def package_versions(entries: Mapping[str, ImageEntry], base: Reading) -> dict[str, str]:
+def package_versions(entries: Mapping[str, ImageEntry], base: BaseStream) -> dict[str, str]:
     """Versions by package name, from dpkg's status file; empty where there is none."""
     entry = entries.get("var/lib/dpkg/status")
     if entry is None:

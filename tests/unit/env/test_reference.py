@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.env.grammar_env import Fault as GrammarFault
+from shioenv.env.grammar_env import ActionFault as GrammarFault
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.registration import ENTRY_POINTS
-from shioenv.env.shio_env import Fault, ShIOEnv
+from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.env.spaces import ACTION_FIELDS
 from shioenv.env.wrappers import ENCODINGS
 from shioenv.recording.executions import CACHED_BEHAVIORS
@@ -23,7 +23,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*OPTIONS, *Fault, *GrammarFault, *ENTRY_POINTS, *ACTION_FIELDS})
+    "name", sorted({*OPTIONS, *ActionFault, *GrammarFault, *ENTRY_POINTS, *ACTION_FIELDS})
 )
 def test_reference_names(name: str) -> None:
     assert f"`{name}`" in PAGE

@@ -12,7 +12,7 @@ from scripted_shell import Opener, ScriptedShell
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import NAMES, Record, encode
 from shioenv.env import registration
-from shioenv.env.shio_env import Fault, ShIOEnv
+from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.errors import (
     ActionError,
     EnvironmentOptionError,
@@ -191,24 +191,24 @@ def test_malformed_actions_are_errors_and_change_nothing(action: Any) -> None:
 @pytest.mark.parametrize(
     ("before", "action", "fault"),
     [
-        (row("ls"), ("ls", 1, 0), Fault.EXEC_WITH_INPUT),
-        (row("ls"), ("ls", 1, 1), Fault.EXEC_WITH_INPUT),
-        (row("ls"), ("", 1, 1), Fault.FLAGS_BOTH_SET),
-        (row("ls"), ("x" * 65, 0, 0), Fault.TOO_LONG),
-        ([], ("x" * 65, 0, 1), Fault.TOO_LONG),
-        (row("ls"), ("", 0, 0), Fault.EMPTY_INPUT),
-        ([], ("", 0, 1), Fault.EMPTY_INPUT),
-        (row("ls"), ("<ns>", 0, 0), Fault.EMPTY_INPUT),
-        (row("ls"), ("<ns><ns>", 0, 0), Fault.EMPTY_INPUT),
-        ([], ("ls", 0, 0), Fault.NO_COMMAND),
-        ([], EXECUTE, Fault.NO_COMMAND),
-        (row("ls"), ("a\0b", 0, 0), Fault.BAD_CHAR),
-        (row("ls"), ("a\nb", 0, 0), Fault.BAD_CHAR),
-        (row("ls"), ("a\udc80", 0, 0), Fault.BAD_CHAR),
+        (row("ls"), ("ls", 1, 0), ActionFault.EXEC_WITH_INPUT),
+        (row("ls"), ("ls", 1, 1), ActionFault.EXEC_WITH_INPUT),
+        (row("ls"), ("", 1, 1), ActionFault.FLAGS_BOTH_SET),
+        (row("ls"), ("x" * 65, 0, 0), ActionFault.TOO_LONG),
+        ([], ("x" * 65, 0, 1), ActionFault.TOO_LONG),
+        (row("ls"), ("", 0, 0), ActionFault.EMPTY_INPUT),
+        ([], ("", 0, 1), ActionFault.EMPTY_INPUT),
+        (row("ls"), ("<ns>", 0, 0), ActionFault.EMPTY_INPUT),
+        (row("ls"), ("<ns><ns>", 0, 0), ActionFault.EMPTY_INPUT),
+        ([], ("ls", 0, 0), ActionFault.NO_COMMAND),
+        ([], EXECUTE, ActionFault.NO_COMMAND),
+        (row("ls"), ("a\0b", 0, 0), ActionFault.BAD_CHAR),
+        (row("ls"), ("a\nb", 0, 0), ActionFault.BAD_CHAR),
+        (row("ls"), ("a\udc80", 0, 0), ActionFault.BAD_CHAR),
     ],
 )
 def test_action_against_the_rules_ends_the_episode(
-    before: list[Any], action: Any, fault: Fault
+    before: list[Any], action: Any, fault: ActionFault
 ) -> None:
     env, runner = make()
     observation, info = env.reset(seed=0)

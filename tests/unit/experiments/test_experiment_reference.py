@@ -27,7 +27,7 @@ from shioenv.experiments.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv.experiments.scores import Score
+from shioenv.experiments.scores import ScoredRecord
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import total_weight
@@ -113,8 +113,8 @@ def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
     assert found(4, "needs", "x", "random") == Rescored(4, None, "volatile")
 
 
-def record(number: int, *, n: int = 2, volatile: bool = False) -> Score:
-    return Score(number, "gcs", "needs", n, 1, 0, volatile, True, 5, 0.5, 0.5)
+def record(number: int, *, n: int = 2, volatile: bool = False) -> ScoredRecord:
+    return ScoredRecord(number, "gcs", "needs", n, 1, 0, volatile, True, 5, 0.5, 0.5)
 
 
 def test_records_are_taken_evenly_and_none_that_is_volatile_or_has_no_argument() -> None:

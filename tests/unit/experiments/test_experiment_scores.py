@@ -14,15 +14,17 @@ from shioenv.experiments import by_length, length_groups, scores, training_sets
 from shioenv.experiments.length_groups import gains_by_command, gains_of
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.scores import Score, ScoredDataset, values
+from shioenv.experiments.scores import ScoredDataset, ScoredRecord, values
 from shioenv.experiments.setting import Setting
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.report.means import Difference
+from shioenv.report.means import MeanDifference
 from shioenv.synthesis.drawing import Drawing
 
 
-def score(number: int, sampler: str, n: int, value: float | None, exit_code: int = 0) -> Score:
-    return Score(
+def score(
+    number: int, sampler: str, n: int, value: float | None, exit_code: int = 0
+) -> ScoredRecord:
+    return ScoredRecord(
         session_id=number,
         sampler=sampler,
         command="ls",
@@ -37,7 +39,7 @@ def score(number: int, sampler: str, n: int, value: float | None, exit_code: int
     )
 
 
-def of(sampler: str, count: int) -> list[Score]:
+def of(sampler: str, count: int) -> list[ScoredRecord]:
     """Lengths 0, 1, 2 in turn; of GCS all arguments matter, of others half; every second fails."""
     high = 1.0 if sampler == "gcs" else 0.5
     return [
@@ -53,7 +55,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     ) -> ScoredDataset:
         return ScoredDataset(setting.data / name, count, of(drawing.sampler, count))
 
-    def ruled(setting: Setting, directory: Path, found: list[Score]) -> Rescoring:
+    def ruled(setting: Setting, directory: Path, found: list[ScoredRecord]) -> Rescoring:
         rows = [
             Ruled(one, (one.irreducibility or 0.0, 0.9, 0.8, 0.7, 0.6, 0.6 if number % 2 else 0.4))
             for number, one in enumerate(found)
@@ -159,12 +161,12 @@ def test_a_difference_between_samplers_may_be_one_between_their_commands() -> No
         for one in some * count
     ]
     assert gains_of(found, lambda one: True)[2].value == pytest.approx(24 / 104 - 80 / 150)
-    assert gains_by_command(found, lambda one: True) == {2: Difference(0.0, 0.0)}
+    assert gains_by_command(found, lambda one: True) == {2: MeanDifference(0.0, 0.0)}
     assert gains_by_command(found, lambda one: one.command == "tr") == {}
 
 
 def test_commands_weigh_as_much_as_ucs_writes_them() -> None:
-    def some(sampler: str, command: str, count: int, *found: float) -> list[Score]:
+    def some(sampler: str, command: str, count: int, *found: float) -> list[ScoredRecord]:
         ones = [replace(score(0, sampler, 3, value), command=command) for value in found]
         return ones * count
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from shioenv.report.means import Spread, bootstrapped, cumulative
+from shioenv.report.means import Moments, bootstrapped, cumulative
 
 
 def test_the_interval_of_a_mean_holds_it_and_narrows() -> None:
@@ -36,13 +36,13 @@ def test_equal_values_leave_no_interval() -> None:
     assert nearly.low == nearly.value == nearly.high
 
 
-def test_a_spread_is_that_of_a_sample() -> None:
-    spread = Spread.of([0.0, 1.0])
-    assert (spread.count, spread.mean) == (2, 0.5)
-    assert spread.sd == pytest.approx(0.5**0.5)
-    assert spread.variance_of_mean == pytest.approx(0.25)
-    assert Spread.of([0.5]) == Spread(1, 0.5, 0.0)
-    nothing = Spread.of([])
+def test_moments_are_those_of_a_sample() -> None:
+    moments = Moments.of([0.0, 1.0])
+    assert (moments.count, moments.mean) == (2, 0.5)
+    assert moments.sd == pytest.approx(0.5**0.5)
+    assert moments.variance_of_mean == pytest.approx(0.25)
+    assert Moments.of([0.5]) == Moments(1, 0.5, 0.0)
+    nothing = Moments.of([])
     assert (nothing.count, nothing.text, math.isnan(nothing.mean)) == (0, "-", True)
 
 
