@@ -18,7 +18,7 @@ from typing import Any
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System, build_system
 
@@ -40,8 +40,11 @@ def _meanwhile(other: SandboxRunner, texts: list[str], run: Callable[[], Behavio
 
 def _attack(sandbox: SandboxRunner, case: dict[str, Any], system: System) -> dict[str, Any]:
     def run() -> Behavior:
-        state = sandbox.state(case["cwd"])
-        return sandbox.execute(case["text"], state, tty=case["tty"], wall_seconds=case["wall"])
+        # what the shell gets is the case's own text, without the `cd DIR;` that a runner writes
+        cwd = case["cwd"] or system.declaration.start_directory
+        return sandbox._executed(
+            Request(case["text"], cwd=cwd, tty=case["tty"], wall_seconds=case["wall"])
+        )
 
     def ask() -> list[tuple[int, str]]:
         found = [_ordinary(sandbox, probe) for probe in case["after"]]
