@@ -9,7 +9,7 @@ from pathlib import Path
 from shioenv.dataset.manifest import CONTEXTS, ContextFile, read_manifest
 from shioenv.domain.context import Context
 from shioenv.errors import ContextError, DatasetCorruptError
-from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.files.durable import atomic_write
 
 _REPAIR = "shioenv dataset repair writes it again"
 
@@ -36,25 +36,38 @@ def read_contexts(directory: str | Path) -> dict[str, Context]:
     DatasetCorruptError for a file that is gone or was changed.
     """
     manifest = read_manifest(directory)
-    for file, why in context_problems(Path(directory), manifest.contexts):
-        raise DatasetCorruptError(f"{Path(directory) / file} {why}", hint=_REPAIR)
-    return {
-        context.cwd: Context.from_json((Path(directory) / context.file).read_text(encoding="utf-8"))
-        for context in manifest.contexts
-    }
+    contexts = {}
+    for kept, context in checked_contexts(Path(directory), manifest.contexts):
+        if isinstance(context, str):
+            raise DatasetCorruptError(f"{Path(directory) / kept.file} {context}", hint=_REPAIR)
+        contexts[kept.cwd] = context
+    return contexts
+
+
+def checked_contexts(
+    directory: Path, contexts: Iterable[ContextFile]
+) -> Iterator[tuple[ContextFile, Context | str]]:
+    """Each file, read once, with the context in it; what is wrong with it where it is not what the
+    manifest says.
+    """
+    for kept in contexts:
+        try:
+            content = (directory / kept.file).read_bytes()
+            digest = hashlib.sha256(content).hexdigest()
+            if digest != kept.sha256:
+                yield kept, f"was changed: its SHA-256 is {digest}, not {kept.sha256}"
+                continue
+            context = Context.from_json(content.decode())
+            right = context.document.get("cwd") == kept.cwd
+            yield kept, context if right else f"is not of {kept.cwd}"
+        except OSError as error:
+            yield kept, f"cannot be read: {error.strerror}"
+        except (ContextError, UnicodeDecodeError) as error:
+            yield kept, f"holds no context: {error}"
 
 
 def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:
     """Files of contexts that are not what the manifest says, with what is wrong."""
-    for context in contexts:
-        path = directory / context.file
-        try:
-            digest = sha256_of(path)
-            if digest != context.sha256:
-                yield context.file, f"was changed: its SHA-256 is {digest}, not {context.sha256}"
-            elif Context.from_json(path.read_text("utf-8")).document.get("cwd") != context.cwd:
-                yield context.file, f"is not of {context.cwd}"
-        except OSError as error:
-            yield context.file, f"cannot be read: {error.strerror}"
-        except (ContextError, UnicodeDecodeError) as error:
-            yield context.file, f"holds no context: {error}"
+    for kept, context in checked_contexts(directory, contexts):
+        if isinstance(context, str):
+            yield kept.file, context

@@ -23,7 +23,7 @@ from msgspec import UNSET, structs
 from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.contexts import context_problems
+from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.job import recording
 from shioenv.dataset.manifest import (
     DATA,
@@ -36,7 +36,6 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import read_records
-from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
@@ -184,13 +183,11 @@ class _Check:
     def _read_contexts(self) -> Iterator[Problem]:
         """Finds what the patches apply to; what is wrong with it."""
         manifest = self._manifest
-        problems = dict(context_problems(self._directory, manifest.contexts))
-        for file, why in problems.items():
-            yield Problem(file, None, why)
-        for context in manifest.contexts:
-            if context.file not in problems:
-                text = (self._directory / context.file).read_text(encoding="utf-8")
-                self._contexts[context.cwd] = Context.from_json(text).document
+        for kept, context in checked_contexts(self._directory, manifest.contexts):
+            if isinstance(context, str):
+                yield Problem(kept.file, None, context)
+            else:
+                self._contexts[kept.cwd] = context.document
         if manifest.plan.executed and manifest.records:
             known = {context.cwd for context in manifest.contexts}
             for cwd in manifest.plan.drawing.start_directories:
