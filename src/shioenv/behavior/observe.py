@@ -41,7 +41,7 @@ class SandboxRunner:
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
-        self._contexts: dict[str, Context] = {}
+        self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
 
     @property
@@ -113,7 +113,7 @@ class SandboxRunner:
         Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
-        if start not in self._contexts:
+        if self._context is None or self._context[0] != start:
             here = self.system.index.get(self.system.resolve(start) or "")
             if here is None or not stat.S_ISDIR(here.mode):
                 raise StartDirectoryError(
@@ -124,8 +124,9 @@ class SandboxRunner:
             files = {
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
-            self._contexts[start] = self._recorder(start).context(self.system.profile, files)
-        return self._contexts[start]
+            # the newest one alone is kept: each takes megabytes, and workers live long
+            self._context = start, self._recorder(start).context(self.system.profile, files)
+        return self._context[1]
 
     def read(self, path: str) -> bytes | None:
         """The content of a regular file of the pristine system, by its absolute path; None for
