@@ -21,15 +21,16 @@ from shioenv.errors import HostError, SandboxError, StartDirectoryError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
 from shioenv.sandbox.namespaces.wire import (
+    LONGEST_LINE,
     LONGEST_PATH,
-    REPLY,
     Ask,
     Meaning,
-    Reply,
     ShellMode,
     Stage,
+    failure,
     meaning,
     pack_request,
+    read_reply,
 )
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System
@@ -149,21 +150,22 @@ class NamespaceSandbox:
             env={},
         )
         self._process, self._socket = process, connection
+        connection.settimeout(_GRACE_SECONDS)
         try:
             connection.sendall(
                 configuration(self.system.declaration, self.limits, self.mode, self._plain)
             )
             line = b""
-            while not line.endswith(b"\n"):
+            while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                 byte = connection.recv(1)
                 if not byte:
                     break
                 line += byte
         except OSError as error:
-            line = f"E{error.errno} talk to the supervisor".encode()
+            line = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor".encode()
         if line != b"R\n":
             self._end()
-            raise _opening_failed(line.decode("utf-8", "replace").strip())
+            raise _opening_failed(*failure(line))
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory
@@ -183,14 +185,13 @@ class NamespaceSandbox:
             self._socket.settimeout(patience)
         try:
             self._socket.sendall(message)
-            answer = self._receive(REPLY.size)
-            reply = Reply._make(REPLY.unpack_from(answer))
-            body = memoryview(self._receive(REPLY.size + sum(reply[6:]), answer))[REPLY.size :]
-        except OSError as failure:
+            reply, body = read_reply(self._receive, limits)
+            execution = reply.execution(body, limits, separate=request.separate)
+        except OSError as error:
             self._end()
-            raise SandboxError(f"the supervisor is gone: {failure}") from failure
+            raise SandboxError(f"the supervisor is gone: {error}") from error
         except BaseException:
-            self._end()  # an interrupt: the answer would be taken for the next run's
+            self._end()  # an interrupt, say: the answer would be taken for the next run's
             raise
         if reply.error:
             if reply.stage == Stage.DIRECTORY:
@@ -199,7 +200,6 @@ class NamespaceSandbox:
             raise SandboxError(
                 f"the input could not be started: {os.strerror(reply.error)} (stage {reply.stage})"
             )
-        execution = reply.execution(body, limits, separate=request.separate)
         return execution if ask & Ask.KEEP else self._completed(execution, meaning(reply.flags))
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
@@ -217,7 +217,7 @@ class NamespaceSandbox:
             self._end()
         return execution
 
-    def _receive(self, least: int, so_far: bytes = b"") -> bytes:
+    def _receive(self, least: int, so_far: bytes) -> bytes:
         """So many bytes of an answer at least: mostly it comes in one piece."""
         data = so_far
         while len(data) < least:
@@ -246,10 +246,9 @@ def _no_start(path: str, reason: str) -> StartDirectoryError:
     )
 
 
-def _opening_failed(line: str) -> HostError | SandboxError:
-    """What the supervisor's last line ("E<errno> <step>") means to the user."""
-    number, _, step = line.removeprefix("E").partition(" ")
-    reason = os.strerror(int(number)) if number.isdigit() else "it ended without a word"
+def _opening_failed(number: int, step: str) -> HostError | SandboxError:
+    """What the errno and the step of a supervisor's last line mean to the user."""
+    reason = os.strerror(number) if number else "it ended without a word"
     message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
     if "overlay" in step or "opaque" in step:
         return HostError(
@@ -263,6 +262,6 @@ def _opening_failed(line: str) -> HostError | SandboxError:
             hint="this looks like a container with a masked /proc: run it with "
             "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
         )
-    if number in ("1", "13", "28"):
+    if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
         return HostError(message, hint="shioenv doctor names what this host forbids")
     return SandboxError(message, hint="shioenv doctor checks each step")
