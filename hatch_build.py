@@ -14,7 +14,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 PROGRAMS = {
-    "shioenv-sandbox": (("around/*.c", "inside/server.c"), ["-pie", "-fPIE"]),
+    "shioenv-sandbox": (
+        ("around/*.c", "inside/server.c"),
+        ["-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"],
+    ),
     # Runs on the C library of a system: linked against none, and what is called is what is written.
     "preload.so": (
         ("inside/*.c",),

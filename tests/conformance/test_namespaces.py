@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.errors import SandboxError
+from shioenv.errors import SandboxError, SystemNotBuiltError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -319,6 +320,20 @@ def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> Non
         assert opened._process is supervisor
         assert opened.run(Request("ip link set eth0 alias other")).network is not None
         assert opened.run(Request(look)).output == pristine
+
+
+def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
+    system: System, tmp_path: Path
+) -> None:
+    there = tmp_path / "system"
+    there.symlink_to(system.path)
+    with NamespaceSandbox(replace(system, path=there), LIMITS) as opened:
+        there.unlink()
+        opened.run(Request("hostname other"))  # the next input gets another sandbox
+        with pytest.raises(SystemNotBuiltError, match="are gone"):
+            opened.run(Request("true"))
+        there.symlink_to(system.path)
+        assert opened.run(Request("hostname")).output == b"ubuntu\n"
 
 
 def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:

@@ -37,6 +37,7 @@ struct scan {
 
 void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
 {
+    if (!length) return;  /* of nothing there need not even be an address */
     if (buffer->length + length > buffer->room) {
         buffer->room = (buffer->length + length) * 2;
         buffer->bytes = realloc(buffer->bytes, buffer->room);

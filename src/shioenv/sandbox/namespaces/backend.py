@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shioenv.errors import HostError, SandboxError, StartDirectoryError
+from shioenv.errors import HostError, SandboxError, StartDirectoryError, SystemNotBuiltError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
 from shioenv.sandbox.namespaces.wire import (
@@ -32,6 +32,7 @@ from shioenv.sandbox.namespaces.wire import (
     pack_request,
     read_reply,
 )
+from shioenv.system.host import allow_open_files
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System
 
@@ -139,7 +140,13 @@ class NamespaceSandbox:
     # ---- the supervisor ----
 
     def _open(self) -> None:
+        allow_open_files()
         directory = self.system.path
+        if not self.system.rootfs.is_dir():
+            raise SystemNotBuiltError(
+                f"the files of the system {self.system.name} are gone: {directory}",
+                hint="build it again: shioenv system build",
+            )
         idmap = find_idmap()
         process, connection = spawn_mapped(
             ["run", str(idmap.first_uid), str(idmap.first_gid)],
