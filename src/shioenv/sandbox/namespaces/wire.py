@@ -85,6 +85,7 @@ class Said(IntFlag):
     MOUNTS = 65536
     WAITED = 131072
     SOCKETS = 262144
+    SCAN = 524288
 
 
 class Stage(IntEnum):
@@ -94,6 +95,7 @@ class Stage(IntEnum):
     NAMESPACES = 1
     DIRECTORY = 2
     COPIED = 3
+    SCAN = 16
 
 
 NEEDS_NEW_SANDBOX: Final = (
@@ -108,7 +110,7 @@ LONGEST_STATE: Final = 4 << 20
 """Bytes of the shell's state: `STATE_MAX`."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q3I4x")
+REQUEST = struct.Struct("=4I2Q4I")
 REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
@@ -124,6 +126,7 @@ _LIMITS_HIT = (
     (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED, "output_bytes"),
     (Said.OUTPUT_KILLED, "drain_bytes"),
     (Said.BACKGROUND, "background_seconds"),
+    (Said.SCAN, "scan_seconds"),
 )
 
 
@@ -151,6 +154,7 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         limits.output_bytes,
         limits.drain_bytes,
         limits.memory_bytes,
+        round(limits.scan_seconds * 1000),
         len(directory),
         len(text),
         len(request.stdin),
