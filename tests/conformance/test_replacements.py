@@ -1,6 +1,6 @@
-"""Whatever stands where something else stood is recorded as `lstat` shows it.
+"""What is replaced, and what gets or loses a name, is recorded as `lstat` shows it.
 
-Inputs replace files of the system in many ways; `find`, run behind them, says what is there then.
+Inputs do it to files of the system in many ways; `find`, run behind them, says what is there then.
 The patch, applied to the context before, must say the same.
 """
 
@@ -167,6 +167,34 @@ def test_several_replacements_at_once_are_recorded_as_they_are_there(
             for path in paths
         ]
         check(observer, "; ".join(texts))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ln README.md x",
+        "ln README.md x; ln x y; rm README.md; echo more >> y",
+        "echo more >> README.md; ln README.md documents/x; chmod 600 documents/x",
+        "ln data/ids.txt z; chmod 640 data/ids_copy.txt; chown bob z",
+        "ln -f data/ids.txt data/ids_copy.txt; truncate -s 9 data/ids.txt",
+        "rm data/ids.txt; ln data/ids_copy.txt data/ids.txt; touch -d 2001-02-03 data/ids.txt",
+        "mv data/ids.txt q; ln q r; mv r data/ids.txt; echo x > data/ids_copy.txt",
+        "chmod -R 700 data; mv data moved",
+        "cp -al documents copied; rm -r documents; mv copied documents",
+        "ln -s README.md s; ln s t; rm s; mkfifo p; ln p q; chmod 600 q",
+    ],
+)
+def test_names_given_to_files_and_taken_are_counted_as_they_are_there(
+    observer: SandboxRunner, text: str
+) -> None:
+    check(observer, text)
+
+
+def test_no_file_of_the_system_has_two_names(observer: SandboxRunner) -> None:
+    """Of such files an overlay keeps neither content nor counts together."""
+    assert observer.run("find / -xdev -not -type d -links +1").output == b""
+    links = {entry.links for entry in observer.system.index.values() if not entry.mode & 0o40000}
+    assert links == {1}
 
 
 def test_no_device_can_stand_in_for_a_file(observer: SandboxRunner) -> None:
