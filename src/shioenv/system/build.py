@@ -193,7 +193,7 @@ def _build(
             "digest": digest,
             "rootfs_sha256": rootfs_digest,
             "source": source,
-            "bytes": sum(entry.size for entry in entries if not entry.same_as),
+            "bytes": sum(entry.size for entry in entries),
             "entries": len(entries),
             "users": {name: int(row[2]) for name, row in accounts.users.items()},
             "groups": {name: int(row[2]) for name, row in accounts.groups.items()},

@@ -204,9 +204,7 @@ class NamespaceSandbox:
             if reply.stage == Stage.DIRECTORY:
                 raise _no_start(start, os.strerror(reply.error))
             self._end()
-            raise SandboxError(
-                f"the input could not be started: {os.strerror(reply.error)} (stage {reply.stage})"
-            )
+            raise _run_failed(reply.error, reply.stage)
         return execution if ask & Ask.KEEP else self._completed(execution, meaning(reply.flags))
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
@@ -251,6 +249,13 @@ def _no_start(path: str, reason: str) -> StartDirectoryError:
         f"cannot start in {path}: {reason}",
         hint="a start directory is an absolute path of a directory in the system",
     )
+
+
+def _run_failed(number: int, stage: int) -> SandboxError:
+    reason = os.strerror(number)
+    if stage == Stage.SCAN:
+        return SandboxError(f"what the input changed could not be read: {reason}")
+    return SandboxError(f"the input could not be run: {reason} (stage {stage})")
 
 
 def _opening_failed(number: int, step: str) -> HostError | SandboxError:

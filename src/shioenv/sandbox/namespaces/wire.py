@@ -86,6 +86,7 @@ class Said(IntFlag):
     MOUNTS = 65536
     WAITED = 131072
     SOCKETS = 262144
+    SCAN = 524288
 
 
 class Stage(IntEnum):
@@ -95,6 +96,7 @@ class Stage(IntEnum):
     NAMESPACES = 1
     DIRECTORY = 2
     COPIED = 3
+    SCAN = 16
 
 
 NEEDS_NEW_SANDBOX: Final = (
@@ -113,7 +115,7 @@ LONGEST_LINE: Final = 4096
 """Bytes of the line with which a supervisor says that it is ready, or what it failed at."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q3I4x")
+REQUEST = struct.Struct("=4I2Q4I")
 REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
@@ -130,6 +132,7 @@ _LIMITS_HIT = (
     (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED, "output_bytes"),
     (Said.OUTPUT_KILLED, "drain_bytes"),
     (Said.BACKGROUND, "background_seconds"),
+    (Said.SCAN, "scan_seconds"),
 )
 
 
@@ -157,6 +160,7 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         limits.output_bytes,
         limits.drain_bytes,
         limits.memory_bytes,
+        round(limits.scan_seconds * 1000),
         len(directory),
         len(text),
         len(request.stdin),
