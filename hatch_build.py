@@ -14,10 +14,20 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 PROGRAMS = {
-    "shioenv-sandbox": (("around/*.c", "inside/server.c"), ["-pie", "-fPIE"]),
-    "preload.so": (("inside/*.c",), ["-shared", "-fPIC", "-ldl"]),
+    "shioenv-sandbox": (
+        ("around/*.c", "inside/server.c"),
+        ["-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"],
+    ),
+    # Runs on the C library of a system: linked against none, and what is called is what is written.
+    "preload.so": (
+        ("inside/*.c",),
+        ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
+    ),
 }
-"""By name: where its sources are below `native`, and how they are linked."""
+"""By name: where its sources are below `native`, and how they are compiled and linked."""
+
+IMPORTS = NATIVE / "inside/imports.txt"
+"""What `preload.so` may ask a system's C library for."""
 
 
 def compile_native(root: Path) -> list[Path]:
@@ -36,9 +46,32 @@ def compile_native(root: Path) -> list[Path]:
         for pattern in patterns:
             command += map(str, sorted((root / NATIVE).glob(pattern)))
         subprocess.run([*command, *flags], check=True)
+        if name == "preload.so":
+            refuse_other_imports(partial, root / IMPORTS)
         partial.replace(output)
         built.append(output)
     return built
+
+
+def imports_of(library: Path) -> set[str]:
+    """The symbols a library takes from others, each with `@VERSION` where it asks for one."""
+    listed = subprocess.run(
+        ["nm", "--dynamic", "--undefined-only", str(library)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return {line.split()[-1] for line in listed.stdout.splitlines()}
+
+
+def refuse_other_imports(library: Path, allowed: Path) -> None:
+    """Ends the build where the library asks for a symbol that is not listed."""
+    lines = allowed.read_text(encoding="utf-8").splitlines()
+    others = imports_of(library) - {line for line in lines if not line.startswith("#")}
+    if others:
+        raise SystemExit(
+            f"{library.stem}.so asks the C library of a system for {', '.join(sorted(others))}, "
+            "which an older one need not have: no shell state could be read there. Call something "
+            f"else, or add it to {IMPORTS} where glibc 2.31 has it"
+        )
 
 
 class NativeBuildHook(BuildHookInterface[Any]):

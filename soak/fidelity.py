@@ -291,7 +291,6 @@ class Cause(StrEnum):
 _BY_INPUT = tuple(
     (cause, re.compile(pattern))
     for cause, pattern in (
-        (Cause.HARD_LINK, r"\bids(_copy)?\.txt|data/\*|cp -al data|-links \+1|\bln .*documents/x"),
         (Cause.HARD_LINK, r"\bln\b.*(-ef|samefile|-\w*i\b|%i)"),
         (Cause.INODE, r"\b(ls|dir|vdir)\b.* -\w*i|--inode|%i"),
         (Cause.MOUNTS, r"\b(df|lsblk|mount|findmnt|mountpoint)\b|/mounts|mountinfo"),
@@ -628,24 +627,11 @@ class Sides:
         found = self._lines(a.splitlines(), b.splitlines())
         if found is None:
             found = self._reordered(a.splitlines(), b.splitlines())
-        if found is None and self._about_twins(a, b):
-            return {Cause.HARD_LINK}
         if found is None:
             for cause, pattern in _BY_INPUT:
                 if pattern.search(self.text):
                     return {cause}
         return found
-
-    def _about_twins(self, a: bytes, b: bytes) -> bool:
-        """Whether every line that one side alone has names a file of several names."""
-        mine, theirs = Counter(a.splitlines()), Counter(b.splitlines())
-        names = {
-            os.path.basename(path)  # noqa: PTH119 (a path of bytes)
-            for path, node in self.lower.items()
-            if node.links > 1 and not node.directory
-        }
-        lines = [*(mine - theirs), *(theirs - mine)]
-        return all(any(name in line for name in names) for line in lines)
 
     def tree_causes(self) -> set[Cause] | None:
         """The same for what the files are afterwards."""
@@ -653,8 +639,6 @@ class Sides:
         paths = [p for p in mine.keys() | theirs.keys() if mine.get(p, 0) != theirs.get(p, 0)]
         if not paths:
             return set()
-        if all(path in self.lower and self.lower[path].links > 1 for path in paths):
-            return {Cause.HARD_LINK}
         for cause, pattern in _BY_INPUT:
             if cause is not Cause.HARD_LINK and pattern.search(self.text):
                 return {cause}

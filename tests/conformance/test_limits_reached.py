@@ -28,6 +28,7 @@ CASES = (
     (Limits(disk_inodes=64), "mkdir d; cd d; touch {1..99}", "disk_inodes"),
     (Limits(output_bytes=100), "seq 99", "output_bytes"),
     (Limits(drain_bytes=1 * MEBIBYTE), "yes", "drain_bytes"),
+    (Limits(scan_seconds=0.002), "head -c 60M /dev/urandom > large", "scan_seconds"),
 )
 
 

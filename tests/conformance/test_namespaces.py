@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.errors import SandboxError
+from shioenv.errors import SandboxError, SystemNotBuiltError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -269,6 +270,46 @@ def test_packets_change_no_network_that_is_recorded_and_are_forgotten(system: Sy
         assert b"other" in added.network
 
 
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("0-9", "206 0-9"),
+        ("5-", "206 5-"),
+        ("-4", "206 -4"),
+        ("0-9223372036854775807", "206 0-"),
+        ("0-99999999999999999999999", "206 0-"),
+        ("-99999999999999999999999", "206 0-"),
+        ("9223372036854775807-", "416"),
+        ("-0", "416"),
+        ("9-3", "416"),
+        ("--9223372036854775808", "200"),
+        ("-9223372036854775808-", "200"),
+        ("+1-2", "200"),
+        (" 1-2", "200"),
+        ("-", "200"),
+        ("1", "200"),
+        ("1-2,4-5", "200"),
+    ],
+)
+def test_the_web_server_gives_the_bytes_asked_for(
+    sandbox: NamespaceSandbox, asked: str, answered: str
+) -> None:
+    url = "http://10.20.30.1/data.csv"
+    whole = sandbox.run(Request(f"curl -s {url}")).output
+    answer = sandbox.run(
+        Request(f"curl -s -H 'Range: bytes={asked}' -w '\n%{{http_code}}' {url}")
+    ).output
+    body, _, code = answer.rpartition(b"\n")
+    status, _, wanted = answered.partition(" ")
+    assert code.decode() == status
+    if status == "206":
+        first, _, last = wanted.partition("-")
+        start = int(first) if first else len(whole) - int(last)
+        assert body == whole[start : int(last) + 1 if first and last else None]
+    elif status == "200":
+        assert body == whole
+
+
 def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> None:
     look = "cat /proc/net/snmp /proc/1/net/snmp; ip -o address; ip neigh; ip route; ip -6 route"
     with NamespaceSandbox(system, LIMITS) as opened:
@@ -279,6 +320,20 @@ def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> Non
         assert opened._process is supervisor
         assert opened.run(Request("ip link set eth0 alias other")).network is not None
         assert opened.run(Request(look)).output == pristine
+
+
+def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
+    system: System, tmp_path: Path
+) -> None:
+    there = tmp_path / "system"
+    there.symlink_to(system.path)
+    with NamespaceSandbox(replace(system, path=there), LIMITS) as opened:
+        there.unlink()
+        opened.run(Request("hostname other"))  # the next input gets another sandbox
+        with pytest.raises(SystemNotBuiltError, match="are gone"):
+            opened.run(Request("true"))
+        there.symlink_to(system.path)
+        assert opened.run(Request("hostname")).output == b"ubuntu\n"
 
 
 def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:

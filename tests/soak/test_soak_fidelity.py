@@ -61,14 +61,6 @@ def test_any_other_difference_is_not(text: str, mine: bytes, theirs: bytes) -> N
     assert verdict(text, mine, theirs) == (Verdict.UNKNOWN, set())
 
 
-def test_a_line_about_a_file_of_two_names_is_explained() -> None:
-    lower = {**LOWER, b"/d/twin": Node(0o100644, 0, 0, 10, 2, 502, 0, 0, 0)}
-    mine, theirs = Answer(0, b"/f\n/d/twin changed", {}, {}), Answer(0, b"/f", {}, {})
-    trial = Trial("chmod -Rc 600 d", "/", (mine, mine), (mine, mine), (theirs, theirs))
-    assert judge(trial, lower, OTHER) == (Verdict.KNOWN, {Cause.HARD_LINK})
-    assert judge(trial, LOWER, OTHER) == (Verdict.UNKNOWN, set())
-
-
 def test_another_exit_code_or_another_file_is_not_explained_by_nothing() -> None:
     plain = Answer(0, b"", {}, {})
     for other in (Answer(1, b"", {}, {}), Answer(0, b"", {b"/f": None}, {})):

@@ -311,6 +311,71 @@ def test_a_failed_build_leaves_nothing_behind(
     assert list((cache / "names").iterdir()) == []
 
 
+def edited(path: Path) -> None:
+    """Another byte, and nothing else that `ls` would show."""
+    status, content = path.stat(), path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda top: None, []),
+        (lambda top: edited(top / "rootfs/etc/passwd"), ["rootfs/etc/passwd: another content"]),
+        (lambda top: edited(top / "proc/version"), ["proc/version: another content"]),
+        (lambda top: (top / "proc/version").unlink(), ["proc/version: is gone"]),
+        (
+            lambda top: (top / "rootfs/etc/passwd").chmod(0o640),
+            ["rootfs/etc/passwd: other permissions, owner or time"],
+        ),
+        (
+            lambda top: os.utime(top / "rootfs/etc/passwd", (1, 2)),
+            ["rootfs/etc/passwd: other permissions, owner or time"],
+        ),
+        (
+            lambda top: (top / "rootfs/var/log/new").mkdir(),
+            ["rootfs/var/log/new: was added", "rootfs/var/log: other permissions, owner or time"],
+        ),
+        (
+            lambda top: (top / "rootfs/etc/hostname").unlink(),
+            ["rootfs/etc/hostname: is gone", "rootfs/etc: other permissions, owner or time"],
+        ),
+    ],
+)
+def test_every_difference_from_what_was_built_is_found(
+    system: System, change: Callable[[Path], None], found: list[str]
+) -> None:
+    change(system.path)
+    assert sorted(system.differences()) == sorted(found)
+
+
+@pytest.mark.parametrize("closed", ["names", "systems"])
+def test_a_cache_that_may_not_be_read_is_said_to_be_just_that(
+    cache: Path, system: System, closed: str
+) -> None:
+    unprivileged = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
+    (cache / closed).chmod(0)
+    try:
+        said = subprocess.run(
+            [*(unprivileged if os.geteuid() == 0 else []), sys.executable, "-m",
+             "shioenv.cli.main", "run", "true"],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+    finally:
+        (cache / closed).chmod(0o700)
+    assert said.returncode == 1, said.stderr
+    assert "Permission denied" in said.stderr
+    assert "SHIOENV_CACHE=DIR" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_nothing_is_said_of_a_system_whose_contents_were_not_written_down(system: System) -> None:
+    (system.path / "contents.json.gz").unlink()
+    with pytest.raises(SystemCorruptError, match="contents"):
+        list(system.differences())
+
+
 def test_a_tarball_that_is_none_is_refused(cache: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     bad.write_bytes(b"\x1f\x8bnot gzip")

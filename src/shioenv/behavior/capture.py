@@ -217,7 +217,8 @@ class Recorder:
             else:
                 after = directories.settled(path, before, after)
                 name = self.name(path)
-                its_entries = stat.S_ISDIR(after.mode) and directories.entries_changed(path)
+                stayed = stat.S_ISDIR(before.mode) and stat.S_ISDIR(after.mode)
+                its_entries = stayed and directories.entries_changed(path)
                 if not _looks_same(before, after, but_content=its_entries):
                     old, new = self.entry(before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:

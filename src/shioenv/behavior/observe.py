@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import signal
 import stat
 from collections import OrderedDict
 from dataclasses import replace
@@ -16,7 +18,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
-from shioenv.sandbox.base import FileStat, Limits, Request
+from shioenv.sandbox.base import Execution, FileStat, Limits, Request
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
@@ -60,6 +62,10 @@ class SandboxRunner:
         its end is told from the input's own output is said in `execute`. Errors: InputError,
         StartDirectoryError, SandboxError (the run may be repeated); Abstained where something was
         on standard input as well, since a history is run again without.
+
+        A run that breaks its sandbox is made again in a new one. One that breaks as many as
+        `Limits.sandboxes`, each of which ran something else when it was new, has a behavior that
+        says nothing else: it was killed, with all that it did (`limits_hit` has `sandboxes`).
         """
         return self.execute(shell_input, state)
 
@@ -71,13 +77,14 @@ class SandboxRunner:
         separate: bool = False,
         tty: bool = False,
         wall_seconds: float | None = None,
+        sandboxes: int | None = None,
     ) -> Behavior:
         """The same with what stays below the seam.
 
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
         order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
-        it (lines end in CR LF, programs use columns and colours); `wall_seconds` stands for the
-        limit's in this run.
+        it (lines end in CR LF, programs use columns and colours); `wall_seconds` and `sandboxes`
+        stand for the limits of these names.
 
         After a history the behavior is the difference of two executions, the history alone and with
         the input behind it: of the output what comes after the history's, of the context what the
@@ -100,8 +107,8 @@ class SandboxRunner:
             wall_seconds=wall_seconds,
             stdin=state.stdin if state else b"",
         )
-        whole = self._executed(request)
-        if not history:
+        whole = self._executed(request, sandboxes)
+        if not history or _is_unknown(whole):
             return whole
         before = replace(request, text=started(cwd, "\n".join(history)), stdin=b"")
         return self._since(self._replay(before), whole, cwd)
@@ -150,12 +157,27 @@ class SandboxRunner:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _executed(self, request: Request) -> Behavior:
+    def _executed(self, request: Request, sandboxes: int | None = None) -> Behavior:
         recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
-        execution = self._sandbox.run(request)
+        execution = self._survived(request, sandboxes or self.limits.sandboxes)
+        self.waited = execution is not None and execution.waited
+        if execution is None:
+            return _unknown(request)
         self.seconds += execution.ended - execution.started
-        self.waited = execution.waited
         return recorder.behavior(execution)
+
+    def _survived(self, request: Request, sandboxes: int) -> Execution | None:
+        """What a run gave in the first sandbox that it did not break; None where it broke so many.
+
+        Errors: SandboxError where a new one fails another input, too: then it is not the run's
+        doing.
+        """
+        for _ in range(sandboxes):
+            try:
+                return self._sandbox.run(request)
+            except SandboxError:
+                self._sandbox.run(Request("", cwd="/"))
+        return None
 
     def _replay(self, request: Request) -> Behavior:
         """What a history did, executed or remembered."""
@@ -213,6 +235,27 @@ class SandboxRunner:
                 network=lambda: self._network,
             )
         return self._recorders[start]
+
+
+def _unknown(request: Request) -> Behavior:
+    """Of a run that breaks its sandbox: killed with everything else, and no more is known of it."""
+    separate = b"" if request.separate else None
+    return Behavior(
+        exit_code=128 + signal.SIGKILL,
+        output=b"",
+        stdout=separate,
+        stderr=separate,
+        limits_hit=("sandboxes",),
+        patch_truncated=True,
+        patch_digest=hashlib.sha256(b"").hexdigest(),
+        volatile=True,
+        shell_state_known=False,
+        died_by_signal=signal.SIGKILL,
+    )
+
+
+def _is_unknown(behavior: Behavior) -> bool:
+    return "sandboxes" in behavior.limits_hit
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:

@@ -12,6 +12,8 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from shioenv.system.store import System
 
+_SHOWN = 20  # differences, on a screen
+
 app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
 
 Name = Annotated[
@@ -96,6 +98,25 @@ def show(name: Name = None) -> shared.Printout:
         + ", ".join(facts["session"]["start_directories"]),
     }
     return shared.Printout(facts, shared.rows(rows, max(map(len, rows)) + 1), indent=2)
+
+
+@shared.command(app, "shioenv system verify debian-12")
+def verify(name: Name = None) -> shared.Printout:
+    """Read every file of a built system, and say what is not as it was built.
+
+    Permissions, owners, times and contents. Exit status 1 where anything differs.
+    """
+    from shioenv.system.store import find_system
+
+    system = find_system(name)
+    found = list(system.differences())
+    document = {"name": system.name, "files": system.facts["entries"], "differences": found}
+    if not found:
+        said = f"{system.name}: all {system.facts['entries']} files are as they were built"
+        return shared.Printout(document, [said])
+    hint = f"build it again: shioenv system build {name or system.name}"
+    lines = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
+    return shared.Printout(document, [*lines, hint], status=1)
 
 
 @shared.command(app, "shioenv system remove ubuntu-24.04")

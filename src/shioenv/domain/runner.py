@@ -236,11 +236,13 @@ class Executing(Runner, Protocol):
         *,
         separate: bool = False,
         wall_seconds: float | None = None,
+        sandboxes: int | None = None,
     ) -> Behavior:
         """What `run` says, from an execution of its own: nothing is remembered.
 
         `separate` gives the two output channels a pipe each, which fills `stdout` and `stderr` and
-        loses the order between them; `wall_seconds` stands for the limit of that name.
+        loses the order between them; `wall_seconds` and `sandboxes` stand for the limits of these
+        names.
         """
         ...
 

@@ -26,6 +26,7 @@ class Asked(NamedTuple):
     state: State | None
     separate: bool
     wall_seconds: float | None
+    sandboxes: int | None = None
 
 
 class ScriptedRunner:
@@ -66,9 +67,10 @@ class ScriptedRunner:
         *,
         separate: bool = False,
         wall_seconds: float | None = None,
+        sandboxes: int | None = None,
     ) -> Behavior:
         """What the script says, once more. Errors: Abstained."""
-        self.asked.append(Asked(shell_input, state, separate, wall_seconds))
+        self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes))
         behavior = self.table.get(shell_input) or self.answer_to(self.asked[-1])
         if behavior is None:
             raise Abstained(

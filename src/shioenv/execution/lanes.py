@@ -135,7 +135,7 @@ class Lane(Reopened[Installed]):
         """Runs while nobody else does, but for what slept until its time was over: that lacked no
         processor.
         """
-        if self.open().waited:
+        if self._alone or self.open().waited:
             return run()
         with self._by_itself():
             self._alone = True

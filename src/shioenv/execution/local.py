@@ -21,6 +21,7 @@ from shioenv.execution.job import Job, Opener, Tell, processes, silent
 from shioenv.execution.lanes import Lane
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
+from shioenv.system.host import OPEN_FILES, allow_open_files
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -30,6 +31,7 @@ _BOOT = (
     "from shioenv.execution.worker import main; main()"
 )
 _CLOSING_SECONDS = 10.0
+_FILES_OF_A_WORKER = 4  # open in this process: its connection, its last words
 
 
 class SerialExecutor:
@@ -91,8 +93,8 @@ class LocalExecutor:
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor. Errors too where workers do not start: as they say, else a
-        GenerationError with their last words.
+        """As every executor. Errors too where workers do not start: HostError where too few files
+        may be open, what they say, else a GenerationError with their last words.
         """
         schedule = Schedule(tasks, what=job.what)
         if not schedule.left:
@@ -100,6 +102,7 @@ class LocalExecutor:
         if self._crew is not None and self._crew.job is not job:
             self.close()
         if self._crew is None:
+            allow_open_files(OPEN_FILES + _FILES_OF_A_WORKER * self.workers)
             self._crew = Crew(job, self._opener, self._cache_bytes, self.workers)
         crew, restarts = self._crew, self._crew.restarts
         try:

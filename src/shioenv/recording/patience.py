@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
@@ -31,13 +32,17 @@ class Patience:
     sub-input that times out though the session does not is repeated so, too; where it still does,
     and where the session is `volatile` anyway, the further ones get 20 times the session's own
     time, at most what this one had, and no repetition.
+
+    A run that breaks its sandboxes is repeated once through `alone`, too: a neighbour may have
+    taken what it needed. What breaks them again has done so itself, and its further runs get one
+    sandbox.
     """
 
     def __init__(
         self, session: Session, runner: Executing, *, alone: Alone = at_once, volatile: bool = False
     ) -> None:
         self.hangs = False
-        """The session itself runs out of time."""
+        """The session itself runs out of time, or breaks its sandboxes."""
         self.hurried: float | None = None
         """Wall time of further sub-inputs in seconds, once one ran out of it."""
         self.limits_reached: set[str] = set()
@@ -46,43 +51,53 @@ class Patience:
         self._state = State(cwd=session.cwd)
         self._runner, self._alone, self._volatile = runner, alone, volatile
         self._took = math.inf
+        self._breaks = False
 
     def begin(self) -> Behavior:
         """The session's first run."""
         first = self.whole()
         if first.timed_out:
             first = self._alone(self.whole)
-        self.hangs = first.timed_out
+        self.hangs = first.timed_out or self._breaks
         return first
 
     def whole(self) -> Behavior:
         """A run of the whole session."""
         began = time.perf_counter()
-        behavior = self._runner.execute(self._text, self._state)
+        behavior = self._executed(self._text)
         self._took = min(self._took, time.perf_counter() - began)  # it may have waited for its turn
         self.limits_reached.update(behavior.limits_hit)
         return behavior
 
     def channels(self) -> Behavior:
         """A run of the whole session with two pipes (D-9)."""
-        behavior = self._runner.execute(self._text, self._state, separate=True)
+        behavior = self._executed(self._text, separate=True)
         self.limits_reached.update(behavior.limits_hit)
         return behavior
 
     def followed_by(self, line: str) -> Behavior:
         """A run of the session with a line behind it."""
-        return self._runner.execute(f"{self._text}\n{line}", self._state)
+        return self._executed(f"{self._text}\n{line}")
 
     def part(self, text: str) -> Behavior:
         """A run of a sub-input."""
         if self.hurried is not None:
-            return self._runner.execute(text, self._state, wall_seconds=self.hurried)
+            return self._executed(text, wall_seconds=self.hurried)
         began = time.perf_counter()
-        behavior = self._runner.execute(text, self._state)
+        behavior = self._executed(text)
         waited = time.perf_counter() - began
         if behavior.timed_out and not self.hangs:
             if not self._volatile:
-                behavior = self._alone(lambda: self._runner.execute(text, self._state))
+                behavior = self._alone(lambda: self._executed(text))
             if behavior.timed_out:
                 self.hurried = max(HURRIED_SECONDS, min(20 * self._took, waited))
+        return behavior
+
+    def _executed(self, text: str, **how: Any) -> Behavior:
+        if self._breaks:
+            return self._runner.execute(text, self._state, sandboxes=1, **how)
+        behavior = self._runner.execute(text, self._state, **how)
+        if "sandboxes" in behavior.limits_hit:
+            behavior = self._alone(lambda: self._runner.execute(text, self._state, **how))
+            self._breaks = "sandboxes" in behavior.limits_hit
         return behavior

@@ -12,8 +12,11 @@ from typing import Any
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 
-FOUND_BY_LOOKING = frozenset({"cpu_seconds", "memory_bytes", "processes"})
-"""Limits that are looked at every 50 ms: how far a run came until it was ended depends on when."""
+FOUND_BY_LOOKING = frozenset(
+    {"cpu_seconds", "memory_bytes", "processes", "scan_seconds", "sandboxes"}
+)
+"""Limits that are looked at now and then: how far a run came, or what is known of it, depends on
+when."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
 """/proc in a long listing: its links are the processes of the host, its time is the mount's."""

@@ -16,6 +16,7 @@ LARGEST = {
     "wall_seconds": 86_400,
     "cpu_seconds": 86_400,
     "background_seconds": 86_400,
+    "scan_seconds": 86_400,
     "output_bytes": GIBIBYTE,
 }
 """The largest values of limits; of the others it is a pebibyte, or as many."""
@@ -53,8 +54,14 @@ class Limits:
     """Output read in all, so that the true exit code is seen; past it the run is ended."""
     background_seconds: float = 0.1
     """Seconds that background processes may run on after the shell ended."""
+    scan_seconds: float = 5.0
+    """Seconds of processor time in which what a run changed is found out; past it the changes are
+    truncated. A full disk of 256 MiB takes half a second."""
     state_bytes: int = 4 * MEBIBYTE
     """Shell state read after the run; a longer one is dropped and the state is unknown."""
+    sandboxes: int = 3
+    """Sandboxes that a run may break, one after the other; past it nothing is known of the run but
+    that. A `Sandbox` takes no notice of it: whoever runs inputs in one opens the next."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -1,7 +1,7 @@
 """Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
 
     systems/<digest>/   rootfs/  proc/<name>  web/<path>  index.json.gz  system.json
-                        declaration.toml  shell.json (how its bash is served)
+                        contents.json.gz  declaration.toml  shell.json (how its bash is served)
     names/<name>.json   which digest a name stands for, and from what it was built
     bases/<key>.tar     what mmdebstrap made, so that a changed home tree does not need it again
 
@@ -42,6 +42,7 @@ from shioenv.errors import (
 )
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import home, image, profile, web
+from shioenv.system.contents import write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 
@@ -97,7 +98,7 @@ def storage_errors(cache: Path) -> Iterator[None]:
             ) from error
         if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(
-                f"{where} cannot be written: {error.strerror}",
+                f"{where} cannot be used: {error.strerror}",
                 hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",
             ) from error
         raise
@@ -184,6 +185,7 @@ def _build(
         ):
             rows = list(image.index_rows(entries))
             index.write(json.dumps(rows, separators=(",", ":")).encode())
+        write_contents(final, work / "rootfs.tar")
         (final / "declaration.toml").write_text(text, encoding="utf-8")
         facts = {
             "layout": LAYOUT_VERSION,
@@ -191,7 +193,7 @@ def _build(
             "digest": digest,
             "rootfs_sha256": rootfs_digest,
             "source": source,
-            "bytes": sum(entry.size for entry in entries if not entry.same_as),
+            "bytes": sum(entry.size for entry in entries),
             "entries": len(entries),
             "users": {name: int(row[2]) for name, row in accounts.users.items()},
             "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
@@ -262,8 +264,8 @@ def damage(path: Path) -> str | None:
             rows = json.loads(index.read())
     except (OSError, ValueError, EOFError) as error:
         return str(error)
-    for name in ("rootfs", "proc"):
-        if not (path / name).is_dir():
+    for name in ("rootfs", "proc", "contents.json.gz"):
+        if not (path / name).exists():
             return f"{name} is gone"
     rootfs = os.fsencode(path / "rootfs")
     for name, mode, _, _, size, *_ in rows:

@@ -26,7 +26,7 @@ from shioenv.system.declare import FIXTURE_SPAN, SystemDeclaration, systems_dire
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 """What strftime gives in the C locale; it would follow the one that is set."""
 
-Kind = Literal["file", "directory", "symlink", "hardlink", "fifo"]
+Kind = Literal["file", "directory", "symlink", "fifo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class HomeEntry:
     """Seconds since 1970."""
     data: bytes = b""
     target: str = ""
-    """Of a symbolic link its text, of a hard link the path of the entry it is another name of."""
+    """Of a symbolic link its text."""
     holes: bool = False
     """Runs of 4096 zero bytes are holes of a sparse file."""
 
@@ -71,7 +71,7 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
 
 _KEYS = frozenset({
     "time", "mode", "owner", "group", "from", "encoding", "newline", "text", "hex", "make",
-    "lines", "holds", "seed", "link", "hard", "kind",
+    "lines", "holds", "seed", "link", "kind",
 })  # fmt: skip
 
 
@@ -102,10 +102,6 @@ class _Reader:
         parent = path.rpartition("/")[0] or "."
         if path != "." and self.raw.get(parent, {}).get("kind") != "directory":
             problem(f"its directory {parent!r} is not declared")
-        if "hard" in value:
-            if value["hard"] not in self.raw:
-                problem(f"{value['hard']!r} is not declared")
-            return
         time = value.get("time")
         instant = self.declaration.instant
         if not isinstance(time, datetime) or time.tzinfo is None:
@@ -131,11 +127,6 @@ class _Reader:
 
     def _entry(self, path: str) -> HomeEntry:
         value = self.raw[path]
-        if "hard" in value:
-            other = self.entry(value["hard"])
-            return HomeEntry(
-                path, "hardlink", other.mode, other.owner, other.group, other.mtime, b"", other.path
-            )
         kind: Kind = "symlink" if "link" in value else value.get("kind", "file")
         mode = {"symlink": 0o777, "directory": 0o755}.get(kind, 0o644)
         return HomeEntry(

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shioenv.errors import ShioenvError
+from shioenv.errors import HostError, ShioenvError
 from shioenv.system.build import apt_sources, cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 ROOM_BYTES = 1_500_000_000
 """Free space that building a system takes at most: the base, the system, and both while packed."""
+
+
+OPEN_FILES = 256
+"""Files that a process has open at most while it works in one sandbox, or in all lanes of a worker;
+the supervisor numbers its own up to 206."""
+
+
+def allow_open_files(needed: int = OPEN_FILES) -> None:
+    """Raises this process's own limit of open files where it is lower than `needed`.
+
+    Errors: HostError where it may not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise HostError(
+            f"this process may have {hard} files open, and {needed} are needed",
+            hint=f"raise the limit: ulimit -n {max(needed, 1024)} in the shell that starts it; "
+            "docker run --ulimit nofile=1024; in a systemd unit: LimitNOFILE=1024",
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,6 @@ class ImageEntry:
     mtime: int
     target: str = ""
     """Text of a symbolic link."""
-    same_as: str = ""
-    """Path of the entry this one is a hard link to."""
     size: int = 0
     data: bytes | None = None
     """Content, where it is not in the base tar."""
@@ -83,15 +81,19 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     that lead out of it, or holds no root filesystem.
     """
     entries: dict[str, ImageEntry] = {}
+    origins: dict[str, str] = {}
     try:
         with tarfile.open(base, "r:") as archive:
             for member in archive:
                 entry = _from_member(member, latest)
                 if entry is not None:
                     entries[entry.path] = entry
+                    origins.pop(entry.path, None)
+                    if member.islnk():
+                        origins[entry.path] = "/".join(_parts(member.linkname))
     except (tarfile.TarError, OSError, EOFError) as error:
         raise RootfsTarError(f"{base} cannot be read as a tarball: {error}") from error
-    _repair_links(entries)
+    _separate(entries, origins)
     shells = [path for path in ("bin/bash", "usr/bin/bash") if path in entries]
     if not shells:
         raise RootfsTarError(
@@ -102,7 +104,7 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
 
 
 def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
-    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    parts = _parts(member.name)
     if ".." in parts:
         raise RootfsTarError(f"the tarball holds {member.name!r}, which leads out of it")
     path = "/".join(parts)
@@ -127,35 +129,27 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
         member.gid if member.gid < 65536 else 65534,
         min(int(member.mtime), latest),
         target=member.linkname if member.issym() else "",
-        same_as="/".join(part for part in member.linkname.split("/") if part not in ("", "."))
-        if member.islnk()
-        else "",
         size=member.size if member.isreg() else 0,
         offset=member.offset_data,
     )
 
 
-def _repair_links(entries: dict[str, ImageEntry]) -> None:
-    """Make the first name in path order the one that holds the content of hard-linked files."""
-    families: dict[str, list[str]] = {}
-    for entry in list(entries.values()):
-        if entry.same_as:
-            origin = entry.same_as
-            while origin in entries and entries[origin].same_as:
-                origin = entries[origin].same_as
-            if origin not in entries:
-                raise RootfsTarError(
-                    f"{entry.path!r} is a hard link to {origin!r}, which is not there"
-                )
-            families.setdefault(origin, []).append(entry.path)
-    for origin, others in families.items():
-        names = sorted([origin, *others])
-        holder = replace(entries[origin], path=names[0])
-        for name in names[1:]:
-            entries[name] = replace(
-                holder, path=name, same_as=names[0], size=0, offset=0, data=None
-            )
-        entries[names[0]] = holder
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split("/") if part not in ("", ".")]
+
+
+def _separate(entries: dict[str, ImageEntry], origins: Mapping[str, str]) -> None:
+    """Makes each name of a hard-linked file a file of its own, with the content and attributes of
+    the one it is a link to (`origins`): see "Hard links" in docs/design/decisions.md.
+    """
+    for path, origin in origins.items():
+        seen = {path}
+        while origin in origins and origin not in seen:
+            seen.add(origin)
+            origin = origins[origin]
+        if origin not in entries or origin in seen:
+            raise RootfsTarError(f"{path!r} is a hard link to {origin!r}, which is not there")
+        entries[path] = replace(entries[origin], path=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +197,15 @@ def compose(
         entries[path] = ImageEntry(
             path, _KINDS[entry.kind], entry.mode,
             accounts.user(entry.owner)[0], accounts.group(entry.group), entry.mtime,
-            target=entry.target if entry.kind == "symlink" else "",
-            same_as=f"{top}/{entry.target}" if entry.kind == "hardlink" else "",
-            size=len(entry.data), data=entry.data, holes=entry.holes,
+            target=entry.target, size=len(entry.data), data=entry.data, holes=entry.holes,
         )  # fmt: skip
     if "" not in entries:
         put.add(Placed("", 0o755))
-    _repair_links(entries)
     return [entries[path] for path in sorted(entries, key=_order)]
 
 
 _KINDS = {
-    "file": stat.S_IFREG, "hardlink": stat.S_IFREG, "directory": stat.S_IFDIR,
-    "symlink": stat.S_IFLNK, "fifo": stat.S_IFIFO,
+    "file": stat.S_IFREG, "directory": stat.S_IFDIR, "symlink": stat.S_IFLNK, "fifo": stat.S_IFIFO,
 }  # fmt: skip
 
 
@@ -407,7 +397,7 @@ def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -
 
     for entry in entries:
         body = b""
-        if entry.kind == stat.S_IFREG and not entry.same_as:
+        if entry.kind == stat.S_IFREG:
             body = content(entry, base)
         if entry.holes:
             header, body = _sparse(entry, body)
@@ -430,11 +420,11 @@ _TYPES = {
 
 def _header(entry: ImageEntry) -> bytes:
     member = tarfile.TarInfo("./" + entry.path)
-    member.type = tarfile.LNKTYPE if entry.same_as else _TYPES[entry.kind]
+    member.type = _TYPES[entry.kind]
     member.mode, member.uid, member.gid = entry.mode, entry.uid, entry.gid
     member.mtime = entry.mtime
     member.size = entry.size if member.type == tarfile.REGTYPE else 0
-    member.linkname = f"./{entry.same_as}" if entry.same_as else entry.target
+    member.linkname = entry.target
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
@@ -474,17 +464,11 @@ def _sparse(entry: ImageEntry, body: bytes) -> tuple[bytes, bytes]:
 
 
 def link_counts(entries: Iterable[ImageEntry]) -> dict[str, int]:
-    """`st_nlink` by path: names of a file, two and the subdirectories of a directory."""
-    entries = list(entries)
-    names = Counter(entry.same_as or entry.path for entry in entries)
-    directories = {entry.path for entry in entries if entry.kind == stat.S_IFDIR}
+    """`st_nlink` by path: one, of a directory two and its subdirectories."""
+    kinds = {entry.path: entry.kind for entry in entries}
+    directories = {path for path, kind in kinds.items() if kind == stat.S_IFDIR}
     beneath = Counter(path.rpartition("/")[0] for path in directories if path)
-    return {
-        entry.path: 2 + beneath[entry.path]
-        if entry.path in directories
-        else names[entry.same_as or entry.path]
-        for entry in entries
-    }
+    return {path: 2 + beneath[path] if path in directories else 1 for path in kinds}
 
 
 def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
@@ -494,15 +478,12 @@ def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
     system lies on may say otherwise. The size of a link is the length of its target.
     """
     links = link_counts(entries)
-    sizes = {entry.path: entry.size for entry in entries}
     for entry in entries:
         size = entry.size
         if entry.kind == stat.S_IFDIR:
             size = 4096
         elif entry.kind == stat.S_IFLNK:
             size = len(entry.target.encode("utf-8", "surrogateescape"))
-        elif entry.same_as:
-            size = sizes[entry.same_as]
         yield [
             "/" + entry.path, entry.kind | entry.mode, entry.uid, entry.gid,
             size, links[entry.path], entry.mtime, entry.target,

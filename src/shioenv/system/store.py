@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from shioenv.errors import (
     did_you_mean,
 )
 from shioenv.system import build as building
+from shioenv.system.contents import read_contents, stored
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -31,6 +33,13 @@ from shioenv.system.declare import (
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image that device nodes are mounted over."""
+
+_KINDS = {
+    tarfile.REGTYPE: stat.S_IFREG,
+    tarfile.DIRTYPE: stat.S_IFDIR,
+    tarfile.SYMTYPE: stat.S_IFLNK,
+    tarfile.FIFOTYPE: stat.S_IFIFO,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,42 @@ class System:
         damage = building.damage(self.path)
         if damage is not None:
             raise _corrupt(self.name, self.path, damage)
+
+    def differences(self) -> Iterator[str]:
+        """What is not as it was built, "PATH: what" each: of every file its kind, permissions,
+        owner, time and content. Reads all of them, which takes a second or two.
+
+        Errors: SystemCorruptError where nothing tells what was built, HostError where this host
+        forbids to read as the system's own root, SandboxError where that fails.
+        """
+        try:
+            digests = dict(read_contents(self.path))
+        except (OSError, ValueError, EOFError) as error:
+            raise _corrupt(self.name, self.path, error) from error
+        index = dict(self.index)
+        for name, member, digest in stored(self.path):
+            top, _, inside = name.partition("/")
+            if digests.pop(name, "") != digest:
+                yield f"{name}: another content"
+            if top != "rootfs":
+                continue
+            entry = index.pop(f"/{inside}", None)
+            if entry is None:
+                yield f"{name}: was added"
+            elif (member.mode, member.uid, member.gid, int(member.mtime)) != (
+                stat.S_IMODE(entry.mode),
+                entry.uid,
+                entry.gid,
+                entry.mtime,
+            ):
+                yield f"{name}: other permissions, owner or time"
+            elif not member.islnk() and (
+                _KINDS.get(member.type) != stat.S_IFMT(entry.mode)
+                or member.linkname != entry.target
+            ):
+                yield f"{name}: another kind of file, or link"
+        yield from (f"rootfs{path}: is gone" for path in index)
+        yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
 
     @cached_property
     def index(self) -> Mapping[str, IndexEntry]:
@@ -192,7 +237,8 @@ def find_system(name: str | None = None) -> System:
     `name` may be a shipped name, the name of a system built from a TOML file of one's own, or the
     path of such a file. Raises UnknownSystemError with the nearest name, SystemNotBuiltError where
     it is declared but not built or was built from another version of its declaration,
-    SystemCorruptError where its files are damaged, and UsageError for what is no name.
+    SystemCorruptError where its files are damaged, SystemStorageError where they may not be read,
+    and UsageError for what is no name.
     """
     if not isinstance(name, str | None):
         raise UsageError(
@@ -201,11 +247,12 @@ def find_system(name: str | None = None) -> System:
         )
     name = name or DEFAULT_SYSTEM
     cache = building.cache_directory()
-    if name.endswith(".toml") or name in declared_names():
-        declaration, text = load_declaration(name), read_text(name)
-        return _open(declaration.name, cache, current=(declaration, text), asked=name)
-    if name in (known := _known_names(cache)):
-        return _open(name, cache, current=None, asked=name)
+    with building.storage_errors(cache):
+        if name.endswith(".toml") or name in declared_names():
+            declaration, text = load_declaration(name), read_text(name)
+            return _open(declaration.name, cache, current=(declaration, text), asked=name)
+        if name in (known := _known_names(cache)):
+            return _open(name, cache, current=None, asked=name)
     raise UnknownSystemError(f"no system is called {name!r}", hint=did_you_mean(name, known))
 
 
@@ -224,6 +271,8 @@ def _open(
         digest, built_from = str(named["digest"]), str(named["fingerprint"])
     except FileNotFoundError:
         raise SystemNotBuiltError(f"the system {name} has not been built", hint=hint) from None
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise _corrupt(name, cache / "names" / f"{name}.json", error) from error
     path = cache / "systems" / digest

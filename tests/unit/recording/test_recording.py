@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,6 +93,7 @@ ALWAYS = {1, 2, 3, 4}
         ("processes", ALWAYS, True),
         ("processes", {2}, True),
         ("processes", {4}, True),
+        ("scan_seconds", ALWAYS, True),
         ("disk_bytes", ALWAYS, False),
         ("disk_inodes", ALWAYS, False),
         ("disk_bytes", {4}, True),
@@ -106,6 +108,44 @@ def test_a_limit_that_is_found_by_looking_makes_a_record_volatile(
     assert runner.whole == 4
     assert record.limits_hit == ([name] if 1 in runs else [])
     assert record.volatile is expected
+
+
+class Breaks(ScriptedRunner):
+    """Breaks its sandboxes where its text ends with one of these, so often."""
+
+    def __init__(self, *endings: str, times: int = 1 << 30) -> None:
+        super().__init__()
+        self.endings, self.left = endings, times
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        if asked.text.endswith(self.endings) and self.left:
+            self.left -= 1
+            return Behavior(137, b"", limits_hit=("sandboxes",), volatile=True)
+        return Behavior(exit_code=0, output=b"")
+
+
+def test_what_breaks_its_sandboxes_is_run_alone_once_and_then_in_one_at_a_time() -> None:
+    runner, alone = Breaks("-l"), []
+
+    def by_itself(run: Callable[[], Behavior]) -> Behavior:
+        alone.append(len(runner.asked))
+        return run()
+
+    record = recorded(runner, "ls", "-l", alone=by_itself)
+    assert (record.limits_hit, record.volatile) == (["sandboxes"], True)
+    assert alone == [1]
+    assert [asked.sandboxes for asked in runner.asked[:2]] == [None, None]
+    assert {asked.sandboxes for asked in runner.asked[2:]} == {1}
+
+
+@pytest.mark.parametrize(("endings", "times"), [(("-l",), 1), (("ls",), 1 << 30)])
+def test_what_broke_sandboxes_but_once_or_without_an_argument_is_recorded_as_it_is(
+    endings: tuple[str, ...], times: int
+) -> None:
+    runner = Breaks(*endings, times=times)
+    record = recorded(runner, "ls", "-l")
+    assert (record.exit_code, record.limits_hit) == (0, [])
+    assert record.volatile is False
 
 
 class Writes(ScriptedRunner):

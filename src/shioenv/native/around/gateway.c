@@ -98,25 +98,30 @@ static void send_error(int peer, const char *status, const char *date, const cha
     if (body) send_all(peer, page, (size_t)length);
 }
 
-/* "bytes=A-B", "bytes=A-" or "bytes=-N" as first and last byte; false for anything else. */
+/* A decimal number, the largest one where it is larger; false where there is none. */
+static bool parse_number(const char **text, off_t *number)
+{
+    const char *digit = *text;
+    enum { TEN = 10 };
+    for (*number = 0; *digit >= '0' && *digit <= '9'; digit++)
+        *number = *number > (INT64_MAX - TEN) / TEN ? INT64_MAX : *number * TEN + (*digit - '0');
+    bool any = digit > *text;
+    *text = digit;
+    return any;
+}
+
+/* "bytes=A-B", "bytes=A-" or "bytes=-N" as first and last byte; false, and both as they were, for anything else. */
 static bool parse_range(const char *text, off_t size, off_t *first, off_t *last)
 {
     if (!text || strncmp(text, "bytes=", 6)) return false;
     text += 6;
-    char *end;
-    if (*text == '-') {
-        off_t suffix = strtoll(text + 1, &end, 10);
-        if (end == text + 1) return false;
-        *first = suffix < size ? size - suffix : 0;
-        *last = size - 1;
-        return *end == '\r';
-    }
-    *first = strtoll(text, &end, 10);
-    if (end == text || *end != '-') return false;
-    text = end + 1;
-    *last = *text == '\r' ? size - 1 : strtoll(text, &end, 10);
-    if (*text != '\r' && (end == text || *end != '\r')) return false;
-    if (*last >= size) *last = size - 1;
+    off_t from, to;
+    bool suffix = !parse_number(&text, &from);
+    if (*text++ != '-') return false;
+    bool open_ended = !parse_number(&text, &to);
+    if (*text != '\r' || (suffix && open_ended)) return false;
+    *first = !suffix ? from : to < size ? size - to : 0;
+    *last = suffix || open_ended || to >= size ? size - 1 : to;
     return true;
 }
 

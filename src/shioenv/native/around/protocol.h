@@ -29,13 +29,14 @@ struct request {
     uint32_t output_max;      /* bytes kept of each channel */
     uint64_t drain_max;       /* bytes read in all before everything is killed */
     uint64_t memory_max;      /* bytes resident in all */
+    uint32_t scan_ms;         /* processor time that finding out what changed may take */
     uint32_t cwd_length, input_length, stdin_length;
 };
 enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8 };
 
 struct reply {
     int32_t error;            /* 0, or an errno: the run did not happen */
-    uint32_t stage;
+    uint32_t stage;           /* STAGE_* */
     int32_t status;           /* as wait(2) reports it */
     uint32_t flags;           /* REPLY_* */
     int64_t started_ns, ended_ns;  /* real time */
@@ -48,7 +49,9 @@ enum {
     REPLY_PROCESSES = 8192, REPLY_DISK = 16384, REPLY_INODES = 32768, REPLY_MOUNTS = 65536,
     REPLY_WAITED = 131072,    /* nine looks of ten found every process asleep, until the time was over */
     REPLY_SOCKETS = 262144,   /* some outlive every process */
+    REPLY_SCAN = 524288,      /* what changed is known in part: finding it out took too long */
 };
+enum { STAGE_SCAN = 16 };     /* the run is over, but what it changed could not be read */
 /* A path that a run touched: 'B' (before) or 'A' (after), its path, what follows here, where it links to, and a
  * byte that tells whether a SHA-256 comes after it. The path and the link have their length before them, 32 bits. */
 struct __attribute__((packed)) change {

@@ -2,25 +2,29 @@
 #include "scan.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "sha256.h"
 
-enum { DEPTH_MAX = 128 };            /* three descriptors per level */
+enum { DEPTH_MAX = 128 };            /* four descriptors per level */
 #define BEFORE_TOTAL_MAX (64u << 20) /* bytes read of what was there before: digests tell renamed from new */
 #define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
 #define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
 enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
-enum { REMEMBERED = 256 };           /* files with several names, hashed once */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
 #define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
+
+/* A file of several names, hashed once. */
+struct known { dev_t device; ino_t inode; bool used; uint8_t digest[32]; };
 
 struct scan {
     struct buffer *out;
@@ -28,15 +32,43 @@ struct scan {
     size_t length;
     int depth;
     uint64_t read_before, read_holes;
-    bool truncated, same_content;
+    bool same_content;
     int upper;
     bool sizes_known;
     uint64_t sizes[SIZES / 64];
-    struct { uint64_t inode; uint8_t digest[32]; } remembered[REMEMBERED];
+    struct known *known;             /* open addressing; `room` is a power of two */
+    size_t n_known, room;
+    int64_t deadline;                /* of this thread's processor time */
+    bool over;
+    struct scan_end end;
 };
+
+static int64_t processor_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/* Something could not be read, by errno: what is known so far is not the truth. */
+static void fail(struct scan *scan)
+{
+    if (!scan->end.error) scan->end.error = errno ? errno : EIO;
+}
+
+/* Whether to go no further: something could not be read, or a bound is reached. */
+static bool is_over(struct scan *scan)
+{
+    if (scan->end.error || scan->over) return true;
+    if (processor_time() > scan->deadline) scan->over = scan->end.out_of_time = true;
+    if (scan->out->length > RECORDS_MAX) scan->over = true;
+    scan->end.truncated |= scan->over;
+    return scan->over;
+}
 
 void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
 {
+    if (!length) return;  /* of nothing there need not even be an address */
     if (buffer->length + length > buffer->room) {
         buffer->room = (buffer->length + length) * 2;
         buffer->bytes = realloc(buffer->bytes, buffer->room);
@@ -46,22 +78,31 @@ void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
     buffer->length += length;
 }
 
-/* SHA-256 of a file's content; of a file with too large holes, of its size and data alone. */
+static int open_content(int directory, const char *name)
+{
+    return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+}
+
+/* SHA-256 of a file's content; of a file with too large holes, of its size and data alone. False where the scan
+ * is over before it is known. */
 static bool digest_file(struct scan *scan, int directory, const char *name, const struct stat *entry,
                         uint8_t digest[32])
 {
     uint64_t size = (uint64_t)entry->st_size, data = (uint64_t)entry->st_blocks * 512;
     uint64_t holes = size > data ? size - data : 0;
     bool whole = size <= WHOLE_FILE_MAX && scan->read_holes + holes <= HOLES_TOTAL_MAX;
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
+    int fd = open_content(directory, name);
+    if (fd < 0) {
+        fail(scan);
+        return false;
+    }
     static uint8_t block[1 << 16];
     struct sha256 hash;
     sha256_start(&hash);
-    ssize_t n;
+    ssize_t n = 0;
     if (whole) {
         scan->read_holes += holes;
-        while ((n = read(fd, block, sizeof block)) > 0) sha256_add(&hash, block, (size_t)n);
+        while (!is_over(scan) && (n = read(fd, block, sizeof block)) > 0) sha256_add(&hash, block, (size_t)n);
     } else {
         sha256_add(&hash, &size, sizeof size);
         off_t at = 0, end;
@@ -69,33 +110,60 @@ static bool digest_file(struct scan *scan, int directory, const char *name, cons
             sha256_add(&hash, &at, sizeof at);
             for (; at < end; at += n) {
                 size_t want = end - at < (off_t)sizeof block ? (size_t)(end - at) : sizeof block;
-                if ((n = pread(fd, block, want, at)) <= 0) break;
+                if (is_over(scan) || (n = pread(fd, block, want, at)) <= 0) break;
                 sha256_add(&hash, block, (size_t)n);
             }
             if (at < end) break;
         }
+        if (at < 0 && errno != ENXIO) n = -1;  /* else no data is behind it */
     }
+    if (n < 0) fail(scan);
     close(fd);
     sha256_end(&hash, digest);
-    return true;
+    return !is_over(scan);
 }
 
 static void add_u32(struct buffer *out, uint32_t value) { buffer_add(out, &value, sizeof value); }
 
+/* Where a file is remembered, or would be. */
+static struct known *place_of(struct known *known, size_t room, dev_t device, ino_t inode)
+{
+    size_t at = (inode * 0x9e3779b97f4a7c15u ^ device * 0xc2b2ae3d27d4eb4fu) >> 20 & (room - 1);
+    while (known[at].used && (known[at].inode != inode || known[at].device != device)) at = (at + 1) & (room - 1);
+    return &known[at];
+}
+
+static void make_room(struct scan *scan)
+{
+    if (scan->n_known * 2 < scan->room) return;
+    size_t room = scan->room ? scan->room * 2 : 256;
+    struct known *larger = calloc(room, sizeof *larger);
+    if (!larger) abort();
+    for (size_t at = 0; at < scan->room; at++) {
+        const struct known *each = &scan->known[at];
+        if (each->used) *place_of(larger, room, each->device, each->inode) = *each;
+    }
+    free(scan->known);
+    scan->known = larger;
+    scan->room = room;
+}
+
+/* The digest of a file, read once however many names it has. Layers number their files by themselves, so a
+ * number alone names none. */
 static bool digest_entry(struct scan *scan, int directory, const char *name, const struct stat *entry,
                          uint8_t digest[32])
 {
-    size_t slot = entry->st_ino % REMEMBERED;
-    bool shared = entry->st_nlink > 1;
-    if (shared && scan->remembered[slot].inode == entry->st_ino) {
-        memcpy(digest, scan->remembered[slot].digest, 32);
-        return true;
+    if (entry->st_nlink < 2) return digest_file(scan, directory, name, entry, digest);
+    make_room(scan);
+    struct known *known = place_of(scan->known, scan->room, entry->st_dev, entry->st_ino);
+    if (!known->used) {
+        if (!digest_file(scan, directory, name, entry, known->digest)) return false;
+        known->device = entry->st_dev;
+        known->inode = entry->st_ino;
+        known->used = true;
+        scan->n_known++;
     }
-    if (!digest_file(scan, directory, name, entry, digest)) return false;
-    if (shared) {
-        scan->remembered[slot].inode = entry->st_ino;
-        memcpy(scan->remembered[slot].digest, digest, 32);
-    }
+    memcpy(digest, known->digest, 32);
     return true;
 }
 
@@ -108,17 +176,46 @@ static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[
 
 static unsigned size_bit(off_t size) { return (unsigned)(((uint64_t)size * 0x9e3779b97f4a7c15u) >> 52); }
 
+/* What a directory lists; the descriptor goes with it. */
+static DIR *list_of(struct scan *scan, int directory)
+{
+    DIR *list = directory < 0 ? NULL : fdopendir(directory);
+    if (list) return list;
+    fail(scan);
+    if (directory >= 0) close(directory);
+    return NULL;
+}
+
+/* The next name in a directory; NULL at its end, and where the scan is over. */
+static const char *next_name(struct scan *scan, DIR *list)
+{
+    if (!list || is_over(scan)) return NULL;
+    struct dirent *child;
+    do errno = 0, child = readdir(list);
+    while (child && dot(child->d_name));
+    if (!child && errno) fail(scan);
+    return child ? child->d_name : NULL;
+}
+
+/* Whether there is a file by this name, and what it is. */
+static bool look_at(struct scan *scan, int directory, const char *name, struct stat *entry)
+{
+    if (!fstatat(directory, name, entry, AT_SYMLINK_NOFOLLOW)) return true;
+    if (errno != ENOENT) fail(scan);
+    return false;
+}
+
 /* Notes the size of every file below a directory of the upper layer. */
 static void note_sizes(struct scan *scan, int directory, int depth)
 {
-    DIR *list = directory < 0 ? NULL : fdopendir(directory);
-    struct dirent *child;
+    DIR *list = list_of(scan, directory);
+    const char *name;
     struct stat status;
-    while (list && (child = readdir(list))) {
-        if (dot(child->d_name) || fstatat(directory, child->d_name, &status, AT_SYMLINK_NOFOLLOW)) continue;
+    while ((name = next_name(scan, list))) {
+        if (!look_at(scan, directory, name, &status)) continue;
         unsigned bit = size_bit(status.st_size);
         if (S_ISREG(status.st_mode)) scan->sizes[bit / 64] |= 1ull << bit % 64;
-        if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX) note_sizes(scan, enter(directory, child->d_name), depth + 1);
+        if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX) note_sizes(scan, enter(directory, name), depth + 1);
     }
     if (list) closedir(list);
 }
@@ -132,15 +229,12 @@ static bool may_be_elsewhere(struct scan *scan, off_t size)
     return scan->sizes[bit / 64] >> bit % 64 & 1;
 }
 
-/* `twin` is what the merged tree has by this name, where that is known to hold something else. */
-static void emit(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
+/* Content is read in `content`. `twin` is what the merged tree has by this name, where that is known to hold
+ * something else. */
+static void emit(struct scan *scan, char kind, int directory, int content, const char *name, const struct stat *entry,
                  const struct stat *twin)
 {
     struct buffer *out = scan->out;
-    if (out->length > RECORDS_MAX) {
-        scan->truncated = true;
-        return;
-    }
     buffer_add(out, &kind, 1);
     add_u32(out, (uint32_t)scan->length);
     buffer_add(out, scan->path, scan->length);
@@ -153,7 +247,10 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     buffer_add(out, &change, sizeof change);
     char target[4096];
     ssize_t target_length = S_ISLNK(entry->st_mode) ? readlinkat(directory, name, target, sizeof target) : 0;
-    if (target_length < 0) target_length = 0;
+    if (target_length < 0) {
+        fail(scan);
+        target_length = 0;
+    }
     add_u32(out, (uint32_t)target_length);
     buffer_add(out, target, (size_t)target_length);
     uint8_t digest[32], has_digest = 0;
@@ -163,7 +260,7 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
         wanted = !twin && may_be_elsewhere(scan, entry->st_size);
         wanted = wanted && (scan->read_before += size) <= BEFORE_TOTAL_MAX;
     }
-    if (wanted && !scan->same_content) has_digest = digest_entry(scan, directory, name, entry, digest);
+    if (wanted && !scan->same_content) has_digest = digest_entry(scan, content, name, entry, digest);
     buffer_add(out, &has_digest, 1);
     if (has_digest) buffer_add(out, digest, sizeof digest);
 }
@@ -173,7 +270,7 @@ static bool push(struct scan *scan, const char *name)
 {
     size_t length = strlen(name);
     if (scan->depth >= DEPTH_MAX || scan->length + length + 1 > sizeof scan->path) {
-        scan->truncated = true;
+        scan->end.truncated = true;
         return false;
     }
     scan->path[scan->length] = '/';
@@ -189,21 +286,24 @@ static void pop(struct scan *scan, size_t length)
     scan->depth--;
 }
 
-/* A whole tree that exists on one side only. */
-static void emit_tree(struct scan *scan, char kind, int directory, const char *name, const struct stat *entry,
-                      const struct stat *twin)
+/* A whole tree that exists on one side only; `content` is the same directory where files' content is read. */
+static void emit_tree(struct scan *scan, char kind, int directory, int content, const char *name,
+                      const struct stat *entry, const struct stat *twin)
 {
     size_t length = scan->length;
-    if (!push(scan, name)) return;
-    emit(scan, kind, directory, name, entry, twin);
-    int fd = S_ISDIR(entry->st_mode) ? enter(directory, name) : -1;
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *child;
-    struct stat status;
-    while (list && (child = readdir(list)))
-        if (!dot(child->d_name) && !fstatat(fd, child->d_name, &status, AT_SYMLINK_NOFOLLOW))
-            emit_tree(scan, kind, fd, child->d_name, &status, NULL);
-    if (list) closedir(list);
+    if (is_over(scan) || !push(scan, name)) return;
+    emit(scan, kind, directory, content, name, entry, twin);
+    if (S_ISDIR(entry->st_mode)) {
+        int fd = enter(directory, name), inside = content == directory ? fd : enter(content, name);
+        if (inside < 0) fail(scan);
+        DIR *list = list_of(scan, fd);
+        const char *child;
+        struct stat status;
+        while ((child = next_name(scan, list)))
+            if (look_at(scan, fd, child, &status)) emit_tree(scan, kind, fd, inside, child, &status, NULL);
+        if (inside >= 0 && inside != fd) close(inside);
+        if (list) closedir(list);
+    }
     pop(scan, length);
 }
 
@@ -214,15 +314,17 @@ static bool is_opaque(int directory)
 }
 
 /* Whether both are one regular file of which only attributes changed: programs may have set its times back. */
-static bool is_same_content(int lower, int merged, const char *name, const struct stat *before, const struct stat *after)
+static bool is_same_content(struct scan *scan, int lower, int upper, const char *name, const struct stat *before,
+                            const struct stat *after)
 {
     if (!S_ISREG(before->st_mode) || !S_ISREG(after->st_mode) || before->st_size != after->st_size) return false;
     static char ours[1 << 16], theirs[1 << 16];
-    int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, a = openat(lower, name, flags), b = openat(merged, name, flags);
+    int a = open_content(lower, name), b = open_content(upper, name);
     ssize_t n = -1, m = -1;
     if (a >= 0 && b >= 0)
-        while ((n = read(a, ours, sizeof ours)) > 0)
+        while (!is_over(scan) && (n = read(a, ours, sizeof ours)) > 0)
             if ((m = read(b, theirs, sizeof theirs)) != n || memcmp(ours, theirs, (size_t)n)) break;
+    if (n < 0 || (n > 0 && m < 0)) fail(scan);
     if (a >= 0) close(a);
     if (b >= 0) close(b);
     return n == 0;
@@ -232,25 +334,32 @@ static void compare(struct scan *scan, int lower, int upper, int merged);
 
 static void compare_entry(struct scan *scan, int lower, int upper, int merged, const char *name)
 {
-    struct stat in_upper, before, after;
-    if (fstatat(upper, name, &in_upper, AT_SYMLINK_NOFOLLOW)) return;
-    bool was = !fstatat(lower, name, &before, AT_SYMLINK_NOFOLLOW);
-    bool is = !fstatat(merged, name, &after, AT_SYMLINK_NOFOLLOW);
+    struct stat before, after;
+    bool was = look_at(scan, lower, name, &before);
+    bool is = look_at(scan, merged, name, &after);
     bool both_directories = was && is && S_ISDIR(before.st_mode) && S_ISDIR(after.st_mode);
     int inside = both_directories ? enter(upper, name) : -1;
-    if (inside < 0 || is_opaque(inside)) {
-        scan->same_content = was && is && is_same_content(lower, merged, name, &before, &after);
-        if (was) emit_tree(scan, 'B', lower, name, &before, is ? &after : NULL);
-        if (is) emit_tree(scan, 'A', merged, name, &after, NULL);
+    if (both_directories && inside < 0) fail(scan);
+    if (is_over(scan)) {
+        if (inside >= 0) close(inside);
+        return;
+    }
+    if (!both_directories || is_opaque(inside)) {
+        size_t start = scan->out->length;
+        scan->same_content = was && is && is_same_content(scan, lower, upper, name, &before, &after);
+        if (was) emit_tree(scan, 'B', lower, lower, name, &before, is ? &after : NULL);
+        if (is) emit_tree(scan, 'A', merged, upper, name, &after, NULL);
         scan->same_content = false;
+        if (was && is && is_over(scan)) scan->out->length = start;  /* half of it would say that it is gone */
         if (inside >= 0) close(inside);
         return;
     }
     size_t length = scan->length;
     if (push(scan, name)) {
-        emit(scan, 'B', lower, name, &before, NULL);
-        emit(scan, 'A', merged, name, &after, NULL);
+        emit(scan, 'B', lower, lower, name, &before, NULL);
+        emit(scan, 'A', merged, upper, name, &after, NULL);
         int inside_lower = enter(lower, name), inside_merged = enter(merged, name);
+        if (inside_lower < 0 || inside_merged < 0) fail(scan);
         compare(scan, inside_lower, inside, inside_merged);
         if (inside_lower >= 0) close(inside_lower);
         if (inside_merged >= 0) close(inside_merged);
@@ -262,27 +371,28 @@ static void compare_entry(struct scan *scan, int lower, int upper, int merged, c
 /* Only names that exist in the upper layer can differ: it holds everything a run touched. */
 static void compare(struct scan *scan, int lower, int upper, int merged)
 {
-    int fd = enter(upper, ".");
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *child;
-    while (list && (child = readdir(list)))
-        if (!dot(child->d_name)) compare_entry(scan, lower, upper, merged, child->d_name);
+    DIR *list = list_of(scan, enter(upper, "."));
+    const char *name;
+    while ((name = next_name(scan, list))) compare_entry(scan, lower, upper, merged, name);
     if (list) closedir(list);
 }
 
-bool scan_changes(int lower, int upper, int merged, struct buffer *out)
+struct scan_end scan_changes(int lower, int upper, int merged, uint32_t processor_ms, struct buffer *out)
 {
     static struct scan scan;
     memset(&scan, 0, sizeof scan);
     scan.out = out;
     scan.upper = upper;
+    scan.deadline = processor_time() + processor_ms * 1000000ll;
     struct stat before, after;
-    if (!fstat(lower, &before) && !fstat(merged, &after)) {
+    if (fstat(lower, &before) || fstat(merged, &after)) fail(&scan);
+    else {
         scan.path[scan.length++] = '/';
-        emit(&scan, 'B', lower, ".", &before, NULL);
-        emit(&scan, 'A', merged, ".", &after, NULL);
+        emit(&scan, 'B', lower, lower, ".", &before, NULL);
+        emit(&scan, 'A', merged, upper, ".", &after, NULL);
         scan.length = 0;
     }
     compare(&scan, lower, upper, merged);
-    return scan.truncated;
+    free(scan.known);
+    return scan.end;
 }

@@ -7,8 +7,16 @@
 struct buffer { uint8_t *bytes; size_t length, room; };
 void buffer_add(struct buffer *buffer, const void *bytes, size_t length);
 
+/* How a scan ended. */
+struct scan_end {
+    int error;         /* 0, or the errno of what could not be read: what was appended is not the truth */
+    bool truncated;    /* there is more than was appended */
+    bool out_of_time;  /* that is why */
+};
+
 /* Appends a record (protocol.h) for every entry that a run added, changed or removed, in directory order: 'B' with
- * what the lower layer has, 'A' with what the merged tree has now.
- * Descriptors are of the roots of the lower layer, the upper layer and the merged tree. Returns true
- * where the tree was too deep to be followed to its end. */
-bool scan_changes(int lower, int upper, int merged, struct buffer *out);
+ * what the lower layer has, 'A' with what the merged tree has now. Content is read in the upper layer: who has a
+ * file of the merged tree open, or in flight, may hold a lease on it.
+ * Descriptors are of the roots of the lower layer, the upper layer and the merged tree. Takes about that much of
+ * this thread's processor time at most, in milliseconds. */
+struct scan_end scan_changes(int lower, int upper, int merged, uint32_t processor_ms, struct buffer *out);

@@ -350,7 +350,10 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         reply.flags |= REPLY_FILES;
         if (!disk.blocks) reply.flags |= REPLY_DISK;
         if (!disk.files) reply.flags |= REPLY_INODES;
-        if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
+        struct scan_end end = scan_changes(lower_root, upper_root, merged_root, request->scan_ms, &changes);
+        if (end.truncated) reply.flags |= REPLY_CHANGES_TRUNCATED;
+        if (end.out_of_time) reply.flags |= REPLY_SCAN;
+        if (end.error && !reply.error) reply.error = end.error, reply.stage = STAGE_SCAN;
     }
     reply.flags |= traces_left(noticed, terminal);
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;

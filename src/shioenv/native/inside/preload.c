@@ -8,12 +8,14 @@
  *
  * When the shell ends (exit, execve, a fatal signal it sends itself) its state is dumped by bash's own
  * builtin functions, called as C functions: nothing an input redefines, disables or closes matters.
+ *
+ * It is compiled on the host and uses the C library of the system, which may be older: it is linked against
+ * none, asks for no version of a symbol, and calls what `imports.txt` lists alone.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/prctl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -27,6 +29,9 @@
 #include <unistd.h>
 
 #include "server.h"
+
+/* What atexit(3) stands for: itself it is not in the C library's shared part. */
+int __cxa_atexit(void (*function)(void *), void *argument, void *library);
 
 #define LATE_FILE "/.shioenv-late"
 #define STATE_GROUPS 256
@@ -56,6 +61,7 @@ static const struct { const char *section, *symbol, *argument; } sections[] = {
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static builtin builtins[N_SECTIONS];
 static shell_variable **(*visible_functions)(void);
+static FILE **standard_output, **standard_error;  /* the C library's own: not every header lets one set them */
 
 /* A section for each function: their texts in a row could not be told apart, since a here-document holds
  * anything. */
@@ -103,6 +109,18 @@ static void dump_sections(FILE *out)
     if (getcwd(cwd, sizeof cwd) || name_of_removed_directory(cwd)) fputs(cwd, out);
 }
 
+/* What a stream on the state writes; what does not fit is an error of that stream. */
+static size_t state_length;
+
+static ssize_t keep(void *nothing, const char *text, size_t length)
+{
+    (void)nothing;
+    if (length > STATE_MAX - state_length) length = STATE_MAX - state_length;
+    memcpy(shared->state + state_length, text, length);
+    state_length += length;
+    return (ssize_t)length;
+}
+
 static void dump_state(void)
 {
     if (!armed || syscall(SYS_getpid) != shell_pid) return;
@@ -110,21 +128,29 @@ static void dump_state(void)
     sigset_t all, before;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
-    fflush(stdout);
-    FILE *standard = stdout, *errors = stderr, *out = fmemopen(shared->state, STATE_MAX, "w");
+    fflush(*standard_output);
+    state_length = 0;
+    FILE *standard = *standard_output, *errors = *standard_error;
+    FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = keep});
     if (out) {
-        stdout = stderr = out;  /* a state too long is an error that bash reports: not to the input's output */
+        /* a state too long is an error that bash reports: not to the input's output */
+        *standard_output = *standard_error = out;
         dump_sections(out);
         fflush(out);
-        long length = ftell(out);
-        stdout = standard;
-        stderr = errors;
-        shared->state_length = length < 0 ? 0 : (uint32_t)length;
+        *standard_output = standard;
+        *standard_error = errors;
+        shared->state_length = (uint32_t)state_length;
         shared->dumped = 1;
         fclose(out);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
+}
+
+static void dump_at_exit(void *nothing)
+{
+    (void)nothing;
+    dump_state();
 }
 
 /* The shell goes on after all: what was dumped is not its end. */
@@ -275,7 +301,7 @@ static void become_shell(void)
     saved_argv[saved_argc - 1] = input;
     if (late) repair_late_state(input);
     else signal(SIGCHLD, SIG_DFL);
-    atexit(dump_state);
+    __cxa_atexit(dump_at_exit, NULL, NULL);
     armed = 1;
 }
 
@@ -309,6 +335,8 @@ static int preloaded_main(int argc, char **argv, char **environment)
     close(FD_SHARED);
     for (unsigned i = 0; i < N_SECTIONS; i++) builtins[i] = (builtin)symbol(sections[i].symbol);
     visible_functions = (shell_variable **(*)(void))symbol("all_visible_functions");
+    standard_output = symbol("stdout");
+    standard_error = symbol("stderr");
     read_memory_map();
     prctl(PR_SET_DUMPABLE, 0);
     if (!late) {
@@ -336,7 +364,6 @@ int open(const char *path, int flags, ...)
     va_end(more);
     if (late && !armed && !strcmp(path, LATE_FILE)) {
         prepare_late_state();
-
         serve();
         become_shell();
         errno = ENOENT;

@@ -117,7 +117,8 @@ static void enter_namespaces(int copy)
      * sandboxes' inputs may have used them up. */
     char self[32] = "", go;
     if (readlinkat(FD_PROC, "self", self, sizeof self - 1) < 0) fail(STAGE_NAMESPACES);
-    struct server_reply reply = {.stage = STAGE_COPIED, .status = atoi(self)};
+    struct server_reply reply = {.stage = STAGE_COPIED};
+    for (const char *digit = self; *digit; digit++) reply.status = reply.status * 10 + (*digit - '0');
     if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) fail(STAGE_NAMESPACES);
     if (recv(FD_CONTROL, &go, 1, 0) != 1) fail(STAGE_NAMESPACES);
 }

@@ -17,20 +17,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shioenv.errors import HostError, SandboxError, StartDirectoryError
+from shioenv.errors import HostError, SandboxError, StartDirectoryError, SystemNotBuiltError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
 from shioenv.sandbox.namespaces.wire import (
+    LONGEST_LINE,
     LONGEST_PATH,
-    REPLY,
     Ask,
     Meaning,
-    Reply,
     ShellMode,
     Stage,
+    failure,
     meaning,
     pack_request,
+    read_reply,
 )
+from shioenv.system.host import allow_open_files
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System
 
@@ -138,7 +140,13 @@ class NamespaceSandbox:
     # ---- the supervisor ----
 
     def _open(self) -> None:
+        allow_open_files()
         directory = self.system.path
+        if not self.system.rootfs.is_dir():
+            raise SystemNotBuiltError(
+                f"the files of the system {self.system.name} are gone: {directory}",
+                hint="build it again: shioenv system build",
+            )
         idmap = find_idmap()
         process, connection = spawn_mapped(
             ["run", str(idmap.first_uid), str(idmap.first_gid)],
@@ -149,21 +157,22 @@ class NamespaceSandbox:
             env={},
         )
         self._process, self._socket = process, connection
+        connection.settimeout(_GRACE_SECONDS)
         try:
             connection.sendall(
                 configuration(self.system.declaration, self.limits, self.mode, self._plain)
             )
             line = b""
-            while not line.endswith(b"\n"):
+            while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                 byte = connection.recv(1)
                 if not byte:
                     break
                 line += byte
         except OSError as error:
-            line = f"E{error.errno} talk to the supervisor".encode()
+            line = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor".encode()
         if line != b"R\n":
             self._end()
-            raise _opening_failed(line.decode("utf-8", "replace").strip())
+            raise _opening_failed(*failure(line))
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory
@@ -183,23 +192,19 @@ class NamespaceSandbox:
             self._socket.settimeout(patience)
         try:
             self._socket.sendall(message)
-            answer = self._receive(REPLY.size)
-            reply = Reply._make(REPLY.unpack_from(answer))
-            body = memoryview(self._receive(REPLY.size + sum(reply[6:]), answer))[REPLY.size :]
-        except OSError as failure:
+            reply, body = read_reply(self._receive, limits)
+            execution = reply.execution(body, limits, separate=request.separate)
+        except OSError as error:
             self._end()
-            raise SandboxError(f"the supervisor is gone: {failure}") from failure
+            raise SandboxError(f"the supervisor is gone: {error}") from error
         except BaseException:
-            self._end()  # an interrupt: the answer would be taken for the next run's
+            self._end()  # an interrupt, say: the answer would be taken for the next run's
             raise
         if reply.error:
             if reply.stage == Stage.DIRECTORY:
                 raise _no_start(start, os.strerror(reply.error))
             self._end()
-            raise SandboxError(
-                f"the input could not be started: {os.strerror(reply.error)} (stage {reply.stage})"
-            )
-        execution = reply.execution(body, limits, separate=request.separate)
+            raise _run_failed(reply.error, reply.stage)
         return execution if ask & Ask.KEEP else self._completed(execution, meaning(reply.flags))
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
@@ -217,7 +222,7 @@ class NamespaceSandbox:
             self._end()
         return execution
 
-    def _receive(self, least: int, so_far: bytes = b"") -> bytes:
+    def _receive(self, least: int, so_far: bytes) -> bytes:
         """So many bytes of an answer at least: mostly it comes in one piece."""
         data = so_far
         while len(data) < least:
@@ -246,10 +251,16 @@ def _no_start(path: str, reason: str) -> StartDirectoryError:
     )
 
 
-def _opening_failed(line: str) -> HostError | SandboxError:
-    """What the supervisor's last line ("E<errno> <step>") means to the user."""
-    number, _, step = line.removeprefix("E").partition(" ")
-    reason = os.strerror(int(number)) if number.isdigit() else "it ended without a word"
+def _run_failed(number: int, stage: int) -> SandboxError:
+    reason = os.strerror(number)
+    if stage == Stage.SCAN:
+        return SandboxError(f"what the input changed could not be read: {reason}")
+    return SandboxError(f"the input could not be run: {reason} (stage {stage})")
+
+
+def _opening_failed(number: int, step: str) -> HostError | SandboxError:
+    """What the errno and the step of a supervisor's last line mean to the user."""
+    reason = os.strerror(number) if number else "it ended without a word"
     message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
     if "overlay" in step or "opaque" in step:
         return HostError(
@@ -263,6 +274,6 @@ def _opening_failed(line: str) -> HostError | SandboxError:
             hint="this looks like a container with a masked /proc: run it with "
             "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
         )
-    if number in ("1", "13", "28"):
+    if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
         return HostError(message, hint="shioenv doctor names what this host forbids")
     return SandboxError(message, hint="shioenv doctor checks each step")

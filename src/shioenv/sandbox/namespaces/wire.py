@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum, IntFlag, StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits, Request
+from shioenv.errors import SandboxError
+from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, FileStat, Limits, Request
 
 
 class ShellMode(StrEnum):
@@ -85,6 +86,7 @@ class Said(IntFlag):
     MOUNTS = 65536
     WAITED = 131072
     SOCKETS = 262144
+    SCAN = 524288
 
 
 class Stage(IntEnum):
@@ -94,6 +96,7 @@ class Stage(IntEnum):
     NAMESPACES = 1
     DIRECTORY = 2
     COPIED = 3
+    SCAN = 16
 
 
 NEEDS_NEW_SANDBOX: Final = (
@@ -106,13 +109,18 @@ LONGEST_PATH: Final = 4096
 """Bytes of a start directory, its final NUL included: `CWD_MAX`."""
 LONGEST_STATE: Final = 4 << 20
 """Bytes of the shell's state: `STATE_MAX`."""
+LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
+"""Bytes of change records: `RECORDS_MAX` of scan.c, and the one that reaches past it."""
+LONGEST_LINE: Final = 4096
+"""Bytes of the line with which a supervisor says that it is ready, or what it failed at."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q3I4x")
+REQUEST = struct.Struct("=4I2Q4I")
 REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
 _LENGTH = struct.Struct("=I")
+_LONGEST_ERRNO = 4  # digits
 
 _LIMITS_HIT = (
     (Said.TIMED_OUT, "wall_seconds"),
@@ -124,6 +132,7 @@ _LIMITS_HIT = (
     (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED, "output_bytes"),
     (Said.OUTPUT_KILLED, "drain_bytes"),
     (Said.BACKGROUND, "background_seconds"),
+    (Said.SCAN, "scan_seconds"),
 )
 
 
@@ -151,6 +160,7 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         limits.output_bytes,
         limits.drain_bytes,
         limits.memory_bytes,
+        round(limits.scan_seconds * 1000),
         len(directory),
         len(text),
         len(request.stdin),
@@ -177,7 +187,8 @@ class Reply(NamedTuple):
 
     def execution(self, body: memoryview, limits: Limits, *, separate: bool) -> Execution:
         """What the run gave, from what followed this head; the host's name and the network apart,
-        which have to be asked for where `meaning` says that they changed.
+        which have to be asked for where `meaning` says that they changed. Raises SandboxError for
+        what no supervisor says.
         """
         said = meaning(self.flags)
         output_end = self.output_length
@@ -249,8 +260,50 @@ def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
     return (head, cwd or None) if mark else (state, None)
 
 
+def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[Reply, memoryview]:
+    """The next reply, and what follows its head. `receive` waits until there are so many bytes at
+    least behind those it is given, and gives all of them.
+
+    Raises SandboxError for lengths that no run under these limits can have, before anything of
+    such a length is waited for.
+    """
+    said = receive(REPLY.size, b"")
+    reply = Reply._make(REPLY.unpack_from(said))
+    longest = (limits.output_bytes, limits.output_bytes, LONGEST_STATE, LONGEST_CHANGES)
+    lengths = reply[-4:]
+    if any(length > most for length, most in zip(lengths, longest, strict=True)):
+        raise _unreadable(f"lengths of {lengths} bytes, of {longest} at most")
+    body = receive(REPLY.size + sum(lengths), said)
+    if len(body) > REPLY.size + sum(lengths):
+        raise _unreadable("it goes on where it should have ended")
+    return reply, memoryview(body)[REPLY.size :]
+
+
+def failure(line: bytes) -> tuple[int, str]:
+    """The errno and the step of a supervisor that could not begin ("E<errno> <step>"), from its
+    last line; 0 where it does not say.
+    """
+    number, _, step = line.decode("utf-8", "replace").strip().removeprefix("E").partition(" ")
+    known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
+    return int(number) if known else 0, step
+
+
+def _unreadable(why: str) -> SandboxError:
+    return SandboxError(
+        f"the supervisor's reply cannot be read: {why}",
+        hint="where it comes again, build the helpers anew: pip install --force-reinstall shioenv",
+    )
+
+
 def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
     """The supervisor's change records (`scan.c`), the two sides of each path put together."""
+    try:
+        return _changes(data)
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        raise _unreadable(f"change records of {len(data)} bytes: {error}") from error
+
+
+def _changes(data: memoryview) -> tuple[FileChange, ...]:
     sides: dict[bytes, list[FileStat | None]] = {}
     at, end = 0, len(data)
     while at < end:
@@ -283,5 +336,7 @@ def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
             target,
             digest,
         )
-        sides.setdefault(path, [None, None])[0 if kind == 0x42 else 1] = entry
+        sides.setdefault(path, [None, None])[b"BA".index(kind)] = entry
+    if at > end:
+        raise ValueError("the last one is cut off")
     return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

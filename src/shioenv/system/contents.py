@@ -1,0 +1,89 @@
+"""What the files of a built system hold: written down when it is built, read again to verify it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from shioenv.errors import SandboxError
+from shioenv.system.idmap import find_idmap, spawn_mapped
+
+_FILE = "contents.json.gz"
+_BESIDE = ("proc", "web")
+"""Directories beside `rootfs` whose files programs see as well."""
+
+
+def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
+    """Each member of a tar: its path, without what the archive puts before the first name; what is
+    said of it; and the sha256 of its content, "" where it is no regular file.
+    """
+    digests: dict[str, str] = {}
+    with tarfile.open(
+        fileobj=archive, mode="r|", encoding="utf-8", errors="surrogateescape"
+    ) as tar:
+        for member in tar:
+            name = member.name.removeprefix(".").strip("/")
+            if member.islnk():
+                digests[name] = digests[member.linkname.removeprefix(".").strip("/")]
+            elif member.isreg() and (content := tar.extractfile(member)):
+                digests[name] = hashlib.sha256(content.read()).hexdigest()
+            yield name, member, digests.get(name, "")
+
+
+def write_contents(directory: Path, rootfs: Path) -> None:
+    """Writes down, in the directory of a system, what its files hold: `rootfs` is a tar of those
+    of its root file system.
+    """
+    with rootfs.open("rb") as archive:
+        digests = {f"rootfs/{name}": digest for name, _, digest in members(archive) if digest}
+    for name in _BESIDE:
+        for path in sorted((directory / name).rglob("*")):
+            if path.is_file():
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digests[str(path.relative_to(directory))] = content
+    with (directory / _FILE).open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as packed:
+        packed.write(json.dumps(digests, separators=(",", ":")).encode())
+
+
+def read_contents(directory: Path) -> Mapping[str, str]:
+    """What was written down: sha256 by path. Errors: OSError, ValueError, EOFError."""
+    with gzip.open(directory / _FILE) as packed:
+        digests = json.loads(packed.read())
+    if not isinstance(digests, dict):
+        raise ValueError(f"{_FILE} holds no object")
+    return digests
+
+
+def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
+    """The same of the files that are there now, all of them read.
+
+    By tar(1) in the ids of the system, since some files are its root's alone. Errors: HostError
+    where this host forbids that, SandboxError where not all can be read.
+    """
+    names = ["rootfs", *(name for name in _BESIDE if (directory / name).is_dir())]
+    process, connection = spawn_mapped(
+        ["exec", "tar", "--create", "--numeric-owner", "--format=gnu", "--file=-", *names],
+        find_idmap(),
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with connection, process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            yield from members(process.stdout)
+        except tarfile.ReadError as error:
+            raise SandboxError(f"the files of {directory} cannot be read: {error}") from error
+        finally:
+            process.stdout.close()
+            said = process.stderr.read().decode("utf-8", "replace").strip()
+    if process.returncode:
+        raise SandboxError(f"the files of {directory} cannot all be read: {said}")

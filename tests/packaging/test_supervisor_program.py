@@ -1,0 +1,37 @@
+"""The program outside a sandbox is linked as what faces hostile processes should be."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from shioenv.native import sandbox_program
+
+
+def listed(*command: str) -> str:
+    arguments = [*command, str(sandbox_program())]
+    return subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--segments", "GNU_RELRO"),  # what relocation wrote is read-only
+        ("--dynamic", "BIND_NOW"),  # and is all written before main()
+        ("--file-header", "DYN"),  # loaded anywhere
+    ],
+)
+def test_its_own_tables_cannot_be_rewritten(option: str, said: str) -> None:
+    assert said in listed("readelf", "--wide", option)
+
+
+def test_its_stack_may_hold_no_code() -> None:
+    (stack,) = [line for line in listed("readelf", "-Wl").splitlines() if "GNU_STACK" in line]
+    assert "RWE" not in stack
+
+
+def test_overruns_of_its_stack_and_of_known_buffers_end_it() -> None:
+    imported = listed("nm", "--dynamic", "--undefined-only")
+    assert "__stack_chk_fail" in imported
+    assert "__snprintf_chk" in imported  # _FORTIFY_SOURCE
