@@ -20,10 +20,10 @@ enum { DEPTH_MAX = 128 };            /* three descriptors per level */
 enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
 enum { REMEMBERED = 256 };           /* files with several names, hashed once */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
-#define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
 
 struct scan {
     struct buffer *out;
+    uint64_t mark;
     char path[DEPTH_MAX * 256 + 256];
     size_t length;
     int depth;
@@ -147,7 +147,7 @@ static void emit(struct scan *scan, char kind, int directory, const char *name, 
     struct change change = {
         .mode = entry->st_mode, .uid = entry->st_uid, .gid = entry->st_gid, .links = (uint32_t)entry->st_nlink,
         .size = (uint64_t)entry->st_size, .seconds = entry->st_mtim.tv_sec,
-        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino & INODE_MASK,
+        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino ^ (kind == 'B' ? scan->mark : 0),
         .major = major(entry->st_rdev), .minor = minor(entry->st_rdev),
     };
     buffer_add(out, &change, sizeof change);
@@ -270,11 +270,12 @@ static void compare(struct scan *scan, int lower, int upper, int merged)
     if (list) closedir(list);
 }
 
-bool scan_changes(int lower, int upper, int merged, struct buffer *out)
+bool scan_changes(int lower, int upper, int merged, uint64_t mark, struct buffer *out)
 {
     static struct scan scan;
     memset(&scan, 0, sizeof scan);
     scan.out = out;
+    scan.mark = mark;
     scan.upper = upper;
     struct stat before, after;
     if (!fstat(lower, &before) && !fstat(merged, &after)) {

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shioenv.errors import HostError, SandboxError, StartDirectoryError
+from shioenv.errors import SandboxError, StartDirectoryError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
+from shioenv.sandbox.namespaces.lower import Kept, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     REPLY,
@@ -31,7 +32,7 @@ from shioenv.sandbox.namespaces.wire import (
     meaning,
     pack_request,
 )
-from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
 _PIECE = 1 << 16  # bytes; hardly an answer is longer
@@ -56,7 +57,7 @@ _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs some milliseconds, a run about as much as `bash -c` alone. Not for use by two
+    Opening costs a tenth of a second, a run about as much as `bash -c` alone. Not for use by two
     threads at once. Raises HostError (exit status 3, with the fix) where the host forbids what is
     needed.
     """
@@ -67,20 +68,28 @@ class NamespaceSandbox:
         limits: Limits | None = None,
         *,
         mode: ShellMode = ShellMode.LATE,
+        lower: LowerForm = LowerForm.NAMES,
         plain: Path | None = None,
     ) -> None:
-        """`plain` is the oracle's file system: a full copy of the system's rootfs, owners included
+        """`lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
+        `plain` is the oracle's file system: a full copy of the system's rootfs, owners included
         and not below /tmp, that inputs run on in place of the overlay. They change it for good: the
         caller restores it.
         """
         self.system = system
         self.limits = limits or Limits()
         self.mode = mode
-        self._plain = plain
+        self._lower, self._plain = lower, plain
+        self._kept: Kept | None = None
         self._closed = False
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._open()
+
+    @property
+    def lower(self) -> LowerForm:
+        """The form that its lower layer has on this host."""
+        return self._kept.form if self._kept else self._lower
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +106,7 @@ class NamespaceSandbox:
         """Ends every process of the sandbox; closing twice does nothing."""
         self._closed = True
         self._end()
+        self._kept = None
 
     def _end(self) -> None:
         """Ends the supervisor and with it everything; the next run, if any, starts a new one."""
@@ -138,12 +148,15 @@ class NamespaceSandbox:
     # ---- the supervisor ----
 
     def _open(self) -> None:
-        directory = self.system.path
-        idmap = find_idmap()
-        process, connection = spawn_mapped(
-            ["run", str(idmap.first_uid), str(idmap.first_gid)],
-            idmap,
-            cwd=directory,
+        declaration = self.system.declaration
+        if self._kept is None:
+            instant = int(declaration.instant.timestamp())
+            self._kept = keep(self.system.path, instant, best=self._lower, plain=self._plain)
+        kept = self._kept
+        process, connection = spawn(
+            ["run", str(kept.user), str(kept.mounts), kept.form],
+            descriptors=(kept.user, kept.mounts),
+            cwd=self.system.path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={},
@@ -151,19 +164,14 @@ class NamespaceSandbox:
         self._process, self._socket = process, connection
         try:
             connection.sendall(
-                configuration(self.system.declaration, self.limits, self.mode, self._plain)
+                configuration(declaration, self.limits, self.mode, plain=self._plain is not None)
             )
-            line = b""
-            while not line.endswith(b"\n"):
-                byte = connection.recv(1)
-                if not byte:
-                    break
-                line += byte
+            line = read_line(connection)
         except OSError as error:
-            line = f"E{error.errno} talk to the supervisor".encode()
-        if line != b"R\n":
+            line = f"E{error.errno} talk to the supervisor"
+        if line != "R":
             self._end()
-            raise _opening_failed(line.decode("utf-8", "replace").strip())
+            raise opening_failed(line)
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory
@@ -244,25 +252,3 @@ def _no_start(path: str, reason: str) -> StartDirectoryError:
         f"cannot start in {path}: {reason}",
         hint="a start directory is an absolute path of a directory in the system",
     )
-
-
-def _opening_failed(line: str) -> HostError | SandboxError:
-    """What the supervisor's last line ("E<errno> <step>") means to the user."""
-    number, _, step = line.removeprefix("E").partition(" ")
-    reason = os.strerror(int(number)) if number.isdigit() else "it ended without a word"
-    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
-    if "overlay" in step or "opaque" in step:
-        return HostError(
-            message,
-            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
-            "-t bookworm-backports linux-image-amd64)",
-        )
-    if "proc" in step:
-        return HostError(
-            message,
-            hint="this looks like a container with a masked /proc: run it with "
-            "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
-        )
-    if number in ("1", "13", "28"):
-        return HostError(message, hint="shioenv doctor names what this host forbids")
-    return SandboxError(message, hint="shioenv doctor checks each step")

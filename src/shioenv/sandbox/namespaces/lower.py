@@ -1,0 +1,109 @@
+"""What lies below everything an input writes: the system's tree, kept in memory.
+
+Order, sizes and inode numbers of a directory's entries, the room that files take, who read them
+last: all of it is the business of a file system, and would be that of whichever one the cache
+directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
+one order everywhere; data comes from the host's files. It is made once for each sandbox object,
+with the user namespace that owns it; a supervisor that is started anew begins with both.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import weakref
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from shioenv.errors import HostError, SandboxError
+from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
+
+
+class LowerForm(StrEnum):
+    """How much of a system's tree is in memory."""
+
+    NAMES = "names"
+    """All names and attributes: the host's file system gives data and nothing else (Linux 6.16)."""
+    PART = "part"
+    """All but /usr, which shows the order, sizes and times of access of the host's file system."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Kept:
+    """Two namespaces that are there as long as this is, without a process: descriptors."""
+
+    user: int
+    """The user namespace that owns the mounts."""
+    mounts: int
+    form: LowerForm
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, _close, self.user, self.mounts)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def keep(
+    directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
+) -> Kept:
+    """The namespaces of a sandbox of the system in `directory`; see `Kept`.
+
+    Everything was last read at `instant` (seconds since 1970). `best` is the form to try first,
+    `plain` as `NamespaceSandbox` says. Errors: HostError where the host forbids what is needed,
+    SandboxError.
+    """
+    idmap = find_idmap()
+    process, connection = spawn_mapped(
+        [
+            *("keep", str(idmap.first_uid), str(idmap.first_gid), str(instant), best),
+            *([str(plain.absolute())] if plain else []),
+        ],
+        idmap,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={},
+    )
+    descriptors: list[int] = []
+    with connection:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+            said = data.decode("utf-8", "replace") + read_line(connection)
+        except OSError as error:
+            said = f"E{error.errno} talk to the supervisor"
+        finally:
+            process.wait()
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    if len(descriptors) != 2:
+        _close(*descriptors)
+        raise opening_failed(said)
+    user, mounts = descriptors
+    return Kept(user, mounts, LowerForm(said))
+
+
+def opening_failed(line: str) -> HostError | SandboxError:
+    """What a supervisor's last line ("E<errno> <step>") means to the user."""
+    number, _, step = line.removeprefix("E").partition(" ")
+    reason = os.strerror(int(number)) if number.isdigit() else "it ended without a word"
+    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
+    if "overlay" in step or "opaque" in step:
+        return HostError(
+            message,
+            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
+            "-t bookworm-backports linux-image-amd64)",
+        )
+    if "proc" in step:
+        return HostError(
+            message,
+            hint="this looks like a container with a masked /proc: run it with "
+            "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
+        )
+    if number in ("1", "13", "28"):
+        return HostError(message, hint="shioenv doctor names what this host forbids")
+    return SandboxError(message, hint="shioenv doctor checks each step")
