@@ -32,7 +32,7 @@ FILE_SYSTEMS = {
     "ext4": "mkfs.ext4 -q -F -E hash_seed=$(cat /proc/sys/kernel/random/uuid) $1 && mount $1 $0",
     "xfs": "mkfs.xfs -q -f $1 && mount $1 $0",
     "btrfs": "mkfs.btrfs -q -f $1 && mount $1 $0",
-    "btrfs-compressed": "mkfs.btrfs -q -f $1 && mount -o compress-force=zstd $1 $0",
+    "ext4 with data in inodes": "mkfs.ext4 -q -F -O inline_data -I 1024 $1 && mount $1 $0",
 }
 """How to make each, of the image $1, and mount it on the directory $0."""
 

@@ -97,8 +97,8 @@ static void copy_data(int in, int out)
         }
 }
 
-/* Data that takes another room on the host's disk than its size says has holes, or is compressed or kept elsewhere: it is
- * copied, for once such a file was read the overlay would show the room that it takes there. */
+/* Data that takes other room on the host's disk than its size says has holes, or the disk packs it: it is copied, for
+ * once such a file was read the overlay would show the room it takes there. */
 static bool is_copied(const struct stat *status)
 {
     off_t blocks = (status->st_size + BLOCK - 1) / BLOCK * (BLOCK / 512);
