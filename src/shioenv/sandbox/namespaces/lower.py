@@ -15,7 +15,9 @@ import subprocess
 import weakref
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from shioenv.errors import HostError, SandboxError
 from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
@@ -85,6 +87,33 @@ def keep(
         raise opening_failed(said)
     user, mounts = descriptors
     return Kept(user, mounts, LowerForm(said))
+
+
+@cache
+def form_here() -> LowerForm:
+    """The best form that this host's kernel takes, found out by reading a file through it.
+
+    Errors: HostError where namespaces cannot be had at all, SandboxError.
+    """
+    with TemporaryDirectory(prefix="shioenv-lower-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)  # for the root inside, who is nobody here
+        (directory / "rootfs").mkdir(mode=0o755)
+        (directory / "rootfs" / "file").write_text("read through the layers\n")
+        return keep(directory, 0).form
+
+
+@cache
+def file_system_of(path: Path) -> str:
+    """What the kernel calls the file system that a path lies on, such as `ext4`."""
+    found, longest = "unknown", -1
+    real = path.resolve()
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        here, _, there = line.partition(" - ")
+        point = here.split()[4].encode().decode("unicode_escape")
+        if real.is_relative_to(point) and len(point) >= longest:
+            found, longest = there.split()[0], len(point)
+    return found
 
 
 def opening_failed(line: str) -> HostError | SandboxError:
