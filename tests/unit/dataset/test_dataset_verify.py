@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
 import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
