@@ -137,6 +137,42 @@ def test_what_is_kept_is_kept_once(system: System) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
+REPLACED = """
+mount -t tmpfs none /mnt
+for node in null zero full random urandom tty; do cp -a /dev/$node /mnt; done
+cp -a /mnt/null /mnt/other
+mount --bind /mnt /dev
+exec setpriv --bounding-set -mknod --inh-caps -mknod "$0" -c "$1"
+"""
+"""Root that may make no device nodes has, as an ordinary user, those of the host."""
+
+LOOKS_AT_NULL = """
+import os
+from shioenv.sandbox.base import Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.system.store import find_system
+
+with NamespaceSandbox(find_system()) as sandbox:
+    for look in ("readlink /proc/self/fd/0", "touch x; readlink /proc/self/fd/0"):
+        assert sandbox.run(Request(look)).output == b"/dev/null\\n"
+        os.rename("/dev/other", "/dev/null")
+        os.link("/dev/zero", "/dev/other")
+        assert sandbox.run(Request(look)).output == b"/dev/null\\n"
+"""
+
+
+def test_a_node_of_the_host_that_is_replaced_is_not_shown_as_deleted(system: System) -> None:
+    """Whoever replaces /dev/null, as some programs do, an ordinary user's sandboxes go on."""
+    if os.geteuid() != 0:
+        pytest.skip("only root replaces device nodes")
+    program = (sys.executable, LOOKS_AT_NULL)
+    done = subprocess.run(
+        [*"unshare --mount --propagation private sh -ec".split(), REPLACED, *program],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 # ---- where the kernel has no layers of data alone ----
 
 

@@ -182,6 +182,9 @@ class NamespaceSandbox:
             raise SandboxError(
                 "the sandbox was opened by another process", hint="open one in each process"
             )
+        if self._kept is not None and not self._kept.current():
+            self._end()
+            self._kept = None
         if self._process is None:
             self._open()
         limits = self.limits

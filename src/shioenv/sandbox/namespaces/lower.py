@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 from shioenv.errors import HostError, SandboxError
 from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
+from shioenv.system.store import DEVICES
 
 
 class LowerForm(StrEnum):
@@ -40,9 +41,22 @@ class Kept:
     """The user namespace that owns the mounts."""
     mounts: int
     form: LowerForm
+    nodes: tuple[tuple[int, int], ...]
+    """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _close, self.user, self.mounts)
+
+    def current(self) -> bool:
+        """Whether the host has the same device nodes still: one that somebody replaced is shown as
+        deleted, and cannot be mounted again.
+        """
+        return self.nodes == _nodes()
+
+
+def _nodes() -> tuple[tuple[int, int], ...]:
+    found = map(os.stat, DEVICES)
+    return tuple((status.st_dev, status.st_ino) for status in found)
 
 
 def _close(*descriptors: int) -> None:
@@ -59,7 +73,7 @@ def keep(
     `plain` as `NamespaceSandbox` says. Errors: HostError where the host forbids what is needed,
     SandboxError.
     """
-    idmap = find_idmap()
+    idmap, nodes = find_idmap(), _nodes()
     process, connection = spawn_mapped(
         [
             *("keep", str(idmap.first_uid), str(idmap.first_gid), str(instant), best),
@@ -86,7 +100,7 @@ def keep(
         _close(*descriptors)
         raise opening_failed(said)
     user, mounts = descriptors
-    return Kept(user, mounts, LowerForm(said))
+    return Kept(user, mounts, LowerForm(said), nodes)
 
 
 @cache
