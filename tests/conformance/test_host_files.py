@@ -167,7 +167,7 @@ def test_a_node_of_the_host_that_is_replaced_is_not_shown_as_deleted(system: Sys
         pytest.skip("only root replaces device nodes")
     program = (sys.executable, LOOKS_AT_NULL)
     done = subprocess.run(
-        [*"unshare --mount --propagation private sh -ec".split(), REPLACED, *program],
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec", REPLACED, *program],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
