@@ -36,7 +36,7 @@ from typing import Any
 from common import Progress, drawn, parser, report
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Execution, Request
+from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import shell_mode
 from shioenv.system.idmap import find_idmap
@@ -274,7 +274,7 @@ class Cause(StrEnum):
     """Why two file systems give two outputs for one input."""
 
     LINKS = "link count of a changed directory, or of /"
-    SIZE = "size of a changed directory, or of /"
+    SIZE = "size of a directory"
     BLOCKS = "blocks: total, du, ls -s, %b"
     ORDER = "order of directory entries"
     INODE = "inode numbers"
@@ -704,6 +704,7 @@ class Sides:
         if self._same_inode(one, other):
             return Cause.INODE
         sizes = {size for path, (_, _, size) in self.mine.touched.items()} | {40, 60}
+        sizes |= {node.size for node in self.lower.values() if node.directory}
         if one in sizes and other % 4096 == 0:
             return Cause.SIZE
         return Cause.BLOCKS if _blocks(self.text, line) else None
@@ -742,6 +743,20 @@ def _by_last_word(lines: Iterable[bytes]) -> list[bytes]:
     return sorted(lines, key=lambda line: line.split()[-1:])
 
 
+def as_shown(system: System, tree: Tree) -> Tree:
+    """The system's files with the numbers that its tree in memory has, as a sandbox shows them."""
+    with NamespaceSandbox(system, Limits(output_bytes=1 << 24)) as sandbox:
+        listed = sandbox.run(Request("find / -xdev -printf '%i %s %n %p\\0'", cwd="/")).output
+    shown = dict(tree)
+    for row in listed.split(b"\0")[:-1]:
+        inode, size, links, path = row.split(b" ", 3)
+        if path in shown and path != b"/":
+            shown[path] = dataclasses.replace(
+                shown[path], inode=int(inode) & _LOWER_INODE, size=int(size), links=int(links)
+            )
+    return shown
+
+
 class Verdict(StrEnum):
     """What a trial says."""
 
@@ -777,12 +792,12 @@ class Comparison:
 
     def __init__(self, system: System, stack: ExitStack, *, lower: Path | None) -> None:
         self._sandbox = stack.enter_context(NamespaceSandbox(system, mode=shell_mode(system)))
-        self.lower = walk(system.rootfs)
+        self.lower = as_shown(system, walk(system.rootfs))
         self._oracle: Callable[[str, str], Answer]
         if lower:
             moved = dataclasses.replace(system, path=lower)
             sandbox = stack.enter_context(NamespaceSandbox(moved, mode=shell_mode(system)))
-            self.other = walk(moved.rootfs)
+            self.other = as_shown(moved, walk(moved.rootfs))
             self._oracle = lambda text, cwd: overlay_answer(
                 sandbox.run_fresh(Request(text, cwd=cwd))
             )

@@ -170,7 +170,9 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
 
 
 def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) -> None:
-    """Run by root and by a user with subordinate ids only, inputs do the same."""
+    """Run by root and by a user with subordinate ids only, and a cache in memory, inputs do the
+    same.
+    """
     if os.geteuid() != 0:
         pytest.skip("the suite itself runs as an ordinary user: there is no root to compare with")
     if not shutil.which("newuidmap"):
@@ -181,18 +183,16 @@ def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) ->
     ranges = tmp_path / "ranges"
     ranges.write_text("other:200000:65536\n")
     cache = tmp_path / "cache"
-    (cache / "bases").mkdir(parents=True)
-    for base in (cache_directory() / "bases").iterdir():
-        if base.is_file():
-            shutil.copy(base, cache / "bases")
-    subprocess.run(["chown", "-R", f"{user}:{user}", str(cache)], check=True)
+    cache.mkdir()
     for directory in [tmp_path, *tmp_path.parents]:
         if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
             directory.chmod(0o755)
     # Its own view of the account files; allowed to read this interpreter and checkout, wherever
     # they lie, and nothing else that a user may not do.
     command = (
-        f"mount --bind {passwd} /etc/passwd && mount --bind {ranges} /etc/subuid && "
+        f"mount -t tmpfs none {cache} && cp -r {cache_directory()}/bases {cache} && "
+        f"chown -R {user}:{user} {cache} && mount --bind {passwd} /etc/passwd && "
+        f"mount --bind {ranges} /etc/subuid && "
         f"mount --bind {ranges} /etc/subgid && exec setpriv --reuid {user} --regid {user} "
         "--clear-groups --inh-caps=-all,+dac_read_search --ambient-caps=+dac_read_search "
         f"{sys.executable} {HERE / 'executions.py'}"

@@ -89,9 +89,12 @@ def test_the_plain_copy_is_put_right_after_each_input(system: System) -> None:
         "rm -r documents; mv data x; chmod 0 README.md; echo y >> x/ids.txt; ln -s a .profile2",
         "mkdir -p a/b; mv a /etc/a; truncate -s 0 README.md; chown 1 . ; rm .bashrc",
     )
+    look = (
+        "ls -R; find -type f -printf '%p %M %u %s %T@\\n' | sort; cat README.md .bashrc data/ids*"
+    )
     with ExitStack() as stack:
         comparison = Comparison(system, stack, lower=None)
         for text in spoiled:
             assert comparison.run(text, home).oracle[0].changed
-            trial = comparison.run("ls -lR; cat README.md .bashrc data/ids*", home)
+            trial = comparison.run(look, home)
             assert judge(trial, comparison.lower, comparison.other) == (Verdict.SAME, set())

@@ -27,6 +27,12 @@ SHOWN_LINES = 12
 SHOWN_GROUPS = 20
 """Rows of a table of statistics; `--json` has all of them."""
 
+REMAINS = (
+    "over `names` no host's file system shows, over `part` that of /usr does; the rest is the "
+    "kernel's, or a difference that no second run had shown"
+)
+"""Why the same record can come out otherwise on another host."""
+
 
 @shared.command(app, "shioenv dataset verify ./dataset --replay 20")
 def verify(
@@ -59,6 +65,8 @@ def verify(
         for record in again.differing:
             fields = ", ".join(record.fields)
             lines.append(f"record {record.session_id}: executed again, {fields} differ")
+        if again.differing:
+            lines.append(f"made on {again.made_on}; here on {again.here}: {REMAINS}")
         lines.append(f"{again.replayed} executed again, {again.volatile} of them volatile")
     if report.damaged:
         named = ", ".join(report.damaged[:SHOWN_GROUPS])

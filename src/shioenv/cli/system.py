@@ -92,6 +92,7 @@ def show(name: Name = None) -> shared.Printout:
         "files": facts["entries"],
         "size": f"{facts['bytes'] / 1e6:.0f} MB",
         "shell": facts["shell"] or "not probed yet",
+        "lower layer": facts["lower_layer"],
         "machine": f"{machine['hostname']}: {machine['processors']} processor, "
         f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
         "session": f"{facts['session']['user']} in "
@@ -151,6 +152,8 @@ def _facts(system: System) -> dict[str, Any]:
     from contextlib import suppress
     from json import loads
 
+    from shioenv.sandbox.default import lower_layer
+
     declaration = system.declaration
     machine, session = declaration.machine, declaration.session
     shell = None
@@ -164,6 +167,7 @@ def _facts(system: System) -> dict[str, Any]:
         "entries": system.facts["entries"],
         "bytes": system.facts["bytes"],
         "shell": shell,
+        "lower_layer": lower_layer(),
         "machine": {
             "hostname": machine.hostname,
             "processors": machine.cpu.count,

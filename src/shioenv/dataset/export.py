@@ -295,7 +295,9 @@ def card(manifest: Manifest, licence: str) -> str:
         "start directories": ", ".join(f"`{cwd}`" for cwd in plan.drawing.start_directories if cwd),
         "commands": f"{len(plan.drawing.commands)}: {', '.join(plan.drawing.commands)}",
         "grammars": f"digest `{plan.grammar_digest}`",
-        "versions": f"shioenv {plan.version}, kernel {', '.join(manifest.kernels)}",
+        "versions": ", ".join(
+            [f"shioenv {plan.version}", "kernel " + ", ".join(manifest.kernels), *manifest.layers]
+        ),
     }
     if not plan.executed:
         facts |= dict.fromkeys(("seed", "system", "commands", "grammars"), "unknown")

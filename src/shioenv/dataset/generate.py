@@ -218,6 +218,8 @@ def run(
             for number, answer in executor.map(recording(plan, system), tasks, teller.tell):
                 for kernel in executor.kernels:
                     store.made_under(kernel)
+                for layer in executor.layers:
+                    store.made_over(layer)
                 if isinstance(answer, Line):
                     store.append(answer)
                     teller.add(answer)

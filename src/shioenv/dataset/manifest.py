@@ -224,6 +224,8 @@ class Manifest:
     """Records wanted."""
     kernels: tuple[str, ...]
     """Releases of the host kernels it was made under, which `uname -r` and others show."""
+    layers: tuple[str, ...] = ()
+    """What inputs saw of the system's files there, as `lower_layer` says; of a cluster all."""
     contexts: tuple[ContextFile, ...] = ()
     """What the patches apply to, for each start directory; none where nothing was executed here."""
     shards: tuple[Shard, ...] = ()
@@ -285,6 +287,7 @@ class Manifest:
             "mean_executions": self.mean_executions,
             **self.plan.to_json(),
             "host_kernels": list(self.kernels),
+            **({"host_layers": list(self.layers)} if self.layers else {}),
             "contexts": msgspec.to_builtins(self.contexts),
             "shards": msgspec.to_builtins(self.shards),
             **({"repaired": [dict(note) for note in self.repaired]} if self.repaired else {}),
@@ -328,6 +331,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
             plan=Plan.from_json(document),
             count=_part(document["count"], int, "$.count"),
             kernels=_part(document["host_kernels"], tuple[str, ...], "$.host_kernels"),
+            layers=_part(document.get("host_layers", ()), tuple[str, ...], "$.host_layers"),
             contexts=_part(document["contexts"], tuple[ContextFile, ...], "$.contexts"),
             shards=_part(document["shards"], tuple[Shard, ...], "$.shards"),
             repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),

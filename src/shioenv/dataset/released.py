@@ -105,7 +105,7 @@ def import_released(
     directories: set[str] = set()
     digests = {}
     with new_directory(directory) as temporary:
-        writer = Writer(temporary, plan, ())
+        writer = Writer(temporary, plan)
         for path in paths:
             digest = hashlib.sha256()
             for number, line in read_lines(path, digest.update):

@@ -106,7 +106,7 @@ def select(
     plan = replace(manifest.plan, origin=origin)
     seen: set[str] = set()
     with new_directory(directory) as temporary:
-        writer = Writer(temporary, plan, manifest.kernels)
+        writer = Writer(temporary, plan, manifest.kernels, manifest.layers)
         writer.keep_contexts(read_contexts(source).values())
         for done, record in enumerate(read_records(source, check=True), 1):
             seen |= _commands(record)

@@ -161,6 +161,17 @@ class Store:
             with storage_errors(self.directory):
                 self._write_manifest(replace(self.manifest, kernels=kernels))
 
+    def made_over(self, layer: str) -> None:
+        """Notes what inputs see of the system's files on a host where records are made."""
+        layers = self.manifest.layers
+        if layer not in layers:
+            if layers:
+                self._report(
+                    f"the lower layer is {layer} here, records were made over {layers[-1]}"
+                )
+            with storage_errors(self.directory):
+                self._write_manifest(replace(self.manifest, layers=(*layers, layer)))
+
     def close(self) -> None:
         """Writes everything through to the disk and lets another process in."""
         with storage_errors(self._data):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import platform
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,7 +55,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
-from shioenv.execution.job import Opener
+from shioenv.execution.job import Opener, layers_of
 from shioenv.execution.lanes import Lane
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
@@ -414,6 +415,10 @@ class Replayed:
     """Those of them that are volatile: nothing is asked of them."""
     differing: tuple[Otherwise, ...]
     """The others that did not come out byte-identical."""
+    made_on: str
+    """Kernels of the hosts it was made on, and what they showed of the system's files."""
+    here: str
+    """The same of this host."""
 
     @property
     def ok(self) -> bool:
@@ -468,4 +473,6 @@ def replay(
                 differing.append(Otherwise(record.session_id, record.input, fields))
             done += 1
             report(done, len(wanted))
-    return Replayed(done, volatile, tuple(differing))
+    made_on = ", ".join(["Linux " + ", ".join(manifest.kernels), *manifest.layers])
+    here = ", ".join([f"Linux {platform.release()}", *layers_of(opener)])
+    return Replayed(done, volatile, tuple(differing), made_on, here)

@@ -24,11 +24,18 @@ from shioenv.files.durable import atomic_write
 class Writer:
     """Records written in order into shards of 1,000, a shard in memory at most."""
 
-    def __init__(self, directory: Path, plan: Plan, kernels: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plan: Plan,
+        kernels: tuple[str, ...] = (),
+        layers: tuple[str, ...] = (),
+    ) -> None:
+        """`kernels` and `layers` as a manifest has them, of the hosts where records were made."""
         self._directory = directory
         self._pending: list[bytes] = []
         self._tally = Tally()
-        self._manifest = Manifest(plan=plan, count=0, kernels=kernels)
+        self._manifest = Manifest(plan=plan, count=0, kernels=kernels, layers=layers)
         (directory / DATA).mkdir()
 
     @property

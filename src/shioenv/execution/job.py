@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
+from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
 from shioenv.errors import ShioenvError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.default import lower_layer
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -81,6 +83,11 @@ class Executor(Protocol):
         """Releases of the kernels under which tasks of the newest job were done."""
         ...
 
+    @property
+    def layers(self) -> Set[str]:
+        """What inputs saw of the system's files there, as `lower_layer` says; none of stand-ins."""
+        ...
+
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
     ) -> Iterator[tuple[int, A]]:
@@ -99,6 +106,11 @@ class Executor(Protocol):
 
 def silent(text: str) -> None:
     """Tells nobody."""
+
+
+def layers_of(opener: Opener) -> frozenset[str]:
+    """What this host's sandboxes show of systems' files; nothing where others stand in for them."""
+    return frozenset({lower_layer()} if opener is open_sandbox else ())
 
 
 def processes(workers: int | None) -> int:

@@ -17,7 +17,7 @@ from typing import IO, Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
-from shioenv.execution.job import Job, Opener, Tell, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, layers_of, processes, silent
 from shioenv.execution.lanes import Lane
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
@@ -63,6 +63,11 @@ class SerialExecutor:
                 else:
                     schedule.done(task[0])
                     yield task[0], answer
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """What this host shows of systems' files."""
+        return layers_of(self._opener)
 
     def __enter__(self) -> Self:
         return self
@@ -119,6 +124,11 @@ class LocalExecutor:
         crew, self._crew = self._crew, None
         if crew is not None:
             crew.close()
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """What this host shows of systems' files."""
+        return layers_of(self._opener)
 
     def __enter__(self) -> Self:
         return self

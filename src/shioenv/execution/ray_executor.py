@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
-from shioenv.execution.job import Job, Opener, Tell, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, layers_of, processes, silent
 from shioenv.execution.local import Crew
 from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
 from shioenv.system.store import find_system
@@ -92,6 +92,7 @@ class Host:
 
     name: str
     kernel: str
+    layers: frozenset[str]
     refusal: Failure | None
     """Why no sandbox opens there."""
 
@@ -116,7 +117,7 @@ class NodeCrew:
 
     def start(self) -> Host:
         """Opens a first sandbox."""
-        refusal = None
+        refusal, layers = None, frozenset[str]()
         try:
             if (installed := package_version()) != self._version:
                 raise HostError(
@@ -128,9 +129,10 @@ class NodeCrew:
             self._crew = Crew(job, opener, cache_bytes, self._workers)
             self._schedule = Schedule(what=job.what)
             self._crew.start()
+            layers = layers_of(opener)
         except ShioenvError as error:
             refusal = Failure.of(error)
-        return Host(platform.node(), platform.release(), refusal)
+        return Host(platform.node(), platform.release(), layers, refusal)
 
     def exchange(self, tasks: list[tuple[int, Any]]) -> Made | Failure:
         """Takes tasks and waits for finished ones; needs tasks, now or from before."""
@@ -181,6 +183,7 @@ class RayExecutor:
         self._directory: str | None = None
         self._tell: Tell = silent
         self.kernels: set[str] = set()
+        self.layers: set[str] = set()
         self.retried = 0
         self.restarts = 0
 
@@ -246,6 +249,7 @@ class RayExecutor:
         self._refused.clear()
         self._dead_starts.clear()
         self.kernels.clear()
+        self.layers.clear()
         self._looked = float("-inf")
 
     def _connect(self) -> None:
@@ -353,6 +357,7 @@ class RayExecutor:
         if host.refusal is None:
             node.ready = True
             self.kernels.add(host.kernel)
+            self.layers |= host.layers
             self._tell(
                 f"node {node.address} ({host.name}) works: {node.workers} at once, "
                 f"Linux {host.kernel}"

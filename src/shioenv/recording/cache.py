@@ -27,6 +27,7 @@ from shioenv.errors import ShioenvError
 from shioenv.irreducibility.score import Cache
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.sandbox.default import lower_layer
 from shioenv.system.build import cache_directory
 
 CACHE_BYTES = 512 * MEBIBYTE
@@ -258,10 +259,12 @@ def executor_digest() -> str:
 
 
 def host() -> list[Any]:
-    """What of this host shows through in behaviors: its kernel, and its bounds on this process."""
+    """What of this host shows through in behaviors: its kernel, what it shows of
+    systems' files, and its bounds on this process.
+    """
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     bounds = [resource.getrlimit(getattr(resource, name))[1] for name in names]
-    return [platform.release(), platform.version(), platform.machine(), bounds]
+    return [platform.release(), platform.version(), platform.machine(), lower_layer(), bounds]
 
 
 def encode(behavior: Behavior) -> bytes | None:

@@ -151,6 +151,7 @@ def facts(manifest: Manifest) -> dict[str, str]:
         "grammar digest": plan.grammar_digest,
         "made with": f"shioenv {plan.version}",
         "host kernels": ", ".join(manifest.kernels),
+        "host layers": ", ".join(manifest.layers),
     }
     return {name: value for name, value in said.items() if value}
 

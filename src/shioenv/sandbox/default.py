@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shioenv.errors import ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import choose_shell_mode, shell_mode
+from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
 
@@ -17,6 +20,17 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     SandboxError where it could not be opened for another reason, as with a damaged system.
     """
     return NamespaceSandbox(system, limits, mode=shell_mode(system))
+
+
+def lower_layer() -> str:
+    """What inputs see of systems' files on this host, such as `names over ext4`: how much of a tree
+    is in memory (`LowerForm`), and on which file system the cache directory lies. `unknown` where
+    no sandbox opens.
+    """
+    try:
+        return f"{form_here()} over {file_system_of(cache_directory())}"
+    except (ShioenvError, OSError):
+        return "unknown"
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:

@@ -23,6 +23,8 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.system import refusals
 
 COUNT = 65536
+_LONGEST_LINE = 4096  # bytes of what the program says before it begins
+_PATIENCE = 120.0  # seconds until it must have said it
 _ROOT_BASE = 1_000_000_000
 """Where root's range starts unless /etc/subuid says otherwise: far above anything assigned."""
 
@@ -95,21 +97,37 @@ def find_idmap() -> IdMap:
     )
 
 
+def spawn(
+    arguments: Sequence[str], *, descriptors: Sequence[int] = (), **options: Any
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts the sandbox program and returns it with the socket it was given.
+
+    `arguments` are its command and what follows the number of that socket; `descriptors` stay open
+    in it under their numbers.
+    """
+    ours, theirs = socket.socketpair()
+    ours.settimeout(_PATIENCE)
+    command = [str(native.sandbox_program()), arguments[0], str(theirs.fileno()), *arguments[1:]]
+    with theirs:
+        try:
+            given = [theirs.fileno(), *descriptors]
+            return subprocess.Popen(command, pass_fds=given, **options), ours
+        except BaseException:
+            ours.close()
+            raise
+
+
 def spawn_mapped(
     arguments: Sequence[str], idmap: IdMap, **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts the sandbox program in a user namespace of its own and maps it.
+    """What `spawn` starts with `keep` or `exec`, in a user namespace of its own that is mapped.
 
-    `arguments` are the program's command and what follows its descriptor: `["run", uid, gid]`, or
-    `["exec", program, ...]`. Returns the process and the socket it was given. Raises HostError
-    where the host forbids user namespaces, SandboxError where somebody killed the program.
+    Raises HostError where the host forbids user namespaces, SandboxError where somebody killed the
+    program.
     """
-    ours, theirs = socket.socketpair()
-    command = [str(native.sandbox_program()), arguments[0], str(theirs.fileno()), *arguments[1:]]
-    with theirs:
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **options)
+    process, ours = spawn(arguments, **options)
     try:
-        line = _line(ours)
+        line = read_line(ours)
         if not line and (killed_by := -process.wait()) > 0:
             raise SandboxError(f"signal {killed_by} ended the supervisor while it started")
         if line != "U":
@@ -124,9 +142,10 @@ def spawn_mapped(
     return process, ours
 
 
-def _line(connection: socket.socket) -> str:
+def read_line(connection: socket.socket) -> str:
+    """The program's next line, without its end; empty where it ended without a word."""
     text = bytearray()
-    while not text.endswith(b"\n"):
+    while not text.endswith(b"\n") and len(text) < _LONGEST_LINE:
         byte = connection.recv(1)
         if not byte:
             break
@@ -153,6 +172,6 @@ def run_mapped(
             process.kill()
             process.wait()
             raise
-        if said := _line(connection):  # the helper's last word: the program never ran
+        if said := read_line(connection):  # the helper's last word: the program never ran
             raise refusals.no_user_namespace(said)
     return subprocess.CompletedProcess(list(command), process.returncode, output, errors)

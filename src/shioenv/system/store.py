@@ -63,7 +63,10 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class System:
-    """A built system. Equal digests mean: the same inputs do the same things."""
+    """A built system. Equal digests mean: the same inputs do the same things, whatever file system
+    the files lie on. What remains is the host's kernel, and before Linux 6.16 what programs show of
+    order, sizes and times of access in /usr (`LowerForm`).
+    """
 
     name: str
     digest: str

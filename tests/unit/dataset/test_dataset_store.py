@@ -501,6 +501,18 @@ def test_half_written_files_are_cleared_away(tmp_path: Path) -> None:
     assert sorted(contents(tmp_path)) == ["data/00000.ndjson", "manifest.json"]
 
 
+def test_what_a_host_shows_of_the_systems_files_is_noted(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with Store(tmp_path, plan(), 10, kernel="6.1.0", report=notes.append) as store:
+        store.made_over("names over ext4")
+        store.made_over("part over xfs")
+        store.made_over("names over ext4")
+    assert read_manifest(tmp_path).layers == ("names over ext4", "part over xfs")
+    assert notes == [
+        "the lower layer is part over xfs here, records were made over names over ext4"
+    ]
+
+
 def test_a_new_kernel_is_added_and_told(tmp_path: Path) -> None:
     fill(tmp_path, 10, range(3))
     notes: list[str] = []

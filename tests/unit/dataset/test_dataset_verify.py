@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -292,6 +293,8 @@ def test_replay_executes_again_and_compares(tmp_path: Path, records: list[Record
 def test_nothing_is_asked_of_volatile_records(tmp_path: Path, records: list[Record]) -> None:
     changed = [replace(records[0], output="x", volatile=True), *records[1:]]
     found = replay(write(tmp_path, changed), 6, opener=open_fake)
+    assert found.made_on.startswith("Linux ")
+    assert found.here == f"Linux {platform.release()}", "nothing of files: a stand-in runs nothing"
     assert found.ok
     assert found.volatile == 1
 

@@ -40,7 +40,7 @@ void read_configuration(void)
         case CONFIG_SHELL: copy_text(config.shell_mode, sizeof config.shell_mode, value, record.length); break;
         case CONFIG_WEB_DATE: copy_text(config.web_date, sizeof config.web_date, value, record.length); break;
         case CONFIG_DEVICE: copy_text(config.device, sizeof config.device, value, record.length); break;
-        case CONFIG_PLAIN: copy_text(config.plain, sizeof config.plain, value, record.length); break;
+        case CONFIG_PLAIN: config.plain = *value; break;
         case CONFIG_DIRECTORY: copy_text(config.directory, sizeof config.directory, value, record.length); break;
         case CONFIG_NETLINK:
             config.netlink = (struct bytes){(uint8_t *)value, record.length};

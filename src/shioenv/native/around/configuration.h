@@ -2,6 +2,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../inside/server.h"
@@ -17,7 +18,7 @@ extern struct configuration {
     char disk[128];     /* tmpfs options */
     char web_date[64];  /* the only time the gateway's web server knows */
     char device[64];    /* what `df` calls the file system of / */
-    char plain[CWD_MAX];  /* a plain copy of the system that inputs run on in place of an overlay, or "" */
+    bool plain;         /* inputs run on a plain copy of the system in place of an overlay */
     struct bytes netlink, gateway;  /* rtnetlink messages */
     struct bytes preload;           /* the library for bash */
     struct sock_fprog seccomp;

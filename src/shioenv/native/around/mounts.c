@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,9 +22,12 @@
 #include "configuration.h"
 #include "mounts.h"
 #include "namespaces.h"
+#include "tree.h"
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
 struct disk_state pristine_disk;
+uint64_t layer_mark;
+static struct timespec root_times[2];
 static int ns_outer_mounts = -1;
 
 /* A bind mount made read-only; flags inherited from the host are locked and must be repeated. */
@@ -165,12 +169,12 @@ void own_mounts(void)
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
-#define STAGING "/tmp"  /* where the outer mounts are put together before they become the root */
+#define STAGING "/tmp"  /* where the kept mounts are put together before they become the root */
 
 static bool own_nodes;
 
 /* As the host's root, before it gives that up: device nodes that belong to id 0 inside and show no file
- * system of the host. An ordinary user has only the host's own (see make_outer_mounts). */
+ * system of the host. An ordinary user has only the host's own (see make_kept_mounts). */
 void make_device_nodes(uid_t uid, gid_t gid)
 {
     static const unsigned numbers[N_DEVICES][2] = {{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}};
@@ -196,28 +200,118 @@ void make_device_nodes(uid_t uid, gid_t gid)
     umask(022);
 }
 
-/* The first mount tree: everything the later ones are made of. Nothing of the host is left in it. */
-void make_outer_mounts(void)
+/* ---- what is kept while a sandbox is opened anew ------------------------------------------------- */
+
+/* The mount interface of Linux 5.2, which older C libraries do not name. */
+enum { SET_FLAG, SET_STRING, CREATE = 6 };  /* FSCONFIG_* */
+enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4 };
+
+static void move_mount_to(int mount, int directory, const char *path)
+{
+    CHECK((int)syscall(SYS_move_mount, mount, "", directory, path, EMPTY_PATH), "move a mount to %s", path);
+}
+
+/* An overlay over these layers as a mount that is attached nowhere; with nothing above them where `device` is NULL,
+ * else with the directories of /layer, and shown as that device. Below 0 where the kernel refuses it. */
+static int mount_overlay(const char *layers, const char *device)
+{
+    const char *const settings[][2] = {
+        {"source", device ? device : "system"}, {"lowerdir", layers}, {"xino", "on"},
+        {"upperdir", device ? "/layer/upper" : NULL}, {"workdir", device ? "/layer/work" : NULL},
+    };
+    int fs = (int)syscall(SYS_fsopen, "overlay", CLOSE_ON_EXEC);
+    if (fs < 0) return -1;
+    bool taken = !syscall(SYS_fsconfig, fs, SET_FLAG, "userxattr", NULL, 0);
+    for (unsigned i = 0; i < sizeof settings / sizeof *settings && taken; i++)
+        if (settings[i][1]) taken = !syscall(SYS_fsconfig, fs, SET_STRING, settings[i][0], settings[i][1], 0);
+    taken = taken && !syscall(SYS_fsconfig, fs, CREATE, NULL, NULL, 0);
+    int mounted = taken ? (int)syscall(SYS_fsmount, fs, CLOSE_ON_EXEC, 0) : -1;
+    int error = errno;
+    close(fs);
+    errno = error;
+    return mounted;
+}
+
+/* What the lower layer is made of: /lower are the system's files where the host keeps them, /tree is memory. */
+static const struct { const char *name, *layers; } forms[] = {
+    {"names", "/tree/top::/lower"},            /* data alone comes from the host's file system (Linux 6.16) */
+    {"part", "/tree/top:/lower:/tree/names"},  /* /usr does; the last layer's order is that of / */
+};
+enum { NAMES, PART, N_FORMS };
+static unsigned form;
+
+static bool is_not_usr(const char *name) { return strcmp(name, "usr") != 0; }
+
+/* Whether a file reads the same through the view as where the host keeps it. */
+static bool reads_through(const char *path)
+{
+    char bytes[2][256], place[PATH_MAX + 16];
+    ssize_t lengths[2];
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(place, sizeof place, "%s%s", i ? "/lower" : "/system", path);
+        int fd = open(place, O_RDONLY | O_CLOEXEC);
+        lengths[i] = fd < 0 ? -1 : read(fd, bytes[i], sizeof bytes[i]);
+        if (fd >= 0) close(fd);
+    }
+    return lengths[0] >= 0 && lengths[0] == lengths[1] && !memcmp(bytes[0], bytes[1], (size_t)lengths[0]);
+}
+
+/* Has /system show what every layer begins as. Whether the kernel takes the form. */
+static bool make_view(const struct timespec *instant)
+{
+    int mounted = mount_overlay(forms[form].layers, NULL);  /* before the work is done that may be for nothing */
+    if (mounted < 0) return false;
+    close(mounted);
+    const char *left = fill_tree("/lower", "/tree/top", instant, form == PART, form == PART ? is_not_usr : NULL);
+    if (form == PART) fill_names("/lower", "/tree/names");
+    CHECK(mounted = mount_overlay(forms[form].layers, NULL), "mount overlay of the system");
+    move_mount_to(mounted, AT_FDCWD, "/system");
+    close(mounted);
+    if (form != NAMES || !*left || reads_through(left)) return true;
+    CHECK(umount2("/system", MNT_DETACH), "detach the view");
+    return false;
+}
+
+/* The system's tree in memory: in the form wanted, or in the next one that the kernel takes. Its name. */
+static const char *make_tree(const char *wanted, const struct timespec *instant)
+{
+    while (form < N_FORMS && strcmp(forms[form].name, wanted)) form++;
+    for (; form < N_FORMS; form++) {
+        do_mount("none", "/tree", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, "mode=755");
+        make_directory("/tree/top");
+        make_directory("/tree/names");
+        if (make_view(instant)) {
+            do_mount(NULL, "/tree", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOATIME, "mode=755");
+            return forms[form].name;
+        }
+        CHECK(umount2("/tree", MNT_DETACH), "detach the tree");
+    }
+    die("mount overlay of the system");
+}
+
+/* The mounts that every opening of a sandbox begins with; their root is this process's afterwards. Of the host nothing is
+ * left in them but its /proc, without which the kernel gives no other. Returns the form of the lower layer. */
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain)
 {
     int nodes[N_DEVICES];
+    char path[512];
     for (unsigned i = 0; i < N_DEVICES; i++) {
-        char path[64];
         snprintf(path, sizeof path, "%s/%s", own_nodes ? STAGING : "/dev", devices[i]);
         nodes[i] = open(path, O_PATH | O_CLOEXEC);
         CHECK(nodes[i], "open %s", path);
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
-        "lower", "plain", "proc", "devices", "empty", "layer", "old", "queues", "terminals", "covers",
+        "lower", "tree", "system", "plain", "host", "proc", "devices", "empty", "layer", "old", "queues", "terminals",
+        "covers",
     };
-    char path[512];
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
         make_directory(path);
     }
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
-    if (*config.plain) do_mount(config.plain, STAGING "/plain", NULL, MS_BIND, NULL);
+    if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
     for (unsigned i = 0; i < N_DEVICES; i++) {
         char node[64];
         snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
@@ -227,13 +321,34 @@ void make_outer_mounts(void)
         make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
         close(nodes[i]);
     }
-    do_mount("mqueue", STAGING "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
-    do_mount("devpts", STAGING "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME,
-             "newinstance,ptmxmode=0666,max=64");
+    do_mount("/proc", STAGING "/host", NULL, MS_BIND | MS_REC, NULL);
+    CHECK(chdir(STAGING), "chdir to the new root");
+    CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
+    CHECK(chdir("/"), "chdir /");
+    CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
+    return make_tree(wanted, instant);
+}
+
+/* A copy of the mounts that were kept becomes this process's; it stays in the directory where it is. */
+void enter_kept_mounts(int kept, const char *name)
+{
+    int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CHECK(here, "open the system");
+    join_namespace(kept, CLONE_NEWNS, "kept mount");
+    CHECK(fchdir(here), "enter the system");
+    close(here);
+    CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
+    while (form < N_FORMS - 1 && strcmp(forms[form].name, name)) form++;
+}
+
+/* The first mount tree of a supervisor: everything the layers are made of. Nothing of the host is left in it. */
+void make_outer_mounts(void)
+{
+    do_mount("mqueue", "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
+    do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64");
     /* made just now, and shown as old as their mount points */
     static const char *const made[][2] = {
-        {"rootfs/dev/mqueue", STAGING "/queues"}, {"rootfs/dev/pts", STAGING "/terminals"},
-        {"rootfs/dev/pts", STAGING "/terminals/ptmx"},
+        {"/system/dev/mqueue", "/queues"}, {"/system/dev/pts", "/terminals"}, {"/system/dev/pts", "/terminals/ptmx"},
     };
     for (unsigned i = 0; i < sizeof made / sizeof made[0]; i++) {
         struct stat placeholder;
@@ -241,18 +356,16 @@ void make_outer_mounts(void)
         struct timespec times[2] = {placeholder.st_atim, placeholder.st_mtim};
         utimensat(AT_FDCWD, made[i][1], times, 0);
     }
-    mount_proc(STAGING "/proc");
+    mount_proc("/proc");
     /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
-    do_mount("proc", STAGING "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
-    touch_file(STAGING "/covers/.empty");
-    make_directory(STAGING "/covers/.directory");
-    cover_proc("proc", STAGING "/covers", STAGING "/proc");
-    mask_proc(STAGING "/proc", STAGING "/covers", STAGING "/covers/.empty", STAGING "/covers/.directory");
-    do_mount(NULL, STAGING "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
-    CHECK(chdir(STAGING), "chdir to the new root");
-    CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
+    do_mount("proc", "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
+    touch_file("/covers/.empty");
+    make_directory("/covers/.directory");
+    cover_proc("proc", "/covers", "/proc");
+    mask_proc("/proc", "/covers", "/covers/.empty", "/covers/.directory");
+    do_mount(NULL, "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
     CHECK(chdir("/"), "chdir /");
-    CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
+    CHECK(umount2("/host", MNT_DETACH), "detach the host's /proc");
     ns_outer_mounts = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(ns_outer_mounts, "open own mount namespace");
     ask_init();
@@ -274,21 +387,16 @@ struct disk_state disk_state(void)
     return state;
 }
 
+/* Reading / dates it, and all that is in the upper layer of a pristine system is /: the next run finds it as it was. */
+void settle_root(void)
+{
+    struct stat root;
+    if (fstat(upper_root, &root) || !memcmp(&root.st_atim, &root_times[0], sizeof root_times[0])) return;
+    futimens(upper_root, root_times);
+    pristine_disk = disk_state();
+}
+
 /* ---- the layers ---------------------------------------------------------------------------------- */
-
-/* The mount interface of Linux 5.2, which older C libraries do not name. */
-enum { SET_FLAG, SET_STRING, CREATE = 6 };  /* FSCONFIG_* */
-enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4 };
-
-static void configure(int fs, unsigned command, const char *key, const char *value)
-{
-    CHECK((int)syscall(SYS_fsconfig, fs, command, key, value, 0), "mount overlay (%s)", key ? key : "create");
-}
-
-static void move_mount_to(int mount, int directory, const char *path)
-{
-    CHECK((int)syscall(SYS_move_mount, mount, "", directory, path, EMPTY_PATH), "move a mount to %s", path);
-}
 
 /* What stands in every layer: moved from the last one to the next. */
 static struct { const char *from, *to; int fd; } standing[] = {
@@ -308,7 +416,7 @@ static int make_root(bool with_library)
     close_fd(&upper_root);
     close_fd(&merged_root);
     if (lower_root >= 0) CHECK(umount2("/layer", MNT_DETACH), "detach the last layer's disk");
-    else lower_root = open("/lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    else lower_root = open("/system", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     do_mount("none", "/layer", "tmpfs", MS_NOSUID | MS_NODEV, config.disk);
     make_directory("/layer/upper");
     make_directory("/layer/work");
@@ -325,27 +433,20 @@ static int make_root(bool with_library)
     }
     /* What `stat -f` shows of the file system, which overlayfs would draw at random. */
     CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
-    struct timespec times[2] = {root.st_atim, root.st_mtim};
-    futimens(upper_root, times);
+    root_times[0] = root.st_atim, root_times[1] = root.st_mtim;
+    futimens(upper_root, root_times);
     int mounted;
-    if (*config.plain && !with_library) {  /* the library's layer is never an input's */
+    if (config.plain && !with_library) {  /* the library's layer is never an input's */
         mounted = (int)syscall(SYS_open_tree, AT_FDCWD, "/plain", CLONE_TREE | O_CLOEXEC);
         CHECK(mounted, "clone the plain copy's mount");
     } else {
-        int fs = (int)syscall(SYS_fsopen, "overlay", CLOSE_ON_EXEC);
-        CHECK(fs, "open overlay");
-        configure(fs, SET_STRING, "source", config.device);
-        configure(fs, SET_STRING, "lowerdir", "/lower");
-        configure(fs, SET_STRING, "upperdir", "/layer/upper");
-        configure(fs, SET_STRING, "workdir", "/layer/work");
-        configure(fs, SET_STRING, "xino", "on");
-        configure(fs, SET_FLAG, "userxattr", NULL);
-        configure(fs, CREATE, NULL, NULL);
-        mounted = (int)syscall(SYS_fsmount, fs, CLOSE_ON_EXEC, 0);
+        mounted = mount_overlay(forms[form].layers, config.device);
         CHECK(mounted, "mount overlay");
-        close(fs);
     }
     merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat below, above;
+    if (!fstatat(lower_root, "dev", &below, 0) && !fstatat(merged_root, "dev", &above, 0))
+        layer_mark = below.st_ino ^ above.st_ino;
     pristine_disk = disk_state();
     return mounted;
 }

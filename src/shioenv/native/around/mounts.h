@@ -7,13 +7,17 @@
 #include <time.h>
 
 extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
+extern uint64_t layer_mark;  /* bits of inode numbers that tell in the merged tree that something is of the lower layer */
 
 struct disk_state { uint64_t files, blocks, mode, owner; struct timespec changed, modified; };
 extern struct disk_state pristine_disk;
 struct disk_state disk_state(void);
+void settle_root(void);
 
 void own_mounts(void);
 void make_device_nodes(uid_t uid, gid_t gid);
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain);
+void enter_kept_mounts(int kept, const char *name);
 void make_outer_mounts(void);
 int make_layer(bool with_library);
 void renew_layer(void);

@@ -37,6 +37,14 @@ bool init_alive = true;
 static int ns_gateway = -1;  /* held: without it the cables are gone */
 static int init_socket = -1;
 
+static void become_its_root(void)
+{
+    CHECK(setresgid(0, 0, 0), "setresgid 0 in the user namespace");
+    CHECK(setgroups(0, NULL), "setgroups in the user namespace");
+    CHECK(setresuid(0, 0, 0), "setresuid 0 in the user namespace");
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
 /* Enters a new user namespace and waits until the peer has mapped its ids, then becomes id 0. */
 void enter_user_namespace(void)
 {
@@ -44,10 +52,14 @@ void enter_user_namespace(void)
     write_all(control, "U\n", 2);
     char go;
     if (!read_all(control, &go, 1) || go != 'M') _exit(125);
-    CHECK(setresgid(0, 0, 0), "setresgid 0 in the user namespace");
-    CHECK(setgroups(0, NULL), "setgroups in the user namespace");
-    CHECK(setresuid(0, 0, 0), "setresuid 0 in the user namespace");
-    prctl(PR_SET_DUMPABLE, 1);
+    become_its_root();
+}
+
+/* Joins the user namespace that was kept, as its id 0. */
+void join_user_namespace(int kept)
+{
+    join_namespace(kept, CLONE_NEWUSER, "kept user");
+    become_its_root();
 }
 
 static int open_ns(pid_t pid, const char *name)

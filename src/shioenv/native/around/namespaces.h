@@ -9,6 +9,7 @@ extern pid_t init_pid;
 extern bool init_alive;
 
 void enter_user_namespace(void);
+void join_user_namespace(int kept);
 void make_inner_namespaces(void);
 void start_web(void);
 bool web_is_alive(void);

@@ -21,13 +21,13 @@ enum { DEPTH_MAX = 128 };            /* four descriptors per level */
 #define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
 enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
-#define INODE_MASK 0x00ffffffffffffffull  /* overlayfs marks the layer in the high bits */
 
 /* A file of several names, hashed once. */
 struct known { dev_t device; ino_t inode; bool used; uint8_t digest[32]; };
 
 struct scan {
     struct buffer *out;
+    uint64_t mark;
     char path[DEPTH_MAX * 256 + 256];
     size_t length;
     int depth;
@@ -241,7 +241,7 @@ static void emit(struct scan *scan, char kind, int directory, int content, const
     struct change change = {
         .mode = entry->st_mode, .uid = entry->st_uid, .gid = entry->st_gid, .links = (uint32_t)entry->st_nlink,
         .size = (uint64_t)entry->st_size, .seconds = entry->st_mtim.tv_sec,
-        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino & INODE_MASK,
+        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino ^ (kind == 'B' ? scan->mark : 0),
         .major = major(entry->st_rdev), .minor = minor(entry->st_rdev),
     };
     buffer_add(out, &change, sizeof change);
@@ -377,11 +377,12 @@ static void compare(struct scan *scan, int lower, int upper, int merged)
     if (list) closedir(list);
 }
 
-struct scan_end scan_changes(int lower, int upper, int merged, uint32_t processor_ms, struct buffer *out)
+struct scan_end scan_changes(int lower, int upper, int merged, uint64_t mark, uint32_t processor_ms, struct buffer *out)
 {
     static struct scan scan;
     memset(&scan, 0, sizeof scan);
     scan.out = out;
+    scan.mark = mark;
     scan.upper = upper;
     scan.deadline = processor_time() + processor_ms * 1000000ll;
     struct stat before, after;

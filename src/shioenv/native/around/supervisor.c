@@ -1,9 +1,14 @@
 /* The one process outside a sandbox that works for it: makes the namespaces and mounts, has the fork
  * server run one input at a time, bounds it, asks what it changed, and makes everything pristine again.
  *
- *   shioenv-sandbox run FD UID GID        its user namespace is mapped by the peer on FD, so that id 0 is
- *                                         the host's UID and GID; then it is configured and used over FD
- *   shioenv-sandbox exec FD PROGRAM...    mapped in the same way; then PROGRAM as id 0
+ *   shioenv-sandbox keep FD UID GID INSTANT FORM [PLAIN]
+ *                                         its user namespace is mapped by the peer on FD, so that id 0 is the host's UID
+ *                                         and GID; makes the mounts that every opening begins with, and answers with
+ *                                         the form of the lower layer and with both namespaces, which the peer keeps
+ *   shioenv-sandbox run FD USER MOUNTS FORM
+ *                                         in the namespaces that were kept, given as descriptors; then it is configured
+ *                                         and used over FD
+ *   shioenv-sandbox exec FD PROGRAM...    mapped as the first; then PROGRAM as id 0
  *
  * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
  *   outer: this process and the fork server; owns the mounts.
@@ -350,7 +355,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         reply.flags |= REPLY_FILES;
         if (!disk.blocks) reply.flags |= REPLY_DISK;
         if (!disk.files) reply.flags |= REPLY_INODES;
-        struct scan_end end = scan_changes(lower_root, upper_root, merged_root, request->scan_ms, &changes);
+        struct scan_end end = scan_changes(lower_root, upper_root, merged_root, layer_mark, request->scan_ms, &changes);
         if (end.truncated) reply.flags |= REPLY_CHANGES_TRUNCATED;
         if (end.out_of_time) reply.flags |= REPLY_SCAN;
         if (end.error && !reply.error) reply.error = end.error, reply.stage = STAGE_SCAN;
@@ -362,7 +367,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     if (reply.flags & REPLY_FILES) {
         close_fd(&mounts_copy);
         renew_layer();
-    }
+    } else settle_root();
     if (reply.flags & REPLY_TRAFFIC && !(reply.flags & NEEDS_NEW_SANDBOX) && !reply.error) {
         int network = renew_network();
         move_server(CLONE_NEWNET, network, "renew the network");
@@ -404,34 +409,53 @@ static void run_as_any_other(void)
     if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
 }
 
+/* Makes the user namespace and the mounts of all supervisors of one sandbox, and hands them over. */
+static int keep(char **argv)
+{
+    if (!geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
+    enter_user_namespace();
+    own_mounts();
+    int kept[] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
+    if (kept[0] < 0 || kept[1] < 0) die("open own namespaces");
+    struct timespec instant = {.tv_sec = atoll(argv[5])};
+    char line[32];
+    snprintf(line, sizeof line, "%s\n", make_kept_mounts(argv[6], &instant, argv[7]));
+    return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;
+}
+
+static int execute(char **argv)
+{
+    enter_user_namespace();
+    close(control);
+    signal(SIGINT, SIG_DFL);
+    execvp(argv[3], argv + 3);
+    perror(argv[3]);
+    return 127;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: %s run FD UID GID | exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
+        fprintf(stderr, "usage: %s keep FD UID GID INSTANT FORM [PLAIN] | run FD USER MOUNTS FORM | "
+                        "exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
         return 2;
     }
     control = atoi(argv[2]);
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
-    bool supervise = !strcmp(argv[1], "run");
     struct rlimit descriptors;  /* as many may be in flight: the outputs' pipes travel to the fork server */
     if (!getrlimit(RLIMIT_NOFILE, &descriptors)) {
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
-    if (supervise && argc == 5 && !geteuid()) {
-        run_as_any_other();
-        make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
-    }
-    enter_user_namespace();
-    if (!supervise) {
-        if (argc < 4) return 2;
-        close(control);
-        signal(SIGINT, SIG_DFL);
-        execvp(argv[3], argv + 3);
-        perror(argv[3]);
-        return 127;
-    }
+    if (!strcmp(argv[1], "keep")) return argc < 7 ? 2 : keep(argv);
+    if (!strcmp(argv[1], "exec")) return argc < 4 ? 2 : execute(argv);
+    if (argc != 6) return 2;
+    if (!geteuid()) run_as_any_other();
+    int mounts = atoi(argv[4]);
+    fcntl(mounts, F_SETFD, FD_CLOEXEC);
+    join_user_namespace(atoi(argv[3]));
+    close(atoi(argv[3]));
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     shared_fd = memfd_create("shioenv", MFD_CLOEXEC);
     CHECK(shared_fd, "memfd_create");
@@ -441,6 +465,8 @@ int main(int argc, char **argv)
     read_configuration();
     host_proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(host_proc, "open /proc");
+    char form[16] = "";
+    strncpy(form, argv[5], sizeof form - 1);
     /* What `ps` shows of process 1, which keeps this memory. An area that does not end in a NUL byte is shown up
      * to its first one: its length would tell how long this program's path is. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
@@ -449,7 +475,8 @@ int main(int argc, char **argv)
     argv[0][room] = ' ';
     int pair[2];  /* made before the inner network, which would list it */
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
-    own_mounts();
+    enter_kept_mounts(mounts, form);
+    close(mounts);
     make_inner_namespaces();
     make_outer_mounts();
     children_fd = open_children(init_pid);

@@ -17,23 +17,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shioenv.errors import HostError, SandboxError, StartDirectoryError, SystemNotBuiltError
+from shioenv.errors import SandboxError, StartDirectoryError, SystemNotBuiltError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
+from shioenv.sandbox.namespaces.lower import Kept, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
-    LONGEST_LINE,
     LONGEST_PATH,
     Ask,
     Meaning,
     ShellMode,
     Stage,
-    failure,
     meaning,
     pack_request,
     read_reply,
 )
 from shioenv.system.host import allow_open_files
-from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
 _PIECE = 1 << 16  # bytes; hardly an answer is longer
@@ -58,7 +57,7 @@ _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs some milliseconds, a run about as much as `bash -c` alone. Not for use by two
+    Opening costs a tenth of a second, a run about as much as `bash -c` alone. Not for use by two
     threads at once. Raises HostError (exit status 3, with the fix) where the host forbids what is
     needed.
     """
@@ -69,20 +68,28 @@ class NamespaceSandbox:
         limits: Limits | None = None,
         *,
         mode: ShellMode = ShellMode.LATE,
+        lower: LowerForm = LowerForm.NAMES,
         plain: Path | None = None,
     ) -> None:
-        """`plain` is the oracle's file system: a full copy of the system's rootfs, owners included
+        """`lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
+        `plain` is the oracle's file system: a full copy of the system's rootfs, owners included
         and not below /tmp, that inputs run on in place of the overlay. They change it for good: the
         caller restores it.
         """
         self.system = system
         self.limits = limits or Limits()
         self.mode = mode
-        self._plain = plain
+        self._lower, self._plain = lower, plain
+        self._kept: Kept | None = None
         self._closed = False
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._open()
+
+    @property
+    def lower(self) -> LowerForm:
+        """The form that its lower layer has on this host."""
+        return self._kept.form if self._kept else self._lower
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +106,7 @@ class NamespaceSandbox:
         """Ends every process of the sandbox; closing twice does nothing."""
         self._closed = True
         self._end()
+        self._kept = None
 
     def _end(self) -> None:
         """Ends the supervisor and with it everything; the next run, if any, starts a new one."""
@@ -141,38 +149,35 @@ class NamespaceSandbox:
 
     def _open(self) -> None:
         allow_open_files()
-        directory = self.system.path
+        directory, declaration = self.system.path, self.system.declaration
         if not self.system.rootfs.is_dir():
             raise SystemNotBuiltError(
                 f"the files of the system {self.system.name} are gone: {directory}",
                 hint="build it again: shioenv system build",
             )
-        idmap = find_idmap()
-        process, connection = spawn_mapped(
-            ["run", str(idmap.first_uid), str(idmap.first_gid)],
-            idmap,
+        if self._kept is None:
+            instant = int(declaration.instant.timestamp())
+            self._kept = keep(directory, instant, best=self._lower, plain=self._plain)
+        kept = self._kept
+        process, connection = spawn(
+            ["run", str(kept.user), str(kept.mounts), kept.form],
+            descriptors=(kept.user, kept.mounts),
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={},
         )
         self._process, self._socket = process, connection
-        connection.settimeout(_GRACE_SECONDS)
         try:
             connection.sendall(
-                configuration(self.system.declaration, self.limits, self.mode, self._plain)
+                configuration(declaration, self.limits, self.mode, plain=self._plain is not None)
             )
-            line = b""
-            while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                byte = connection.recv(1)
-                if not byte:
-                    break
-                line += byte
+            line = read_line(connection)
         except OSError as error:
-            line = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor".encode()
-        if line != b"R\n":
+            line = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
+        if line != "R":
             self._end()
-            raise _opening_failed(*failure(line))
+            raise opening_failed(line)
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory
@@ -183,6 +188,9 @@ class NamespaceSandbox:
             raise SandboxError(
                 "the sandbox was opened by another process", hint="open one in each process"
             )
+        if self._kept is not None and not self._kept.current():
+            self._end()
+            self._kept = None
         if self._process is None:
             self._open()
         limits = self.limits
@@ -256,24 +264,3 @@ def _run_failed(number: int, stage: int) -> SandboxError:
     if stage == Stage.SCAN:
         return SandboxError(f"what the input changed could not be read: {reason}")
     return SandboxError(f"the input could not be run: {reason} (stage {stage})")
-
-
-def _opening_failed(number: int, step: str) -> HostError | SandboxError:
-    """What the errno and the step of a supervisor's last line mean to the user."""
-    reason = os.strerror(number) if number else "it ended without a word"
-    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
-    if "overlay" in step or "opaque" in step:
-        return HostError(
-            message,
-            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
-            "-t bookworm-backports linux-image-amd64)",
-        )
-    if "proc" in step:
-        return HostError(
-            message,
-            hint="this looks like a container with a masked /proc: run it with "
-            "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
-        )
-    if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
-        return HostError(message, hint="shioenv doctor names what this host forbids")
-    return SandboxError(message, hint="shioenv doctor checks each step")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from shioenv import native
 from shioenv.sandbox.base import Limits
@@ -19,9 +17,9 @@ from shioenv.system.profile import live_proc_files
 
 
 def configuration(
-    declaration: SystemDeclaration, limits: Limits, mode: ShellMode, plain: Path | None
+    declaration: SystemDeclaration, limits: Limits, mode: ShellMode, *, plain: bool
 ) -> bytes:
-    """The message that configures a supervisor; `plain` as `NamespaceSandbox` says."""
+    """The message that configures a supervisor; `plain` where inputs run on a plain copy."""
     machine, session = declaration.machine, declaration.session
     inside, gateway = network_messages(machine.interfaces)
     root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
@@ -49,7 +47,7 @@ def configuration(
             (Config.RLIMITS, b"".join(_resource_limits(session.limits))),
             (Config.SHELL, mode.encode()),
             (Config.PRELOAD, native.preload_library().read_bytes()),
-            (Config.PLAIN, os.fsencode(plain.absolute()) if plain else b""),
+            (Config.PLAIN, b"1" if plain else b""),
             (Config.DIRECTORY, declaration.start_directory.encode()),
             *((Config.COVER, name.encode() + b"\0" + text) for name, text in live.items()),
         ]

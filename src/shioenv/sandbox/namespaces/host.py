@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shioenv import native
-from shioenv.errors import HostError
+from shioenv.errors import HostError, ShioenvError
+from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system import refusals
+from shioenv.system.build import cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, load_declaration
 from shioenv.system.host import HostCheck, try_it
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
@@ -48,7 +50,10 @@ def host_checks() -> Iterator[HostCheck]:
 
     yield try_it("subordinate ids", range_of_ids, "files of a system are owned by ids of their own")
     if idmap:
-        yield from _namespaces(idmap[0])
+        tried = list(_namespaces(idmap[0]))
+        yield from tried
+        if all(check.ok for check in tried):
+            yield _tree()
     yield _limits()
     yield _crashes(Path("/proc/sys/kernel/core_pattern").read_text().strip())
 
@@ -173,6 +178,26 @@ def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
     said = tried.stderr.decode("utf-8", "replace").splitlines()
     told = [line.strip() for line in said if line.strip() and "dmesg(1)" not in line]
     return told[-1] if told else f"exit status {tried.returncode}"
+
+
+def _tree() -> HostCheck:
+    """How much of a system's tree is in memory, so that no file system of this host shows."""
+    name, why = "tree in memory", "the same inputs give the same bytes, whatever the cache lies on"
+    try:
+        form = form_here()
+    except ShioenvError as error:
+        return HostCheck(name, False, error.message, why, error.hint or "see docs/errors.md")
+    whole, below = form is LowerForm.NAMES, file_system_of(cache_directory())
+    return HostCheck(
+        name=name,
+        ok=whole,
+        detail=f"{form}: all names and attributes, {below} gives the data alone"
+        if whole
+        else f"{form}: of /usr, order, sizes and times of access are those of {below}",
+        why=why,
+        fix="Linux 6.16 or newer, whose overlay takes layers of data alone in user namespaces",
+        needed=False,
+    )
 
 
 def _limits() -> HostCheck:

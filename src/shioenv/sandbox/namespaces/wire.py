@@ -111,8 +111,6 @@ LONGEST_STATE: Final = 4 << 20
 """Bytes of the shell's state: `STATE_MAX`."""
 LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
 """Bytes of change records: `RECORDS_MAX` of scan.c, and the one that reaches past it."""
-LONGEST_LINE: Final = 4096
-"""Bytes of the line with which a supervisor says that it is ready, or what it failed at."""
 
 RECORD = struct.Struct("=II")
 REQUEST = struct.Struct("=4I2Q4I")
@@ -279,11 +277,11 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     return reply, memoryview(body)[REPLY.size :]
 
 
-def failure(line: bytes) -> tuple[int, str]:
+def failure(line: str) -> tuple[int, str]:
     """The errno and the step of a supervisor that could not begin ("E<errno> <step>"), from its
     last line; 0 where it does not say.
     """
-    number, _, step = line.decode("utf-8", "replace").strip().removeprefix("E").partition(" ")
+    number, _, step = line.removeprefix("E").partition(" ")
     known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
     return int(number) if known else 0, step
 

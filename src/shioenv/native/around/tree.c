@@ -1,0 +1,225 @@
+#define _GNU_SOURCE
+#include "tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "sha256.h"
+
+#define BLOCK 4096  /* bytes; of the memory that files are kept in */
+
+struct name { uint64_t order; char text[NAME_MAX + 1]; };
+
+/* A file with several names: where it was first met, and where it is now. */
+struct linked { dev_t device; ino_t inode; char *path; };
+
+static struct {
+    int top;                  /* the directory that is filled */
+    struct timespec instant;
+    bool whole;
+    struct linked *linked;
+    size_t n_linked;
+    char path[PATH_MAX];      /* of what is being filled, from the top: "/etc/passwd" */
+    char left_below[PATH_MAX];
+} filling;
+
+static int in_order(const void *a, const void *b)
+{
+    const struct name *left = a, *right = b;
+    if (left->order != right->order) return left->order < right->order ? -1 : 1;
+    return strcmp(left->text, right->text);
+}
+
+/* The entries of a directory in an order that depends on their names alone and on no alphabet, as that of ext4: a
+ * file system in memory lists what was made last first. */
+static size_t list_names(int directory, struct name **names)
+{
+    int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) die("read %s of the system", filling.path);
+    size_t n = 0, room = 0;
+    struct dirent *entry;
+    *names = NULL;
+    while ((errno = 0, entry = readdir(list))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (n == room) *names = realloc(*names, (room = 2 * room + 16) * sizeof **names);
+        if (!*names) die("list %s of the system", filling.path);
+        struct name *name = &(*names)[n++];
+        uint8_t digest[32];
+        struct sha256 hash;
+        sha256_start(&hash);
+        sha256_add(&hash, entry->d_name, strlen(entry->d_name));
+        sha256_end(&hash, digest);
+        memcpy(&name->order, digest, sizeof name->order);
+        strcpy(name->text, entry->d_name);
+    }
+    if (errno) die("read %s of the system", filling.path);
+    closedir(list);
+    if (n) qsort(*names, n, sizeof **names, in_order);
+    return n;
+}
+
+/* Whether another name of the file was filled before: then this one is linked to it. */
+static bool link_to_known(const struct stat *status, int to, const char *name)
+{
+    for (size_t i = 0; i < filling.n_linked; i++) {
+        const struct linked *known = &filling.linked[i];
+        if (known->inode != status->st_ino || known->device != status->st_dev) continue;
+        CHECK(linkat(filling.top, known->path, to, name, 0), "link %s", filling.path);
+        return true;
+    }
+    filling.linked = realloc(filling.linked, (filling.n_linked + 1) * sizeof *filling.linked);
+    char *path = strdup(filling.path + 1);
+    if (!filling.linked || !path) die("remember %s", filling.path);
+    filling.linked[filling.n_linked++] = (struct linked){status->st_dev, status->st_ino, path};
+    return false;
+}
+
+/* What is data there is data here, and what is a hole there is one here. */
+static void copy_data(int in, int out)
+{
+    static char bytes[1 << 17];
+    off_t at = 0, end;
+    while ((at = lseek(in, at, SEEK_DATA)) >= 0 && (end = lseek(in, at, SEEK_HOLE)) >= 0)
+        for (ssize_t n; at < end; at += n) {
+            size_t wanted = end - at < (off_t)sizeof bytes ? (size_t)(end - at) : sizeof bytes;
+            n = pread(in, bytes, wanted, at);
+            if (n <= 0 || pwrite(out, bytes, (size_t)n, at) != n) die("copy %s of the system", filling.path);
+        }
+}
+
+/* Data that takes other room on the host's disk than its size says has holes, or the disk packs it: it is copied, for
+ * once such a file was read the overlay would show the room it takes there. */
+static bool is_copied(const struct stat *status)
+{
+    off_t blocks = (status->st_size + BLOCK - 1) / BLOCK * (BLOCK / 512);
+    return filling.whole || status->st_blocks != blocks;
+}
+
+static void fill_file(int from, int to, const char *name, const struct stat *status)
+{
+    if (status->st_nlink > 1 && link_to_known(status, to, name)) return;
+    int fd = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777);
+    CHECK(fd, "create %s", filling.path);
+    if (is_copied(status)) {
+        int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        CHECK(in, "open %s of the system", filling.path);
+        copy_data(in, fd);
+        close(in);
+    } else {
+        CHECK(fsetxattr(fd, "user.overlay.metacopy", "", 0, 0), "mark %s (overlay)", filling.path);
+        CHECK(fsetxattr(fd, "user.overlay.redirect", filling.path, strlen(filling.path), 0),
+              "direct %s (overlay)", filling.path);
+        strcpy(filling.left_below, filling.path);
+    }
+    CHECK(ftruncate(fd, status->st_size), "size %s", filling.path);
+    bool owned = status->st_uid || status->st_gid;
+    if (owned) CHECK(fchown(fd, status->st_uid, status->st_gid), "chown %s", filling.path);
+    if (owned || status->st_mode & 07000) CHECK(fchmod(fd, status->st_mode & 07777), "chmod %s", filling.path);
+    CHECK(futimens(fd, (struct timespec[]){filling.instant, status->st_mtim}), "date %s", filling.path);
+    close(fd);
+}
+
+static void fill_other(int from, int to, const char *name, const struct stat *status)
+{
+    if (S_ISLNK(status->st_mode)) {
+        char target[PATH_MAX];
+        ssize_t length = readlinkat(from, name, target, sizeof target - 1);
+        CHECK(length, "read the link %s of the system", filling.path);
+        target[length] = 0;
+        CHECK(symlinkat(target, to, name), "link %s", filling.path);
+    } else {
+        CHECK(mknodat(to, name, status->st_mode & S_IFMT, 0), "create %s", filling.path);
+        CHECK(fchmodat(to, name, status->st_mode & 07777, 0), "chmod %s", filling.path);
+    }
+    CHECK(fchownat(to, name, status->st_uid, status->st_gid, AT_SYMLINK_NOFOLLOW), "chown %s", filling.path);
+    CHECK(utimensat(to, name, (struct timespec[]){filling.instant, status->st_mtim}, AT_SYMLINK_NOFOLLOW),
+          "date %s", filling.path);
+}
+
+/* Last of all, since what is made in a directory changes it. */
+static void finish_directory(int directory, const struct stat *status)
+{
+    CHECK(fchown(directory, status->st_uid, status->st_gid), "chown %s", filling.path);
+    CHECK(fchmod(directory, status->st_mode & 07777), "chmod %s", filling.path);
+    CHECK(futimens(directory, (struct timespec[]){filling.instant, status->st_mtim}), "date %s", filling.path);
+}
+
+static void fill_directory(int from, int to, bool (*wanted)(const char *name))
+{
+    struct name *names;
+    size_t n = list_names(from, &names), length = strlen(filling.path);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = names[i].text;
+        if (wanted && !wanted(name)) continue;
+        if (length + strlen(name) + 2 > sizeof filling.path) { errno = ENAMETOOLONG; die("fill %s", filling.path); }
+        sprintf(filling.path + length, "/%s", name);
+        struct stat status;
+        CHECK(fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW), "look at %s of the system", filling.path);
+        if (S_ISDIR(status.st_mode)) {
+            CHECK(mkdirat(to, name, 0700), "create %s", filling.path);
+            int inner_from = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            int inner_to = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (inner_from < 0 || inner_to < 0) die("open %s of the system", filling.path);
+            fill_directory(inner_from, inner_to, NULL);
+            /* what is whole hides what the layers below have there */
+            if (filling.whole && !length)
+                CHECK(fsetxattr(inner_to, "user.overlay.opaque", "y", 1, 0), "mark %s (opaque)", filling.path);
+            finish_directory(inner_to, &status);
+            close(inner_from);
+            close(inner_to);
+        } else if (S_ISREG(status.st_mode)) fill_file(from, to, name, &status);
+        else fill_other(from, to, name, &status);
+        filling.path[length] = 0;
+    }
+    free(names);
+}
+
+static int open_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(fd, "open %s", path);
+    return fd;
+}
+
+const char *fill_tree(const char *from, const char *to, const struct timespec *instant, bool whole,
+                      bool (*wanted)(const char *name))
+{
+    int source = open_directory(from);
+    struct stat status;
+    CHECK(fstat(source, &status), "look at %s", from);
+    filling.top = open_directory(to);
+    filling.instant = *instant;
+    filling.whole = whole;
+    umask(0);
+    fill_directory(source, filling.top, wanted);
+    finish_directory(filling.top, &status);
+    umask(022);
+    close(source);
+    close(filling.top);
+    return filling.left_below;
+}
+
+void fill_names(const char *from, const char *to)
+{
+    int source = open_directory(from), target = open_directory(to);
+    struct name *names;
+    size_t n = list_names(source, &names);
+    for (size_t i = 0; i < n; i++) {
+        int fd = openat(target, names[i].text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        CHECK(fd, "create %s", names[i].text);
+        close(fd);
+    }
+    free(names);
+    close(source);
+    close(target);
+}

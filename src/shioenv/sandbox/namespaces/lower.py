@@ -1,0 +1,154 @@
+"""What lies below everything an input writes: the system's tree, kept in memory.
+
+Order, sizes and inode numbers of a directory's entries, the room that files take, who read them
+last: all of it is the business of a file system, and would be that of whichever one the cache
+directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
+one order everywhere; data comes from the host's files. It is made once for each sandbox object,
+with the user namespace that owns it; a supervisor that is started anew begins with both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import weakref
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.namespaces.wire import failure
+from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
+from shioenv.system.store import DEVICES
+
+
+class LowerForm(StrEnum):
+    """How much of a system's tree is in memory."""
+
+    NAMES = "names"
+    """All names and attributes: the host's file system gives data and nothing else (Linux 6.16)."""
+    PART = "part"
+    """All but /usr, which shows the order, sizes and times of access of the host's file system."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Kept:
+    """Two namespaces that are there as long as this is, without a process: descriptors."""
+
+    user: int
+    """The user namespace that owns the mounts."""
+    mounts: int
+    form: LowerForm
+    nodes: tuple[tuple[int, int], ...]
+    """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, _close, self.user, self.mounts)
+
+    def current(self) -> bool:
+        """Whether the host has the same device nodes still: one that somebody replaced is shown as
+        deleted, and cannot be mounted again.
+        """
+        return self.nodes == _nodes()
+
+
+def _nodes() -> tuple[tuple[int, int], ...]:
+    found = map(os.stat, DEVICES)
+    return tuple((status.st_dev, status.st_ino) for status in found)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def keep(
+    directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
+) -> Kept:
+    """The namespaces of a sandbox of the system in `directory`; see `Kept`.
+
+    Everything was last read at `instant` (seconds since 1970). `best` is the form to try first,
+    `plain` as `NamespaceSandbox` says. Errors: HostError where the host forbids what is needed,
+    SandboxError.
+    """
+    idmap, nodes = find_idmap(), _nodes()
+    process, connection = spawn_mapped(
+        [
+            *("keep", str(idmap.first_uid), str(idmap.first_gid), str(instant), best),
+            *([str(plain.absolute())] if plain else []),
+        ],
+        idmap,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={},
+    )
+    descriptors: list[int] = []
+    with connection:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+            said = data.decode("utf-8", "replace") + read_line(connection)
+        except OSError as error:
+            said = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
+        finally:
+            process.wait()
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    if len(descriptors) != 2:
+        _close(*descriptors)
+        raise opening_failed(said)
+    user, mounts = descriptors
+    return Kept(user, mounts, LowerForm(said), nodes)
+
+
+@cache
+def form_here() -> LowerForm:
+    """The best form that this host's kernel takes, found out by reading a file through it.
+
+    Errors: HostError where namespaces cannot be had at all, SandboxError.
+    """
+    with TemporaryDirectory(prefix="shioenv-lower-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)  # for the root inside, who is nobody here
+        (directory / "rootfs").mkdir(mode=0o755)
+        (directory / "rootfs" / "file").write_text("read through the layers\n")
+        return keep(directory, 0).form
+
+
+@cache
+def file_system_of(path: Path) -> str:
+    """What the kernel calls the file system that a path lies on, such as `ext4`."""
+    found, longest = "unknown", -1
+    real = path.resolve()
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        here, _, there = line.partition(" - ")
+        point = here.split()[4].encode().decode("unicode_escape")
+        if real.is_relative_to(point) and len(point) >= longest:
+            found, longest = there.split()[0], len(point)
+    return found
+
+
+def opening_failed(line: str) -> HostError | SandboxError:
+    """What a supervisor's last line ("E<errno> <step>") means to the user."""
+    number, step = failure(line)
+    reason = os.strerror(number) if number else "it ended without a word"
+    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
+    if "overlay" in step or "opaque" in step:
+        return HostError(
+            message,
+            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
+            "-t bookworm-backports linux-image-amd64)",
+        )
+    if "proc" in step:
+        return HostError(
+            message,
+            hint="this looks like a container with a masked /proc: run it with "
+            "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
+        )
+    if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
+        return HostError(message, hint="shioenv doctor names what this host forbids")
+    return SandboxError(message, hint="shioenv doctor checks each step")
