@@ -255,6 +255,8 @@ void make_inner_namespaces(void)
         quiet_network();
         /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
+        /* Nor groups of an own: mounted in there they would be the host's. */
+        write_file(host_proc, "sys/user/max_cgroup_namespaces", "0");
         allow_networks(false);
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");

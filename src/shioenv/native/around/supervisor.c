@@ -291,6 +291,13 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
     write_all(control, message.bytes, message.length);
 }
 
+/* Empties the memory that shells share, once no process of a run is left to write it: the next one finds nothing
+ * there of the last one's text, variables, or whatever else that wrote. */
+static void empty_shared_memory(void)
+{
+    CHECK(fallocate(shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof *shared), "empty the shared memory");
+}
+
 static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
@@ -355,6 +362,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     reply.flags |= traces_left(noticed, terminal);
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
+    empty_shared_memory();
     if (request->flags & REQUEST_KEEP) return;
     if (reply.flags & REPLY_FILES) {
         close_fd(&mounts_copy);
