@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/neighbour.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -293,6 +295,38 @@ void make_inner_namespaces(void)
     close(net); close(ipc); close(uts);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+}
+
+/* Asks for all addresses that this network answers for, and has it forget those without an interface: how many. */
+static unsigned forget_some_proxies(int questions, int orders)
+{
+    static _Alignas(struct nlmsghdr) char bytes[65536];
+    const struct { struct nlmsghdr header; struct ndmsg neighbour; } question = {
+        {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETNEIGH, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+        {.ndm_family = AF_UNSPEC, .ndm_flags = NTF_PROXY}};
+    CHECK(send(questions, &question, sizeof question, 0), "ask for proxies");
+    for (unsigned found = 0;;) {
+        int length = (int)recv(questions, bytes, sizeof bytes, 0);
+        CHECK(length, "hear of proxies");
+        for (struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
+            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return found;
+            if (each->nlmsg_type != RTM_NEWNEIGH || ((struct ndmsg *)NLMSG_DATA(each))->ndm_ifindex) continue;
+            each->nlmsg_type = RTM_DELNEIGH;
+            each->nlmsg_flags = NLM_F_REQUEST;
+            each->nlmsg_pid = 0;
+            found += send(orders, each, each->nlmsg_len, 0) > 0;
+        }
+    }
+}
+
+void forget_proxies(void)
+{
+    int questions = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int orders = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (questions < 0 || orders < 0) die("netlink socket");
+    for (int tries = 0; tries < 1000 && forget_some_proxies(questions, orders); tries++) {}
+    close(questions);
+    close(orders);
 }
 
 int renew_network(void)

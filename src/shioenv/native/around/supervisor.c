@@ -360,6 +360,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         if (scan_changes(lower_root, upper_root, merged_root, &changes)) reply.flags |= REPLY_CHANGES_TRUNCATED;
     }
     reply.flags |= traces_left(noticed, terminal);
+    if (noticed & NOTICED_SETTINGS) forget_proxies();
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
     empty_shared_memory();

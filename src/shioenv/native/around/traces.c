@@ -75,12 +75,14 @@ static struct watched_file {
 } init_slack = {.fd = -1},  /* of process 1, which anybody may write */
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
-  traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
+  traffic[] = {
+    {.path = "self/net/snmp", .fd = -1}, {.path = "self/net/snmp6", .line = "Ip6OutRequests", .fd = -1},
+    {.path = "self/net/dev", .line = "lo:", .fd = -1},
+  },
   /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
-   * of them, until the kernel collects such. */
-  sockets = {.path = "self/net/sockstat", .line = "sockets:", .fd = -1};
+   * of them, until the kernel collects such. (Only sockets of this family carry descriptors.) */
+  sockets = {.path = "self/net/unix", .fd = -1};
 enum { N_TRAFFIC = sizeof traffic / sizeof *traffic };
-static int fewest_sockets;  /* some of opening the sandbox may go later */
 
 static const char *read_watched(const struct watched_file *file)
 {
@@ -102,19 +104,11 @@ static void start_watching(struct watched_file *file)
 
 static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
 
-static int number_of_sockets(const char *line)
-{
-    static const size_t before = sizeof "sockets: used " - 1;
-    return strlen(line) > before ? atoi(line + before) : 0;
-}
-
 /* Waits up to 50 ms for the sockets of a run to be gone. */
 static bool has_sockets_left(void)
 {
     for (int tries = 0; tries < 50; tries++) {
-        int used = number_of_sockets(read_watched(&sockets));
-        if (used < fewest_sockets) fewest_sockets = used;
-        if (used == fewest_sockets) return false;
+        if (!is_changed(&sockets)) return false;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     return true;
@@ -226,7 +220,6 @@ void watch_network(void)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
     for (unsigned i = 0; i < N_TRAFFIC; i++) start_watching(&traffic[i]);
     start_watching(&sockets);
-    fewest_sockets = number_of_sockets(sockets.pristine);
 }
 
 void watch_for_traces(void)
@@ -274,7 +267,8 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     bool filter = drained(filter_events), policy = drained(policy_events);
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
-    if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) flags |= REPLY_TRAFFIC;
+    for (unsigned i = 0; noticed & NOTICED_SOCKETS && i < N_TRAFFIC; i++) if (is_changed(&traffic[i])) flags |= REPLY_TRAFFIC;
+    if (noticed & NOTICED_SETTINGS) flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) flags |= REPLY_SOCKETS;
     return flags;
 }
