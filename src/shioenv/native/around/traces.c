@@ -75,10 +75,8 @@ static struct watched_file {
 } init_slack = {.fd = -1},  /* of process 1, which anybody may write */
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
-  traffic[] = {
-    {.path = "self/net/snmp", .fd = -1}, {.path = "self/net/snmp6", .line = "Ip6OutRequests", .fd = -1},
-    {.path = "self/net/dev", .line = "lo:", .fd = -1},
-  },
+  traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
+  traffic_of_ipv6 = {.path = "self/net/snmp6", .fd = -1},
   /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
    * of them, until the kernel collects such. (Only sockets of this family carry descriptors.) */
   sockets = {.path = "self/net/unix", .fd = -1};
@@ -103,6 +101,26 @@ static void start_watching(struct watched_file *file)
 }
 
 static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
+
+static long number_behind(const char *text, const char *name)
+{
+    const char *line = strstr(text, name);
+    return line ? atol(line + strlen(name)) : 0;
+}
+
+/* Packets sent over IPv6 but for the reports of groups that the kernel sends by itself once a link is up. (Inputs that
+ * join a group have a new network afterwards anyway.) */
+static long packets_over_ipv6(const char *counters)
+{
+    return number_behind(counters, "Ip6OutRequests") - number_behind(counters, "Icmp6OutMLDv2Reports");
+}
+
+/* Whether any packet was sent. */
+static bool has_traffic(void)
+{
+    for (unsigned i = 0; i < N_TRAFFIC; i++) if (is_changed(&traffic[i])) return true;
+    return packets_over_ipv6(read_watched(&traffic_of_ipv6)) != packets_over_ipv6(traffic_of_ipv6.pristine);
+}
 
 /* Waits up to 50 ms for the sockets of a run to be gone. */
 static bool has_sockets_left(void)
@@ -219,6 +237,7 @@ void watch_network(void)
         for (int group = 1; group < 8; group++)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
     for (unsigned i = 0; i < N_TRAFFIC; i++) start_watching(&traffic[i]);
+    start_watching(&traffic_of_ipv6);
     start_watching(&sockets);
 }
 
@@ -267,7 +286,7 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     bool filter = drained(filter_events), policy = drained(policy_events);
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
-    for (unsigned i = 0; noticed & NOTICED_SOCKETS && i < N_TRAFFIC; i++) if (is_changed(&traffic[i])) flags |= REPLY_TRAFFIC;
+    if (noticed & NOTICED_SOCKETS && has_traffic()) flags |= REPLY_TRAFFIC;
     if (noticed & NOTICED_SETTINGS) flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) flags |= REPLY_SOCKETS;
     return flags;
