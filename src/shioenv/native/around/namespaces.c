@@ -32,6 +32,7 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 #define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
+#define QUEUE_BYTES 204800u  /* of POSIX message queues: a quarter of what Linux lets each user have */
 
 int ns_user = -1, ns_pid = -1, ns_time = -1;
 pid_t init_pid;
@@ -250,6 +251,7 @@ void make_inner_namespaces(void)
         /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
         struct rlimit processes = {config.processes + PROCESS_SLACK, config.processes + PROCESS_SLACK};
         setrlimit(RLIMIT_NPROC, &processes);
+        setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){QUEUE_BYTES, QUEUE_BYTES});
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
@@ -260,6 +262,9 @@ void make_inner_namespaces(void)
         /* Nor groups of an own: mounted in there they would be the host's. */
         write_file(host_proc, "sys/user/max_cgroup_namespaces", "0");
         allow_networks(false);
+        /* What the kernel counts for each user of the host, whose other sandboxes need some as well. */
+        write_file(host_proc, "sys/user/max_inotify_instances", "8");
+        write_file(host_proc, "sys/user/max_inotify_watches", "4096");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
         struct timespec since_boot;

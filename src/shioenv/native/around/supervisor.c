@@ -406,6 +406,8 @@ static void run_as_any_other(void)
     sched_setscheduler(0, SCHED_OTHER, &normal);
     setpriority(PRIO_PROCESS, 0, 0);
     syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0);
+    /* Each sandbox has a bound of its own; of what all of root's may have together there need be none. */
+    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
 }

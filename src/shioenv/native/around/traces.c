@@ -132,10 +132,12 @@ static bool has_sockets_left(void)
     return true;
 }
 
+/* Inputs see it (`ss -a`): as process 1's, which the number that the kernel would choose, this process's on the host,
+ * would not be. */
 static int listen_to(int protocol, uint32_t groups)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = groups};
+    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_pid = 1, .nl_groups = groups};
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address)) close_fd(&fd);
     return fd;
 }
