@@ -152,6 +152,7 @@ static bool matches(const struct pattern *pattern, const struct seccomp_data *ca
 static bool is_plain_socket(const struct seccomp_data *call)
 {
     unsigned family = (unsigned)call->args[0], kind = (unsigned)call->args[1] & 0xf, protocol = (unsigned)call->args[2];
+    if (family == AF_NETLINK) return protocol == NETLINK_SOCK_DIAG;  /* asks about sockets, or ends one, and no more */
     if (family != AF_INET && family != AF_INET6) return false;
     if (kind == SOCK_STREAM) return protocol == 0 || protocol == IPPROTO_TCP;
     return kind == SOCK_DGRAM &&
