@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shioenv.sandbox.base import Limits
 
@@ -154,6 +154,34 @@ def _case(
     case = Case(path.stem, name, mode, text, values, lists)
     Limits(**case.limits)
     return case
+
+
+class Sentinel(NamedTuple):
+    """An ordinary input of `sentinels.txt`."""
+
+    section: str
+    """What it does to the traces of an input: "look" hides none from those behind it, "ask" those
+    in the network, "write" all."""
+    text: str
+    noticed: str
+    """An input whose traces it shows, where nothing is made pristine between."""
+
+
+def sentinels() -> list[Sentinel]:
+    """The ordinary inputs, in order. Raises ValueError for one that nothing is known to disturb."""
+    found: list[Sentinel] = []
+    section = noticed = ""
+    for line in (DIRECTORY.parent / "sentinels.txt").read_text("utf-8").splitlines():
+        if line.startswith("== "):
+            section = line[3:]
+        elif line.startswith("!! "):
+            noticed = line[3:]
+        elif line and not line.startswith("# "):
+            if not noticed:
+                raise ValueError(f"what would disturb it? {line}")
+            found.append(Sentinel(section, line, noticed))
+            noticed = ""
+    return found
 
 
 def all_cases(mode: str) -> list[Case]:

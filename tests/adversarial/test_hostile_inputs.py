@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_files import Case, all_cases, faults, load, summary, unescape
+from case_files import Case, all_cases, faults, load, sentinels, summary, unescape
 from host_state import Canaries, descendants, host_state
 
 from shioenv.behavior.observe import open_sandbox
@@ -138,11 +138,7 @@ class Attacker:
             start_new_session=True,
         )
         setup = {
-            "sentinels": [
-                line
-                for line in (HERE / "sentinels.txt").read_text().splitlines()
-                if line and not line.startswith("# ")
-            ],
+            "sentinels": [sentinel.text for sentinel in sentinels()],
             "neighbour": _neighbour(self._canaries.secret),
         }
         self._ask(setup, seconds=200.0)

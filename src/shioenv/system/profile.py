@@ -291,6 +291,9 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
     boot = int(declaration.boot_time.timestamp())
     files = {
         "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
+        # as Linux does: an eighth of the memory for stacks of 16 KiB
+        "sys/kernel/threads-max": text_of([str(_memory(machine)["total"] // (8 * 16))]),
+        "sys/kernel/pty/nr": text_of(["1"]),
         "sys/fs/dentry-state": text_of(["10211\t3120\t45\t0\t1842\t0"]),
         "sys/fs/file-nr": text_of(["1056\t0\t9223372036854775807"]),
         "sys/fs/inode-nr": text_of(["16023\t412"]),

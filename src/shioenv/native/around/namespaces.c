@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/neighbour.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -30,6 +32,7 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 #define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
+#define QUEUE_BYTES 204800u  /* of POSIX message queues: a quarter of what Linux lets each user have */
 
 int ns_user = -1, ns_pid = -1, ns_time = -1;
 pid_t init_pid;
@@ -260,6 +263,7 @@ void make_inner_namespaces(void)
         /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
         struct rlimit processes = {config.processes + PROCESS_SLACK, config.processes + PROCESS_SLACK};
         setrlimit(RLIMIT_NPROC, &processes);
+        setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){QUEUE_BYTES, QUEUE_BYTES});
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
@@ -267,7 +271,12 @@ void make_inner_namespaces(void)
         quiet_network();
         /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
+        /* Nor groups of an own: mounted in there they would be the host's. */
+        write_file(host_proc, "sys/user/max_cgroup_namespaces", "0");
         allow_networks(false);
+        /* What the kernel counts for each user of the host, whose other sandboxes need some as well. */
+        write_file(host_proc, "sys/user/max_inotify_instances", "8");
+        write_file(host_proc, "sys/user/max_inotify_watches", "4096");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
         CHECK(setdomainname(config.domainname, strlen(config.domainname)), "setdomainname");
         struct timespec since_boot;
@@ -303,6 +312,38 @@ void make_inner_namespaces(void)
     close(net); close(ipc); close(uts);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+}
+
+/* Asks for all addresses that this network answers for, and has it forget those without an interface: how many. */
+static unsigned forget_some_proxies(int questions, int orders)
+{
+    static _Alignas(struct nlmsghdr) char bytes[65536];
+    const struct { struct nlmsghdr header; struct ndmsg neighbour; } question = {
+        {.nlmsg_len = sizeof question, .nlmsg_type = RTM_GETNEIGH, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+        {.ndm_family = AF_UNSPEC, .ndm_flags = NTF_PROXY}};
+    CHECK(send(questions, &question, sizeof question, 0), "ask for proxies");
+    for (unsigned found = 0;;) {
+        int length = (int)recv(questions, bytes, sizeof bytes, 0);
+        CHECK(length, "hear of proxies");
+        for (struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
+            if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return found;
+            if (each->nlmsg_type != RTM_NEWNEIGH || ((struct ndmsg *)NLMSG_DATA(each))->ndm_ifindex) continue;
+            each->nlmsg_type = RTM_DELNEIGH;
+            each->nlmsg_flags = NLM_F_REQUEST;
+            each->nlmsg_pid = 0;
+            found += send(orders, each, each->nlmsg_len, 0) > 0;
+        }
+    }
+}
+
+void forget_proxies(void)
+{
+    int questions = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int orders = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (questions < 0 || orders < 0) die("netlink socket");
+    for (int tries = 0; tries < 1000 && forget_some_proxies(questions, orders); tries++) {}
+    close(questions);
+    close(orders);
 }
 
 int renew_network(void)

@@ -14,6 +14,10 @@ void make_inner_namespaces(void);
 void start_web(void);
 bool web_is_alive(void);
 
+/* Has the network forget addresses that it answers for without an interface (neighbour proxies): the kernel would keep
+ * those when the network is gone, and show them in one that is made at the same place of its memory. */
+void forget_proxies(void);
+
 /* Makes the network as it was in the beginning, in new namespaces that this process and init join: the
  * inner one's descriptor. */
 int renew_network(void);

@@ -1,12 +1,22 @@
 /* System calls of inputs: those that are refused, and those that the supervisor is told of. */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -20,74 +30,175 @@ void filter_calls(void)
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &config.seccomp), "seccomp filter");
 }
 
-/* What no check after a run would find, or only a slow one. `argument` says which of the call's arguments
- * must have `value`; -1: none must. */
 enum { WAIT_KILLABLE = 1 << 5 };  /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: no signal interrupts a noticed call */
-enum { ANY = -1, SYS_OPEN_TREE_ATTR = 467 };
-static const struct { unsigned call; int argument; unsigned value; unsigned what; } noticed[] = {
-    {SYS_mount, ANY, 0, NOTICED_MOUNTS},
-    {SYS_umount2, ANY, 0, NOTICED_MOUNTS},
-    {SYS_pivot_root, ANY, 0, NOTICED_MOUNTS},
-    {SYS_move_mount, ANY, 0, NOTICED_MOUNTS},
-    {SYS_mount_setattr, ANY, 0, NOTICED_MOUNTS},
-    {SYS_OPEN_TREE_ATTR, ANY, 0, NOTICED_MOUNTS},
-    {SYS_shmget, ANY, 0, NOTICED_IPC},
-    {SYS_msgget, ANY, 0, NOTICED_IPC},
-    {SYS_semget, ANY, 0, NOTICED_IPC},
-    {SYS_mq_open, ANY, 0, NOTICED_IPC},
-    {SYS_sethostname, ANY, 0, NOTICED_NAMES},
-    {SYS_setdomainname, ANY, 0, NOTICED_NAMES},
-    {SYS_socket, 0, AF_INET, NOTICED_SOCKETS},
-    {SYS_socket, 0, AF_INET6, NOTICED_SOCKETS},
-    /* process 1 belongs to the input's user, who may set its limits and priorities */
-    {SYS_prlimit64, 0, 1, NOTICED_INIT},
-    {SYS_sched_setaffinity, 0, 1, NOTICED_INIT},
-    {SYS_sched_setscheduler, 0, 1, NOTICED_INIT},
-    {SYS_sched_setparam, 0, 1, NOTICED_INIT},
-    {SYS_sched_setattr, 0, 1, NOTICED_INIT},
-    {SYS_setpriority, 1, 1, NOTICED_INIT},
-    {SYS_setpriority, 0, PRIO_PGRP, NOTICED_INIT},
-    {SYS_setpriority, 0, PRIO_USER, NOTICED_INIT},
-    {SYS_ioprio_set, 1, 1, NOTICED_INIT},
-    {SYS_ioprio_set, 0, 2 /* IOPRIO_WHO_PGRP */, NOTICED_INIT},
-    {SYS_ioprio_set, 0, 3 /* IOPRIO_WHO_USER */, NOTICED_INIT},
-};
-enum { N_NOTICED = sizeof noticed / sizeof noticed[0], PER_CALL = 4, LONGEST = 1 + PER_CALL * N_NOTICED + 2 };
-_Static_assert(LONGEST < 256, "a jump reaches the program's end");
+enum { SYS_OPEN_TREE_ATTR = 467 };
+enum { SOCKET_REQUESTS = 0x8900, WIRELESS_REQUESTS = 0x8b00 };  /* of ioctl(2): 256 each */
+enum { IOPRIO_WHO_PGRP = 2, IOPRIO_WHO_USER = 3 };
 
-static const struct sock_filter load_call = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+/* Calls by their number and up to two of their arguments, each within a range of 32 bits: a filter sees registers,
+ * never what they point to. */
+struct pattern {
+    unsigned call;
+    struct { bool given; unsigned argument, least, most; } wanted[2];
+    unsigned what;  /* NOTICED_* */
+};
+#define ANY(call, what) {call, {{0}}, what}
+#define WITH(call, argument, value, what) {call, {{true, argument, value, value}}, what}
+#define WITHIN(call, argument, least, most, what) {call, {{true, argument, least, most}}, what}
+#define BOTH(call, level, least, most) {call, {{true, 1, level, level}, {true, 2, least, most}}, 0}
+
+/* Of the calls below, those that change nothing but their own socket, or only read: nobody is told. Whatever is not
+ * known to be harmless is noticed. */
+#define OPTIONS(call) \
+    WITH(call, 1, SOL_SOCKET, 0), WITH(call, 1, SOL_NETLINK, 0), BOTH(call, IPPROTO_TCP, TCP_NODELAY, TCP_QUICKACK), \
+    BOTH(call, IPPROTO_IP, IP_TOS, IP_HDRINCL), BOTH(call, IPPROTO_IP, IP_PKTINFO, IP_FREEBIND), \
+    BOTH(call, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_V6ONLY)
+#define GETS(request) WITH(SYS_ioctl, 1, request, 0)
+static const struct pattern harmless[] = {
+    WITHIN(SYS_ioctl, 1, 0, SOCKET_REQUESTS - 1, 0),
+    GETS(FIOSETOWN), GETS(SIOCSPGRP), GETS(FIOGETOWN), GETS(SIOCGPGRP), GETS(SIOCATMARK), GETS(SIOCGIFNAME),
+    GETS(SIOCGIFCONF), GETS(SIOCGIFFLAGS), GETS(SIOCGIFADDR), GETS(SIOCGIFDSTADDR), GETS(SIOCGIFBRDADDR),
+    GETS(SIOCGIFNETMASK), GETS(SIOCGIFMETRIC), GETS(SIOCGIFMTU), GETS(SIOCGIFHWADDR), GETS(SIOCGIFINDEX),
+    GETS(SIOCGIFTXQLEN), GETS(SIOCGIFMAP), GETS(SIOCGARP),
+    OPTIONS(SYS_setsockopt), OPTIONS(SYS_getsockopt),
+};
+
+/* What no check after a run would find, or only a slow one. */
+static const struct pattern noticed[] = {
+    ANY(SYS_mount, NOTICED_MOUNTS),
+    ANY(SYS_umount2, NOTICED_MOUNTS),
+    ANY(SYS_pivot_root, NOTICED_MOUNTS),
+    ANY(SYS_move_mount, NOTICED_MOUNTS),
+    ANY(SYS_mount_setattr, NOTICED_MOUNTS),
+    ANY(SYS_OPEN_TREE_ATTR, NOTICED_MOUNTS),
+    ANY(SYS_shmget, NOTICED_IPC),
+    ANY(SYS_msgget, NOTICED_IPC),
+    ANY(SYS_semget, NOTICED_IPC),
+    ANY(SYS_mq_open, NOTICED_IPC),
+    ANY(SYS_sethostname, NOTICED_NAMES),
+    ANY(SYS_setdomainname, NOTICED_NAMES),
+    /* Without such a socket nothing of the network can be reached but interfaces, by the ioctl of any socket. */
+    WITH(SYS_socket, 0, AF_INET, NOTICED_SOCKETS),
+    WITH(SYS_socket, 0, AF_INET6, NOTICED_SOCKETS),
+    WITH(SYS_socket, 0, AF_NETLINK, NOTICED_SOCKETS),
+    ANY(SYS_setsockopt, NOTICED_SETTINGS),
+    ANY(SYS_getsockopt, NOTICED_SETTINGS),  /* a question about iptables makes its tables */
+    WITHIN(SYS_ioctl, 1, SOCKET_REQUESTS, SOCKET_REQUESTS + 0xff, NOTICED_SETTINGS),
+    WITHIN(SYS_ioctl, 1, WIRELESS_REQUESTS, WIRELESS_REQUESTS + 0xff, NOTICED_SETTINGS),
+    /* process 1 belongs to the input's user, who may set its limits and priorities */
+    WITH(SYS_prlimit64, 0, 1, NOTICED_INIT),
+    WITH(SYS_sched_setaffinity, 0, 1, NOTICED_INIT),
+    WITH(SYS_sched_setscheduler, 0, 1, NOTICED_INIT),
+    WITH(SYS_sched_setparam, 0, 1, NOTICED_INIT),
+    WITH(SYS_sched_setattr, 0, 1, NOTICED_INIT),
+    WITH(SYS_setpriority, 1, 1, NOTICED_INIT),
+    WITH(SYS_setpriority, 0, PRIO_PGRP, NOTICED_INIT),
+    WITH(SYS_setpriority, 0, PRIO_USER, NOTICED_INIT),
+    WITH(SYS_ioprio_set, 1, 1, NOTICED_INIT),
+    WITH(SYS_ioprio_set, 0, IOPRIO_WHO_PGRP, NOTICED_INIT),
+    WITH(SYS_ioprio_set, 0, IOPRIO_WHO_USER, NOTICED_INIT),
+};
+static const struct pattern sets_neighbour = WITH(SYS_ioctl, 1, SIOCSARP, 0);
+enum { N_HARMLESS = sizeof harmless / sizeof *harmless, N_NOTICED = sizeof noticed / sizeof *noticed };
+enum { PER_PATTERN = 9 };  /* instructions at most */
+
+struct program { struct sock_filter at[2 + PER_PATTERN * (N_HARMLESS + N_NOTICED)]; unsigned short length; };
+
+static void add(struct program *program, struct sock_filter instruction) { program->at[program->length++] = instruction; }
+
+/* The call's number is loaded before and, where the pattern does not match, behind it. */
+static void add_pattern(struct program *program, const struct pattern *pattern, uint32_t answer)
+{
+    unsigned left = 2;  /* instructions after the conditions: the answer, the number */
+    for (int i = 0; i < 2; i++) left += pattern->wanted[i].given ? 3 : 0;
+    add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pattern->call, 0, (uint8_t)left));
+    for (int i = 0; i < 2; i++) {
+        if (!pattern->wanted[i].given) continue;
+        uint32_t argument = (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)pattern->wanted[i].argument);
+        add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument));
+        left -= 3;
+        add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, pattern->wanted[i].least, 0, (uint8_t)(left)));
+        add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, pattern->wanted[i].most, (uint8_t)(left - 1), 0));
+    }
+    add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answer));
+    add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+}
 
 int notice_calls(void)
 {
-    struct sock_filter program[LONGEST] = {load_call};
-    int n = 1;
-    for (int i = 0; i < N_NOTICED; i++) {
-        bool any = noticed[i].argument == ANY;
-        /* to the last instruction, counted from the one after this */
-        uint8_t told = (uint8_t)(LONGEST - 1 - (n + (any ? 0 : 2)) - 1);
-        program[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, noticed[i].call, any ? told : 0, any ? 0 : 3);
-        if (any) continue;
-        uint32_t argument = (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)noticed[i].argument);
-        program[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument);
-        program[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, noticed[i].value, told, 0);
-        program[n++] = load_call;
-    }
-    while (n < LONGEST - 1) program[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    program[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
-    struct sock_fprog filter = {(unsigned short)n, program};
+    static struct program program;
+    program.length = 0;
+    add(&program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+    for (int i = 0; i < N_HARMLESS; i++) add_pattern(&program, &harmless[i], SECCOMP_RET_ALLOW);
+    for (int i = 0; i < N_NOTICED; i++) add_pattern(&program, &noticed[i], SECCOMP_RET_USER_NOTIF);
+    add(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    struct sock_fprog filter = {program.length, program.at};
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE, &filter);
+}
+
+static bool matches(const struct pattern *pattern, const struct seccomp_data *call)
+{
+    if ((int)pattern->call != call->nr) return false;
+    for (int i = 0; i < 2; i++) {
+        unsigned value = (unsigned)call->args[pattern->wanted[i].argument];
+        if (pattern->wanted[i].given && (value < pattern->wanted[i].least || value > pattern->wanted[i].most)) return false;
+    }
+    return true;
+}
+
+/* Whether all that a socket of this kind can do without a trace that a later look finds is done by calls that are
+ * noticed. Not so where the kernel is told by messages (netlink) or takes whole packets, and nobody knows what
+ * less common protocols keep. */
+static bool is_plain_socket(const struct seccomp_data *call)
+{
+    unsigned family = (unsigned)call->args[0], kind = (unsigned)call->args[1] & 0xf, protocol = (unsigned)call->args[2];
+    if (family == AF_NETLINK) return protocol == NETLINK_SOCK_DIAG;  /* asks about sockets, or ends one, and no more */
+    if (family != AF_INET && family != AF_INET6) return false;
+    if (kind == SOCK_STREAM) return protocol == 0 || protocol == IPPROTO_TCP;
+    return kind == SOCK_DGRAM &&
+           (protocol == 0 || protocol == IPPROTO_UDP || protocol == IPPROTO_ICMP || protocol == IPPROTO_ICMPV6);
+}
+
+static bool may_configure_networks(pid_t process)
+{
+    enum { NET_ADMIN = 12 };
+    char path[32], text[4096];
+    snprintf(path, sizeof path, "%d/status", (int)process);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    close_fd(&fd);
+    text[n < 0 ? 0 : n] = 0;
+    const char *effective = strstr(text, "\nCapEff:");
+    return effective && strtoull(effective + 8, NULL, 16) >> NET_ADMIN & 1;
+}
+
+/* An address that is to be answered for is one thing with an interface. Without, the kernel would keep it when the
+ * network is gone, for whichever network comes next. What is asked stands in memory that another thread can change,
+ * so the call goes on with this process's copy of it: an errno. */
+static int set_neighbour(const struct seccomp_notif *notice)
+{
+    struct arpreq neighbour;
+    struct iovec here = {&neighbour, sizeof neighbour}, there = {(void *)(uintptr_t)notice->data.args[2], sizeof neighbour};
+    if (process_vm_readv((pid_t)notice->pid, &here, 1, &there, 1, 0) != sizeof neighbour) return EFAULT;
+    if (!may_configure_networks((pid_t)notice->pid)) return EPERM;
+    bool by_hardware = neighbour.arp_flags & ATF_COM;  /* then the kernel looks for the interface, or fails */
+    if (neighbour.arp_flags & ATF_PUBL && !by_hardware && !neighbour.arp_dev[0]) return EPERM;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int error = fd < 0 || ioctl(fd, SIOCSARP, &neighbour) ? errno : 0;
+    close_fd(&fd);
+    return error;
 }
 
 unsigned attend_notice(int listener)
 {
     struct seccomp_notif notice = {0};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notice)) return 0;  /* its process was killed meanwhile */
-    struct seccomp_notif_resp go_on = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &go_on);
+    struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    if (matches(&sets_neighbour, &notice.data)) answer.flags = 0, answer.error = -set_neighbour(&notice);
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     unsigned what = 0;
     for (int i = 0; i < N_NOTICED; i++)
-        if ((int)noticed[i].call == notice.data.nr &&
-            (noticed[i].argument == ANY || (unsigned)notice.data.args[noticed[i].argument] == noticed[i].value))
-            what |= noticed[i].what;
+        if (matches(&noticed[i], &notice.data)) what |= noticed[i].what;
+    if (what & NOTICED_SOCKETS && !is_plain_socket(&notice.data)) what |= NOTICED_SETTINGS;
     return what;
 }

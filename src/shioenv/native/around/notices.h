@@ -10,4 +10,7 @@ int notice_calls(void);
 
 /* Hears of one call and lets it go on: which NOTICED_* it is. */
 unsigned attend_notice(int listener);
-enum { NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16 };
+enum {
+    NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16,
+    NOTICED_SETTINGS = 32,  /* of the network: it may have other ones than before, though nobody hears of it */
+};

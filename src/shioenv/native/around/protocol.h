@@ -63,5 +63,6 @@ struct __attribute__((packed)) change {
     uint32_t major, minor;    /* of a device */
 };
 
-/* Where one of these is left, the peer opens another sandbox. REPLY_TRAFFIC alone is the supervisor's to undo. */
+/* Where one of these is left, the peer opens another sandbox. REPLY_TRAFFIC alone (packets, or settings of the network
+ * that nobody hears of) is the supervisor's to undo. */
 enum { NEEDS_NEW_SANDBOX = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS };

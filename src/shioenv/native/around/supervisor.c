@@ -296,6 +296,13 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
     write_all(control, message.bytes, message.length);
 }
 
+/* Empties the memory that shells share, once no process of a run is left to write it: the next one finds nothing
+ * there of the last one's text, variables, or whatever else that wrote. */
+static void empty_shared_memory(void)
+{
+    CHECK(fallocate(shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof *shared), "empty the shared memory");
+}
+
 static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
@@ -361,8 +368,10 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         if (end.error && !reply.error) reply.error = end.error, reply.stage = STAGE_SCAN;
     }
     reply.flags |= traces_left(noticed, terminal);
+    if (noticed & NOTICED_SETTINGS) forget_proxies();
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
     answer(&reply, channels, request->output_max);
+    empty_shared_memory();
     if (request->flags & REQUEST_KEEP) return;
     if (reply.flags & REPLY_FILES) {
         close_fd(&mounts_copy);
@@ -405,6 +414,8 @@ static void run_as_any_other(void)
     sched_setscheduler(0, SCHED_OTHER, &normal);
     setpriority(PRIO_PROCESS, 0, 0);
     syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0);
+    /* Each sandbox has a bound of its own; of what all of root's may have together there need be none. */
+    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
 }

@@ -76,11 +76,11 @@ static struct watched_file {
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
   traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
+  traffic_of_ipv6 = {.path = "self/net/snmp6", .fd = -1},
   /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
-   * of them, until the kernel collects such. */
-  sockets = {.path = "self/net/sockstat", .line = "sockets:", .fd = -1};
+   * of them, until the kernel collects such. (Only sockets of this family carry descriptors.) */
+  sockets = {.path = "self/net/unix", .fd = -1};
 enum { N_TRAFFIC = sizeof traffic / sizeof *traffic };
-static int fewest_sockets;  /* some of opening the sandbox may go later */
 
 static const char *read_watched(const struct watched_file *file)
 {
@@ -102,28 +102,42 @@ static void start_watching(struct watched_file *file)
 
 static bool is_changed(const struct watched_file *file) { return strcmp(read_watched(file), file->pristine); }
 
-static int number_of_sockets(const char *line)
+static long number_behind(const char *text, const char *name)
 {
-    static const size_t before = sizeof "sockets: used " - 1;
-    return strlen(line) > before ? atoi(line + before) : 0;
+    const char *line = strstr(text, name);
+    return line ? atol(line + strlen(name)) : 0;
+}
+
+/* Packets sent over IPv6 but for the reports of groups that the kernel sends by itself once a link is up. (Inputs that
+ * join a group have a new network afterwards anyway.) */
+static long packets_over_ipv6(const char *counters)
+{
+    return number_behind(counters, "Ip6OutRequests") - number_behind(counters, "Icmp6OutMLDv2Reports");
+}
+
+/* Whether any packet was sent. */
+static bool has_traffic(void)
+{
+    for (unsigned i = 0; i < N_TRAFFIC; i++) if (is_changed(&traffic[i])) return true;
+    return packets_over_ipv6(read_watched(&traffic_of_ipv6)) != packets_over_ipv6(traffic_of_ipv6.pristine);
 }
 
 /* Waits up to 50 ms for the sockets of a run to be gone. */
 static bool has_sockets_left(void)
 {
     for (int tries = 0; tries < 50; tries++) {
-        int used = number_of_sockets(read_watched(&sockets));
-        if (used < fewest_sockets) fewest_sockets = used;
-        if (used == fewest_sockets) return false;
+        if (!is_changed(&sockets)) return false;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     return true;
 }
 
+/* Inputs see it (`ss -a`): as process 1's, which the number that the kernel would choose, this process's on the host,
+ * would not be. */
 static int listen_to(int protocol, uint32_t groups)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = groups};
+    struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_pid = 1, .nl_groups = groups};
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address)) close_fd(&fd);
     return fd;
 }
@@ -225,8 +239,8 @@ void watch_network(void)
         for (int group = 1; group < 8; group++)
             setsockopt(filter_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group);
     for (unsigned i = 0; i < N_TRAFFIC; i++) start_watching(&traffic[i]);
+    start_watching(&traffic_of_ipv6);
     start_watching(&sockets);
-    fewest_sockets = number_of_sockets(sockets.pristine);
 }
 
 void watch_for_traces(void)
@@ -274,7 +288,8 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     bool filter = drained(filter_events), policy = drained(policy_events);
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
-    if (noticed & NOTICED_SOCKETS && (is_changed(&traffic[0]) || is_changed(&traffic[1]))) flags |= REPLY_TRAFFIC;
+    if (noticed & NOTICED_SOCKETS && has_traffic()) flags |= REPLY_TRAFFIC;
+    if (noticed & NOTICED_SETTINGS) flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) flags |= REPLY_SOCKETS;
     return flags;
 }
