@@ -49,6 +49,7 @@ from shioenv.experiments.repeats import (
     shows_clock,
     volatile_commands,
 )
+from shioenv.experiments.setting import Setting
 from shioenv.recording.bounds import LIMITS
 from shioenv.system.store import find_system
 
@@ -88,7 +89,8 @@ def main() -> int:
         for number, one in enumerate(inputs)
     ]
     numbers = range(1, chosen.passes + 1)
-    found = passes([one.sample for one in inputs], system.name, chosen.seed, numbers, _Shown())
+    setting = Setting(out=Path(), system_name=system.name, seed=chosen.seed, report=_Shown())
+    found = passes(setting, [one.sample for one in inputs], numbers)
     first = dict(next(found)[1])
     others = [
         {number: other for number, other in one if other != first[number]} for _, one in found

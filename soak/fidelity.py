@@ -38,7 +38,7 @@ from common import Progress, drawn, parser, report
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.sandbox.namespaces.probe import proven_shell
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, find_system
 
@@ -424,7 +424,7 @@ class Plain:
         self._base = walk(self.root)
         self._now = self._base
         self._sandbox = NamespaceSandbox(
-            self._system, mode=shell_mode(self._system), plain=self.root
+            self._system, mode=proven_shell(self._system).mode, plain=self.root
         )
 
     def _set_times(self, paths: Iterable[bytes]) -> None:
@@ -791,12 +791,13 @@ class Comparison:
     """The sandbox, and beside it a plain copy, or the sandbox over another lower layer."""
 
     def __init__(self, system: System, stack: ExitStack, *, lower: Path | None) -> None:
-        self._sandbox = stack.enter_context(NamespaceSandbox(system, mode=shell_mode(system)))
+        mode = proven_shell(system).mode
+        self._sandbox = stack.enter_context(NamespaceSandbox(system, mode=mode))
         self.lower = as_shown(system, walk(system.rootfs))
         self._oracle: Callable[[str, str], Answer]
         if lower:
             moved = dataclasses.replace(system, path=lower)
-            sandbox = stack.enter_context(NamespaceSandbox(moved, mode=shell_mode(system)))
+            sandbox = stack.enter_context(NamespaceSandbox(moved, mode=mode))
             self.other = as_shown(moved, walk(moved.rootfs))
             self._oracle = lambda text, cwd: overlay_answer(
                 sandbox.run_fresh(Request(text, cwd=cwd))

@@ -41,7 +41,7 @@ from shioenv.domain.inputs import started
 from shioenv.errors import InputError, SandboxError
 from shioenv.sandbox.base import LONGEST_INPUT, MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.probe import shell_mode
+from shioenv.sandbox.namespaces.probe import proven_shell
 from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, Said
 from shioenv.system.store import System, find_system
 
@@ -401,7 +401,9 @@ class WatchedObserver(SandboxRunner):
     def __init__(self, system: System, limits: Limits) -> None:
         super().__init__(system, limits)
         self._sandbox.close()
-        self.sandbox = self._sandbox = WatchedSandbox(system, limits, mode=shell_mode(system))
+        self.sandbox = self._sandbox = WatchedSandbox(
+            system, limits, mode=proven_shell(system).mode
+        )
 
 
 @dataclass

@@ -57,6 +57,25 @@ class MissingExtraError(HostError):
         )
 
 
+class ShellStateError(HostError):
+    """What inputs change of their shell cannot be read, and nobody said to go without.
+
+    `system` is the name of the system, `reason` why its bash cannot be served.
+    """
+
+    code = "SHIO-H03"
+
+    def __init__(self, system: str, reason: str) -> None:
+        self.system, self.reason = system, reason
+        super().__init__(
+            f"what inputs change of their shell (directory, variables, functions, options) cannot "
+            f"be read on {system}: no fork server can serve its bash ({reason})",
+            hint="build shioenv anew on this host (pip install --force-reinstall, from a clone: "
+            f"make setup), then: shioenv system build --fresh {system}. To go without: "
+            "--without-shell-state, in Python Limits(without_shell_state=True)",
+        )
+
+
 class InputError(ShioenvError):
     """Shell input that cannot be represented: an argument without text, an index that is none."""
 

@@ -73,11 +73,8 @@ def test_standard_input_is_read_as_by_a_fresh_bash(sandbox: NamespaceSandbox, te
     assert not served.timed_out
 
 
-def test_a_system_whose_bash_cannot_be_served_still_records(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shioenv.sandbox.default.shell_mode", lambda system: ShellMode.FRESH)
-    with open_sandbox(system) as opened:
+def test_without_the_shell_state_the_rest_is_recorded(system: System) -> None:
+    with open_sandbox(system, Limits(without_shell_state=True)) as opened:
         behavior = opened.run("touch new; cd /; hostname other")
     assert not behavior.shell_state_known
     assert [operation[:2] for operation in behavior.patch.operations] == [

@@ -6,7 +6,7 @@ import pytest
 
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.probe import divergences, probes, shell_mode
+from shioenv.sandbox.namespaces.probe import divergences, probes, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
@@ -38,4 +38,4 @@ def test_a_probe_can_fail(system: System) -> None:
 
 
 def test_the_default_system_is_served_in_the_fastest_mode(system: System) -> None:
-    assert shell_mode(system) is ShellMode.LATE
+    assert proven_shell(system).mode is ShellMode.LATE

@@ -226,9 +226,13 @@ class SandboxRunner:
 
     def _recorder(self, start: str) -> Recorder:
         if start not in self._recorders:
+            baseline = self._sandbox.run(Request("", cwd=start)).shell
+            if baseline is None and not self.limits.without_shell_state:
+                # something outside ended that shell: no later run's state could be told
+                raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
             self._recorders[start] = Recorder(
                 start=start,
-                baseline=self._sandbox.run(Request("", cwd=start)).shell,
+                baseline=baseline,
                 users=self._users,
                 groups=self._groups,
                 instant=self.system.declaration.instant.timestamp(),
@@ -277,7 +281,8 @@ def open_sandbox(system: str | System | None = None, limits: Limits | None = Non
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host
-    forbids what isolation needs.
+    forbids what isolation needs; ShellStateError, one of them, where what inputs change of their
+    shell cannot be read and `Limits(without_shell_state=True)` does not say to go without.
     """
     built = system if isinstance(system, System) else find_system(system)
     try:

@@ -186,7 +186,7 @@ def import_(
     scoring: shared.ScoringOptions,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
-    timeout: shared.RecordTimeout = None,
+    limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Make a dataset of a list of inputs, or of records of another make.
@@ -217,7 +217,7 @@ def import_(
                 directory,
                 scoring=scoring,
                 system=system,
-                limits=shared.limits_of(timeout),
+                limits=limits,
                 executor=LocalExecutor(workers),
                 report=meter.report,
             )

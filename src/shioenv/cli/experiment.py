@@ -17,6 +17,7 @@ from shioenv.irreducibility.scoring import Scoring
 if TYPE_CHECKING:
     from shioenv.experiments.results import Results
     from shioenv.experiments.setting import Setting
+    from shioenv.sandbox.base import Limits
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -68,15 +69,21 @@ ExactOptions = Annotated[dict[str, int], shared.MadeBy(_exact)]
 
 
 def _running(
-    seed: shared.Seed = 0, workers: Workers = None, system: shared.SystemName = None
+    seed: shared.Seed = 0,
+    workers: Workers = None,
+    without_shell_state: shared.WithoutShellState = False,
+    system: shared.SystemName = None,
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    return partial(_run, seed=seed, workers=workers, system=system)
+    limits = shared.record_limits(without_shell_state=without_shell_state)
+    return partial(_run, seed=seed, workers=workers, limits=limits, system=system)
 
 
 def _running_often(
-    seed: shared.Seed = 0, system: shared.SystemName = None
+    seed: shared.Seed = 0,
+    without_shell_state: shared.WithoutShellState = False,
+    system: shared.SystemName = None,
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    return partial(_run, seed=seed, workers=None, system=system)
+    return _running(seed, None, without_shell_state, system)
 
 
 Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]
@@ -173,7 +180,13 @@ def determinism(
 
 
 def _run(
-    out: Path, experiment: Experiment, *, seed: int, workers: int | None, system: str | None
+    out: Path,
+    experiment: Experiment,
+    *,
+    seed: int,
+    workers: int | None,
+    limits: Limits,
+    system: str | None,
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.experiments.results import shown_command
@@ -186,6 +199,7 @@ def _run(
             out=out,
             seed=seed,
             system_name=system,
+            limits=limits,
             executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
             command=shown_command(),
             report=meter.tell,

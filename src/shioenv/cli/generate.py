@@ -43,7 +43,7 @@ def generate(
         ),
     ] = None,
     drawing: shared.DrawingOptions,
-    timeout: shared.RecordTimeout = None,
+    limits: shared.RecordLimits,
     cache_size: Annotated[
         int,
         typer.Option(
@@ -74,7 +74,7 @@ def generate(
             drawing=replace(drawing, sampler=sampler, seed=seed),
             scoring=scoring,
             system=system,
-            limits=shared.limits_of(timeout),
+            limits=limits,
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=meter.report,
         )
@@ -102,6 +102,9 @@ def _lines(summary: Summary, seconds: float) -> Iterator[str]:
             f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s, "
             f"{share(effort.own_seconds, effort.lane_seconds)} of the time in the commands"
         )
+    limits = manifest.plan.limits
+    if limits is not None and limits.without_shell_state:
+        rows["shell"] = "its state was not read: nothing in a patch is about the shell itself"
     if effort.asked:
         rows["shared"] = (
             f"{effort.found} of {effort.asked} sub-inputs "

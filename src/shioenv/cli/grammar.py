@@ -108,6 +108,14 @@ def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
     return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
 
 
+def _opened(system: str | None) -> SandboxRunner:
+    """A sandbox for what is asked about outputs and exit codes alone."""
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.sandbox.base import Limits
+
+    return open_sandbox(system, Limits(without_shell_state=True))
+
+
 def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
     """What gives exit code and output of a text."""
 
@@ -120,10 +128,9 @@ def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
 
 def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
     """The examples that do something else on the system than they say."""
-    from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.examples import run_examples
 
-    with open_sandbox(system) as sandbox:
+    with _opened(system) as sandbox:
         results = run_examples(_loaded(asked, sandbox), _executing(sandbox))
         return [result for result in results if result.failures]
 
@@ -203,11 +210,10 @@ def coverage(
     only the grammar has; excused is either with a reason in the grammar file. The exit status is 1
     where an option is missing or unknown.
     """
-    from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.coverage import coverage as covered
     from shioenv.grammar.library import names_of_grammars
 
-    with open_sandbox(system) as sandbox:
+    with _opened(system) as sandbox:
         loaded = _loaded(grammars or names_of_grammars(), sandbox)
         results = [covered(grammar, lambda text: sandbox.run(text).text) for grammar in loaded]
     document = {
@@ -300,10 +306,9 @@ def draft(
     It has every option that the help shows and passes `grammar check`; values, weights and examples
     are a beginning. Redirect it into NAME.grammar and go on from there.
     """
-    from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.draft import draft as drafted
 
-    with open_sandbox(system) as sandbox:
+    with _opened(system) as sandbox:
         execute = _executing(sandbox)
         packages = sandbox.system.packages
         package = _package(command, packages, execute)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +11,10 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
+    from shioenv.behavior.observe import SandboxRunner
     from shioenv.domain.behavior import Behavior
     from shioenv.domain.patch import Operation
+    from shioenv.sandbox.base import Limits
 
 
 def run(
@@ -26,15 +29,25 @@ def run(
     """Run one input on the pristine system: its output, exit code and context patch.
 
     The output goes to standard output as it is; exit code and patch go to standard error. The exit
-    status is 0 when the input was observed: its own exit code is part of the result.
+    status is 0 when the input was observed: its own exit code is part of the result. Where what it
+    changes of its shell cannot be read, that is said, and the patch holds the rest.
     """
-    from shioenv.behavior.observe import open_sandbox
-
-    with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
+    with _opened(system, shared.limits_of(timeout)) as sandbox:
         behavior = sandbox.execute(shell_input, sandbox.state(cwd), tty=tty)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior))
+
+
+def _opened(system: str | None, limits: Limits) -> SandboxRunner:
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.errors import ShellStateError
+
+    try:
+        return open_sandbox(system, limits)
+    except ShellStateError as error:
+        shared.note(f"warning: {error.message}")
+        return open_sandbox(system, replace(limits, without_shell_state=True))
 
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:

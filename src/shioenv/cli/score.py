@@ -28,7 +28,7 @@ def score(
     system: shared.SystemName = None,
     scoring: shared.ScoringOptions,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
-    timeout: shared.Timeout = None,
+    limits: shared.LimitsOptions,
 ) -> shared.Printout:
     """Score an input: its irreducibility, and what each argument does to its behavior.
 
@@ -39,7 +39,7 @@ def score(
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
-    with open_sandbox(system, shared.limits_of(timeout)) as sandbox:
+    with open_sandbox(system, limits) as sandbox:
         reading = read_arguments(shell_input, sandbox.system)
         scored = score_input(reading.input, cwd=cwd, scoring=scoring, seed=seed, runner=sandbox)
         start = cwd or sandbox.system.declaration.start_directory

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
@@ -208,6 +208,15 @@ RecordTimeout = Annotated[
 ]
 """Of what makes a dataset."""
 
+WithoutShellState = Annotated[
+    bool,
+    typer.Option(
+        "--without-shell-state",
+        help="Read nothing of what inputs change of their shell (directory, variables, functions, "
+        "options): what is left where that cannot be read.",
+    ),
+]
+
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -319,14 +328,29 @@ DrawingOptions = Annotated["Drawing", MadeBy(_drawing)]
 """All but sampler and seed, which stand apart from the others."""
 
 
-def limits_of(timeout: float | None) -> Limits | None:
-    """The default limits with this wall time; None, for those of who runs, where none is given.
-
-    LimitsError for a time that leaves nothing to run with.
-    """
+def limits_of(timeout: Timeout = None, without_shell_state: WithoutShellState = False) -> Limits:
+    """The default limits, but for what is given. LimitsError for a time that leaves none to run."""
     from shioenv.sandbox.base import Limits
 
-    return None if timeout is None else Limits(wall_seconds=timeout)
+    return _but_for(Limits(), timeout, without_shell_state)
+
+
+def record_limits(
+    timeout: RecordTimeout = None, without_shell_state: WithoutShellState = False
+) -> Limits:
+    """Those of what makes a dataset, but for what is given. LimitsError as above."""
+    from shioenv.recording.bounds import LIMITS
+
+    return _but_for(LIMITS, timeout, without_shell_state)
+
+
+def _but_for(limits: Limits, timeout: float | None, without_shell_state: bool) -> Limits:
+    seconds = limits.wall_seconds if timeout is None else timeout
+    return replace(limits, wall_seconds=seconds, without_shell_state=without_shell_state)
+
+
+LimitsOptions = Annotated["Limits", MadeBy(limits_of)]
+RecordLimits = Annotated["Limits", MadeBy(record_limits)]
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.job import recording
-from shioenv.dataset.manifest import Manifest, Plan
+from shioenv.dataset.manifest import MANIFEST, Manifest, Plan
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
@@ -207,6 +207,9 @@ def run(
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
+    job = recording(plan, system)
+    if not (Path(directory) / MANIFEST).exists():
+        executor.check(job)
     retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)
     with Store(directory, plan, count, kernel=platform.release(), report=teller.tell) as store:
@@ -215,7 +218,7 @@ def run(
         contexts: Iterable[tuple[int, Sample | str]] = store.missing_contexts()
         tasks = chain(contexts, missing(store, samples, count))
         with executor:
-            for number, answer in executor.map(recording(plan, system), tasks, teller.tell):
+            for number, answer in executor.map(job, tasks, teller.tell):
                 for kernel in executor.kernels:
                     store.made_under(kernel)
                 for layer in executor.layers:

@@ -22,7 +22,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
 
 MANIFEST = "manifest.json"
@@ -99,7 +99,7 @@ class Plan:
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
-        limits = _part(document["limits"], dict[str, int | float] | None, "$.limits")
+        limits = _part(document["limits"], dict[str, bool | int | float] | None, "$.limits")
         return cls(
             drawing=_part(drawn, Drawing),
             scoring=None if limits is None else _scoring(document),

@@ -19,7 +19,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Raised whenever a field is added, removed, or changes its meaning."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -118,6 +118,9 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         field(default_factory=list)
     )
     patch_truncated: Annotated[bool, says("more changed than a patch may hold")] = False
+    shell_state_known: Annotated[
+        bool, says("what it changed of the shell itself is known, and in `context_patch`")
+    ] = False
     volatile: Annotated[bool, says("another run may do something else")] = False
     cwd: Annotated[str, says("the start directory")] = ""
     system: Annotated[str, says("the system's name")] = ""
@@ -144,9 +147,9 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def behavior_fields(behavior: Behavior) -> dict[str, Any]:
     """The record fields that a behavior fills, by name: `Record(**behavior_fields(b), ...)`."""
     output, output_b64 = output_text(behavior.output)
-    same = ("exit_code", "timed_out", "output_truncated", "patch_truncated", "volatile")
+    same = ("exit_code", "timed_out", "output_truncated", "patch_truncated")
     return {
-        **{name: getattr(behavior, name) for name in same},
+        **{name: getattr(behavior, name) for name in (*same, "shell_state_known", "volatile")},
         "output": output,
         "context_patch": behavior.patch.to_json(),
         "stdout": _text(behavior.stdout),

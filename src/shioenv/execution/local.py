@@ -47,6 +47,10 @@ class SerialExecutor:
         self.kernels = frozenset({platform.release()})
         self.retried = self.restarts = 0
 
+    def check(self, job: Job[Any, Any]) -> None:
+        """As every executor."""
+        job.check(self._opener)
+
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
@@ -94,6 +98,10 @@ class LocalExecutor:
         self._crew: Crew | None = None
         self.kernels = frozenset({platform.release()})
         self.retried = self.restarts = 0
+
+    def check(self, job: Job[Any, Any]) -> None:
+        """As every executor."""
+        job.check(self._opener)
 
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent

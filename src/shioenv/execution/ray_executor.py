@@ -198,6 +198,9 @@ class RayExecutor:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def check(self, job: Job[Any, Any]) -> None:
+        """Nothing: inputs run on the nodes, and each says for itself what it lacks."""
+
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:

@@ -87,7 +87,7 @@ def run(
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
     drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
     samples = list(drawn.samples)
-    plan = {**drawn.origin, "inputs": len(samples)}
+    plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
     seen, reused = _seen(setting, plan, samples, number_of_passes, executors)
     verdicts = list(_verdicts(setting, samples, seen, executors(0)))
     groups, shares = _by_command(verdicts), _shares(verdicts)
@@ -120,16 +120,15 @@ def _seen(
     executors: Callable[[int], Executor],
 ) -> tuple[list[tuple[Digests, ...]], int]:
     """By number, what each pass saw; and how many passes were there."""
-    directory, name = setting.data / NAME, setting.system_name or plan["system"]
+    directory = setting.data / NAME
+    setting.check(directory, executors(1))
     paths = {number: directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)}
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory):
             agree(directory / "plan.json", plan)
             missing = [number for number, path in paths.items() if not path.exists()]
-            for number, behaviors in passes(
-                samples, name, setting.seed, missing, setting.report, executors
-            ):
+            for number, behaviors in passes(setting, samples, missing, executors):
                 write_columns(paths[number], _digested(behaviors))
             by_pass = [_read(path) for path in paths.values()]
     return list(zip(*by_pass, strict=True)), wanted - len(missing)

@@ -236,8 +236,10 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     were used there, those of `Journal` and of the executor.
     """
     drawn = stream(setting.system, setting.seed)
-    plan = {"format": FORMAT, **drawn.origin}
-    with InputJournal(setting.data / "exact", plan, _LINE.decode) as journal, setting.executor:
+    plan = {"format": FORMAT, **drawn.origin, **setting.origin}
+    job, directory = setting.job(executed), setting.data / "exact"
+    setting.check(directory, setting.executor)
+    with InputJournal(directory, plan, _LINE.decode) as journal, setting.executor:
         candidates = _Candidates(drawn.samples)
         tried: dict[int, list[Known | Passed]] = {n: [] for n in counts}
         there = set(journal.tried)
@@ -260,7 +262,6 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
             accepted = sum(len(known(n)) for n in counts)
             setting.report("inputs executed whole", accepted, sum(counts.values()))
 
-        job = setting.job(executed)
         while tasks := sorted(chain.from_iterable(map(untried, counts)), key=itemgetter(0)):
             report()
             for _, answer in setting.executor.map(job, tasks):

@@ -24,9 +24,9 @@ from typing import TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Runner, State
-from shioenv.execution.job import Executor, Job
+from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor, SerialExecutor
-from shioenv.experiments.setting import Reporter, answers
+from shioenv.experiments.setting import Setting, answers
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
@@ -56,11 +56,9 @@ def executor_of(number: int) -> Executor:
 
 
 def passes(
+    setting: Setting,
     samples: Sequence[Sample],
-    system: str,
-    seed: int,
     numbers: Iterable[int],
-    report: Reporter,
     executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
     """The passes of these numbers; each is to be read to its end before the next one.
@@ -72,25 +70,21 @@ def passes(
     for number in numbers:
         order = list(enumerate(samples))
         if number > 1:
-            order = random.Random(f"{seed} {number}").sample(order, len(order))
+            order = random.Random(f"{setting.seed} {number}").sample(order, len(order))
         if number == 5 and time.time() // 60 == minute:
             time.sleep(60 - time.time() % 60)
-        yield number, _pass(number, order, system, executors(number), report)
+        yield number, _pass(number, order, setting, executors(number))
 
 
 def _pass(
-    number: int,
-    order: Sequence[tuple[int, Sample]],
-    system: str,
-    executor: Executor,
-    report: Reporter,
+    number: int, order: Sequence[tuple[int, Sample]], setting: Setting, executor: Executor
 ) -> Pass:
-    job = Job(_behavior, system=system, what="input")
+    job = setting.job(_behavior)
     # places in this order are ascending, as the numbers of the inputs are not
     tasks = ((place, sample) for place, (_, sample) in enumerate(order))
     with busy() if number == 4 else nullcontext():
         for place, behavior in answers(
-            executor, job, tasks, lambda done: report(f"pass {number}", done, len(order))
+            executor, job, tasks, lambda done: setting.report(f"pass {number}", done, len(order))
         ):
             yield order[place][0], behavior
 

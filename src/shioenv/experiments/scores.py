@@ -80,6 +80,7 @@ def made(
         drawing=replace(drawing, seed=setting.seed),
         scoring=scoring,
         system=setting.system_name,
+        limits=setting.limits,
         executor=setting.executor,
         report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
     )

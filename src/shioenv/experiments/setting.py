@@ -11,6 +11,8 @@ from shioenv.dataset.generate import plan_of
 from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
+from shioenv.recording.bounds import LIMITS
+from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample, sample_on
 from shioenv.system.store import System, find_system
@@ -36,6 +38,8 @@ class Setting:
     """A built system, or the TOML file it was built from; None for the default one."""
     seed: int = 0
     """Of everything drawn."""
+    limits: Limits = LIMITS
+    """Bounds of every execution."""
     executor: Executor = field(default_factory=LocalExecutor)
     """What executes. What it finds does not depend on how many processes it has."""
     command: str = ""
@@ -52,9 +56,26 @@ class Setting:
         """The directory of what took executions, which another call goes on with."""
         return self.out / "data"
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What decides what inputs do, besides the origin of their stream."""
+        return {"without shell state": True} if self.limits.without_shell_state else {}
+
     def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> Job[Payload, Answer]:
         """What is to be done with inputs in a sandbox of the setting's system."""
-        return Job(do, system=self.system_name or self.system.name, what="input")
+        system = self.system_name or self.system.name
+        return Job(do, system=system, limits=self.limits, what="input")
+
+    def check(self, directory: Path, executor: Executor) -> None:
+        """Raises what keeps an executor's sandboxes from opening, where results are to be begun in
+        a directory that is not there yet.
+        """
+        if not directory.exists():
+            executor.check(self.job(_nothing))
+
+
+def _nothing(lane: object, task: tuple[int, object]) -> None:
+    """Done with no task."""
 
 
 def answers(

@@ -62,10 +62,16 @@ class Limits:
     sandboxes: int = 3
     """Sandboxes that a run may break, one after the other; past it nothing is known of the run but
     that. A `Sandbox` takes no notice of it: whoever runs inputs in one opens the next."""
+    without_shell_state: bool = False
+    """Nothing is read of what a run changes of the shell itself (its directory, variables,
+    functions, options): each has a newly executed bash, and its shell state stays unknown. What is
+    left where no fork server can serve a system's bash, and the same wherever it is asked for."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
+            if isinstance(value, bool):
+                continue
             most = LARGEST.get(name, GIBIBYTE * MEBIBYTE)
             if not 0 <= value <= most or (value == 0 and name != "background_seconds"):
                 raise LimitsError(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shioenv.errors import ShioenvError
+from shioenv.errors import ShellStateError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
-from shioenv.sandbox.namespaces.probe import choose_shell_mode, shell_mode
+from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
@@ -17,9 +18,16 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     """An open sandbox of a built system, which serves inputs as that system's bash bears it.
 
     Errors: HostError (exit status 3, with the fix) where this host forbids what isolation needs,
-    SandboxError where it could not be opened for another reason, as with a damaged system.
+    ShellStateError where no bash of the system can be served and the limits do not say
+    `without_shell_state`, SandboxError where it could not be opened for another reason, as with a
+    damaged system.
     """
-    return NamespaceSandbox(system, limits, mode=shell_mode(system))
+    if limits is not None and limits.without_shell_state:
+        return NamespaceSandbox(system, limits, mode=ShellMode.FRESH)
+    verdict = proven_shell(system)
+    if verdict.mode is ShellMode.FRESH:
+        raise ShellStateError(system.name, verdict.reason)
+    return NamespaceSandbox(system, limits, mode=verdict.mode)
 
 
 def lower_layer() -> str:
@@ -36,10 +44,8 @@ def lower_layer() -> str:
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
     """Finds out how the system's bash can be served, and keeps that beside the system.
 
-    `anew`: also where it is known already, and `report` is told what came out. Errors: HostError
-    as above.
+    `anew`: also where it is known already. `report` is told what came out, where it is tried now.
+    Errors: HostError as above.
     """
-    if anew:
-        choose_shell_mode(system, report)
-    else:
-        shell_mode(system)
+    find_out = prove_shell if anew else proven_shell
+    find_out(system, report)

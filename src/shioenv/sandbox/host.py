@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shioenv.errors import ShioenvError
-from shioenv.sandbox.base import Request
+from shioenv.errors import SandboxError, ShioenvError
+from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
 from shioenv.sandbox.namespaces.host import host_checks
 from shioenv.system.declare import DEFAULT_SYSTEM
@@ -14,13 +14,18 @@ from shioenv.system.store import System, find_system
 def check_host() -> list[HostCheck]:
     """Every check in the order in which one thing needs the other; nothing stays behind.
 
-    The last is a sandbox, which lacks what was found missing before: that is said once.
+    The last are a sandbox, which lacks what was found missing before: that is said once, and, where
+    it opens, whether it can read what inputs change of their shell.
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]
     whole = _sandbox(system)
     said = {check.detail for check in parts if not check.ok}
-    return parts if whole.detail in said else [*parts, whole]
+    if whole.detail in said:
+        return parts
+    if system is None or not whole.ok:
+        return [*parts, whole]
+    return [*parts, whole, _shell_state(system)]
 
 
 def _built() -> System | None:
@@ -42,8 +47,20 @@ def _sandbox(system: System | None) -> HostCheck:
         )
 
     def attempt() -> str:
-        with default_sandbox(system) as sandbox:
+        with default_sandbox(system, Limits(without_shell_state=True)) as sandbox:
             said = sandbox.run(Request("echo ready")).output.decode("utf-8", "replace").strip()
         return f"{system.name} answers: {said}"
 
     return try_it("sandbox", attempt, "everything that was tried above, put together")
+
+
+def _shell_state(system: System) -> HostCheck:
+    def attempt() -> str:
+        with default_sandbox(system) as sandbox:
+            state = sandbox.run(Request("")).shell
+        if state is None:
+            raise SandboxError("an empty input did not tell the state of its shell")
+        return f"{len(state)} bytes, from a fork server in the bash of {system.name}"
+
+    why = "what inputs change of their shell is part of their patch, and of their score"
+    return try_it("shell state", attempt, why)

@@ -1,4 +1,5 @@
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ def test_limits_refuse_what_they_do_not_know() -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Limits)])
 def test_a_limit_is_above_zero(field: str) -> None:
+    given: dict[str, Any] = {field: -1}
     with pytest.raises(LimitsError, match=field):
-        Limits(**{field: -1})
+        Limits(**given)
 
 
 def test_background_time_may_be_nothing() -> None:

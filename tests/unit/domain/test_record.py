@@ -98,7 +98,7 @@ def test_what_a_segment_does_not_hold_is_absent_from_the_line() -> None:
     assert decode(encode(record)) == record
 
 
-@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":2}', b"\xff"])
+@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":3}', b"\xff"])
 def test_what_is_no_record_is_refused(line: str | bytes) -> None:
     with pytest.raises(RecordError):
         decode(line)

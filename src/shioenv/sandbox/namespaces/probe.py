@@ -2,11 +2,13 @@
 
 The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
 is probed when it is built: the fastest way of serving inputs that gives the same output and exit
-code as a newly executed bash for every probe is used, and a plain fresh bash where none does.
+code as a newly executed bash for every probe is used. Where none does, inputs could only have a
+plain fresh bash each, whose state nobody reads.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from shioenv import native
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -72,38 +75,73 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     return told
 
 
-def choose_shell_mode(
-    system: System, report: Callable[[str], None] = lambda line: None
-) -> ShellMode:
-    """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one."""
-    verdict: dict[str, object] = {}
-    chosen = ShellMode.FRESH
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a system's bash can be served on this host."""
+
+    mode: ShellMode
+    reason: str = ""
+    """Why not faster; "" where it is served in the fastest way."""
+
+
+def _silent(line: str) -> None:
+    """Report to nobody."""
+
+
+def prove_shell(system: System, report: Callable[[str], None] = _silent) -> Verdict:
+    """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one.
+
+    Only a bash that is served is kept, and for this library alone: what fails is tried again.
+    """
+    reasons: list[str] = []
     for mode in (ShellMode.LATE, ShellMode.MAIN):
-        try:
-            with NamespaceSandbox(system, mode=mode) as sandbox:
-                told = divergences(sandbox)
-        except SandboxError as error:
-            verdict[mode] = str(error)
-            continue
-        verdict[mode] = [divergence.probe for divergence in told]
-        if not told:
-            chosen = mode
-            break
+        reason = _unfit(system, mode)
+        if reason is None:
+            report(f"shell: {len(probes())} probes, served {mode}")
+            verdict = Verdict(mode, "; ".join(reasons))
+            _keep(system, verdict)
+            return verdict
+        reasons.append(f"{mode}: {reason}")
     report(
-        f"shell: {len(probes())} probes, served {chosen}"
-        if chosen is not ShellMode.FRESH
-        else "shell: this system's bash cannot be served by a fork server; every input starts a "
-        "fresh bash, which is slower, and its shell state stays unknown"
+        "shell: NOT SERVED: what inputs change of their shell cannot be read; nothing is scored or "
+        f"recorded on this system unless told --without-shell-state ({'; '.join(reasons)})"
     )
-    verdict["mode"] = chosen
-    # Nobody's loss if it cannot be kept: the next opening probes again.
-    with suppress(OSError):
-        (system.path / _VERDICT).write_text(json.dumps(verdict, indent=1) + "\n")
-    return chosen
+    return Verdict(ShellMode.FRESH, "; ".join(reasons))
 
 
-def shell_mode(system: System) -> ShellMode:
-    """The mode found when the system was probed; probes it now where that has not been done."""
+def proven_shell(system: System, report: Callable[[str], None] = _silent) -> Verdict:
+    """The mode found when the system was probed; probes it now where that has not been done with
+    the library that is installed here.
+    """
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return ShellMode(json.loads((system.path / _VERDICT).read_text())["mode"])
-    return choose_shell_mode(system)
+        kept = json.loads((system.path / _VERDICT).read_text())
+        if kept["library"] == _library():
+            return Verdict(ShellMode(kept["mode"]), str(kept["reason"]))
+    return prove_shell(system, report)
+
+
+def _unfit(system: System, mode: ShellMode) -> str | None:
+    """Why the system's bash cannot be served so; None where it can."""
+    try:
+        with NamespaceSandbox(system, mode=mode) as sandbox:
+            if sandbox.run(Request("")).shell is None:
+                return "it does not tell its state"
+            told = divergences(sandbox)
+    except SandboxError as error:
+        return error.message
+    if told:
+        first = f"{told[0].probe!r:.80}"
+        return f"{len(told)} of {len(probes())} probes tell it from a fresh one, as {first}"
+    return None
+
+
+def _keep(system: System, verdict: Verdict) -> None:
+    # Nobody's loss if it cannot be kept: the next opening probes again.
+    document = {"mode": verdict.mode, "reason": verdict.reason, "library": _library()}
+    with suppress(OSError):
+        (system.path / _VERDICT).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _library() -> str:
+    """SHA-256 of what is loaded into a system's bash."""
+    return hashlib.sha256(native.preload_library().read_bytes()).hexdigest()

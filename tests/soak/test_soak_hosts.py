@@ -1,0 +1,97 @@
+"""Trials on other hosts: what their violations are, and the parts that are fast."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+
+from shioenv.domain.record import Record
+from shioenv.system.declare import load_declaration
+
+
+def record(patch: object, *, known: bool = True, volatile: bool = False) -> Record:
+    text = json.dumps(patch, separators=(",", ":"))
+    return Record(
+        session_id=0, input="x", input_args=["x"], exit_code=0, output="", context_patch=text,
+        irreducibility=None, shell_state_known=known, volatile=volatile,
+    )  # fmt: skip
+
+
+MOVED = record([["=", "/cwd", "/tmp"], ["=", "/env/PWD", "/tmp"]])
+WRITTEN = record([["r", "/fs/a"]])
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "what"),
+    [
+        ([MOVED, WRITTEN], [MOVED, record([["r", "/fs/b"]])], []),
+        ([MOVED, WRITTEN], [WRITTEN, WRITTEN], ["records with changes of the shell", "a record"]),
+        ([WRITTEN], [WRITTEN], ["records with changes of the shell"]),
+        ([MOVED], [record([], known=False)], ["records with changes of the shell", "a record"]),
+        ([MOVED, MOVED], [MOVED, record([["=", "/cwd", "/"]], volatile=True)], []),
+        ([MOVED, WRITTEN], [MOVED, record([["r", "/fs/a"]], known=False)], ["a record"]),
+    ],
+)
+def test_hosts_differ_by_what_inputs_change_of_their_shell(
+    here: list[Record], there: list[Record], what: list[str]
+) -> None:
+    assert [one["what"] for one in hosts.differing(here, there)] == what
+
+
+@pytest.mark.parametrize("name", hosts.SYSTEMS)
+def test_other_releases_are_declared_as_the_default_system_is(name: str, tmp_path: Path) -> None:
+    declaration = load_declaration(str(hosts.declared(name, tmp_path)))
+    assert (declaration.name, declaration.distribution.suite) == (name, hosts.SYSTEMS[name])
+    assert all(hosts.SYSTEMS[name] in line for line in declaration.distribution.mirrors)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts are root's to make")
+@pytest.mark.parametrize("kind", hosts.MAKERS)
+def test_a_file_system_is_mounted_and_gone_afterwards(kind: str, tmp_path: Path) -> None:
+    def mounts() -> Iterator[str]:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return (line for line in lines if str(tmp_path) in line)
+
+    try:
+        with hosts.mounted(kind, tmp_path) as place:
+            (place / "x").write_text("x")
+            assert [line.split(" - ")[1].split()[0] for line in mounts()] == [kind]
+    except hosts.Skipped as why:
+        pytest.skip(str(why))
+    assert [*mounts()] == []
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts are root's to make")
+def test_a_host_is_entered_as_a_root_that_may_make_user_namespaces(tmp_path: Path) -> None:
+    """A root with nothing but the programs of this one: a chroot of it would be refused."""
+    for name in ("bin", "lib", "lib64", "sbin"):
+        if Path("/", name).is_symlink():
+            (tmp_path / name).symlink_to(Path("/", name).readlink())
+    for name in ("usr", "proc", "sys", "dev", "tmp", "mnt", "checkout"):
+        (tmp_path / name).mkdir()
+    enter = hosts.ENTER.replace('cd "$root"', 'cd "$root"; mount --rbind /usr usr', 1)
+    unshare = shutil.which("unshare")
+    assert unshare is not None
+    command = [
+        unshare,
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        enter,
+        "sh",
+        str(tmp_path),
+    ]
+    asked = "pwd; ls /; stat -f -c %T /tmp; unshare --user true && echo may"
+    done = hosts.said([*command, "/checkout", "sh", "-c", asked])
+    assert done.stdout.split() == [
+        "/checkout", *sorted(path.name for path in tmp_path.iterdir()), "tmpfs", "may",
+    ]  # fmt: skip
