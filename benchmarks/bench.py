@@ -259,7 +259,8 @@ def openings(system: System, times: int) -> tuple[Row, Row]:
         with open_sandbox(system) as sandbox:
             sandbox.run("true")
             opened = time.perf_counter()
-            sandbox.run("ip link set eth0 mtu 1400")
+            for _ in range(2):  # the first time, the untouched network is asked for as well
+                sandbox.run("ip link set eth0 mtu 1400")
             closed = time.perf_counter()
             sandbox.run("true")
             ended = time.perf_counter()

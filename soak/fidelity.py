@@ -295,6 +295,7 @@ _BY_INPUT = tuple(
         (Cause.INODE, r"\b(ls|dir|vdir)\b.* -\w*i|--inode|%i"),
         (Cause.MOUNTS, r"\b(df|lsblk|mount|findmnt|mountpoint)\b|/mounts|mountinfo"),
         (Cause.MOUNTS, r"\bstat .*(-f|--file-sys)|%T"),
+        (Cause.BLOCKS, r"\bdu\b"),
         (Cause.RENAME, r"\bmv\b|\brename\b"),
         (Cause.LINKS, r"\bfind\b.* -links "),
         (Cause.SIZE, r"\bfind\b.* -size "),
