@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import stat
 from collections import OrderedDict
@@ -24,6 +25,10 @@ from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
 """Histories whose end is remembered, so that the next input in a session replays them once less."""
+
+_KILLED = 128 + signal.SIGKILL
+_KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
+_KILL_IN_PIPELINE = re.compile(rb'^declare -a PIPESTATUS=\([^\n]*"137"', re.MULTILINE)
 
 
 class SandboxRunner:
@@ -62,6 +67,9 @@ class SandboxRunner:
         its end is told from the input's own output is said in `execute`. Errors: InputError,
         StartDirectoryError, SandboxError (the run may be repeated); Abstained where something was
         on standard input as well, since a history is run again without.
+
+        A run in which a program was killed is made again; where none is killed then, something
+        outside did it, and the behavior is the second run's, and volatile.
 
         A run that breaks its sandbox is made again in a new one. One that breaks as many as
         `Limits.sandboxes`, each of which ran something else when it was new, has a behavior that
@@ -160,11 +168,17 @@ class SandboxRunner:
     def _executed(self, request: Request, sandboxes: int | None = None) -> Behavior:
         recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
         execution = self._survived(request, sandboxes or self.limits.sandboxes)
+        disturbed = False
+        if execution is not None and _shows_a_kill(execution):
+            again = self._survived(request, 1)
+            if again is not None and not _shows_a_kill(again):
+                execution, disturbed = again, True
         self.waited = execution is not None and execution.waited
         if execution is None:
             return _unknown(request)
         self.seconds += execution.ended - execution.started
-        return recorder.behavior(execution)
+        behavior = recorder.behavior(execution)
+        return replace(behavior, volatile=True) if disturbed else behavior
 
     def _survived(self, request: Request, sandboxes: int) -> Execution | None:
         """What a run gave in the first sandbox that it did not break; None where it broke so many.
@@ -241,11 +255,27 @@ class SandboxRunner:
         return self._recorders[start]
 
 
+def _shows_a_kill(execution: Execution) -> bool:
+    """Whether a program of the run was killed, and by no limit, as far as the shell or what it ran
+    tells: by its exit code, in the last pipeline, or in words.
+
+    The host may have done it (its out-of-memory killer, somebody's `pkill`). What the input does
+    itself it does twice.
+    """
+    if execution.limits_hit:
+        return False
+    return (
+        execution.exit_code == _KILLED
+        or _KILL_IN_WORDS.search(execution.output) is not None
+        or _KILL_IN_PIPELINE.search(execution.shell or b"") is not None
+    )
+
+
 def _unknown(request: Request) -> Behavior:
     """Of a run that breaks its sandbox: killed with everything else, and no more is known of it."""
     separate = b"" if request.separate else None
     return Behavior(
-        exit_code=128 + signal.SIGKILL,
+        exit_code=_KILLED,
         output=b"",
         stdout=separate,
         stderr=separate,

@@ -110,6 +110,7 @@ class SessionRecorder:
         volatile = (
             volatile
             or patience.hangs
+            or first.volatile
             or score.volatile
             or disagree(first, channels)
             or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)

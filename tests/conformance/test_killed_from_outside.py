@@ -1,0 +1,89 @@
+"""A record made while the host killed a program inside does not pass as an ordinary one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.system.store import System
+
+
+@pytest.fixture(scope="module")
+def sandbox(system: System) -> Iterator[SandboxRunner]:
+    with open_sandbox(system) as opened:
+        yield opened
+
+
+@contextmanager
+def killing_the_first(command: bytes) -> Iterator[list[int]]:
+    """Kills, from the host, the first process of this command line."""
+    killed: list[int] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not killed and not ended.is_set():
+            time.sleep(0.005)
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    if path.read_bytes() == command:
+                        os.kill(int(path.parent.name), signal.SIGKILL)
+                        killed.append(int(path.parent.name))
+                        return
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("sleep {}", b""),
+        ("sleep {}; echo $?", b"0\n"),
+        ("echo x | (sleep {}; cat)", b"x\n"),
+        ("sleep {} | cat", b""),
+        ("xargs sleep <<< {}", b""),
+        ("find /etc/motd -exec sleep {} ';'", b""),
+    ],
+)
+def test_what_was_killed_from_outside_is_run_again_and_volatile(
+    sandbox: SandboxRunner, text: str, output: bytes
+) -> None:
+    seconds = f"1.{os.getpid()}"  # other tests' sleeps are not meant
+    with killing_the_first(f"sleep\0{seconds}\0".encode()) as killed:
+        behavior = sandbox.run(text.format(seconds))
+    assert killed
+    assert (behavior.exit_code, behavior.output) == (0, output)
+    assert behavior.volatile
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code"),
+    [
+        ("kill -9 $$", 137),
+        ("timeout -s KILL 0.05 sleep 9", 137),
+        ("exit 137", 137),
+        ("(kill -9 $BASHPID) | cat", 0),
+        ("echo Killed by signal 9", 0),
+    ],
+)
+def test_an_input_that_kills_does_so_twice_and_is_not_volatile(
+    sandbox: SandboxRunner, text: str, exit_code: int
+) -> None:
+    behavior = sandbox.run(text)
+    assert behavior.exit_code == exit_code
+    assert not behavior.volatile
