@@ -30,6 +30,9 @@ from shioenv.errors import (
     UnknownSystemError,
     UsageError,
 )
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.lower import LowerForm, keep
+from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.build import cache_directory
 from shioenv.system.catalogue import catalogue, quoted
@@ -368,6 +371,18 @@ def test_a_cache_that_may_not_be_read_is_said_to_be_just_that(
     assert "Permission denied" in said.stderr
     assert "SHIOENV_CACHE=DIR" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("form", LowerForm)
+def test_a_sandbox_does_not_open_over_files_that_were_changed(
+    system: System, form: LowerForm
+) -> None:
+    assert keep(system.path, 0, best=form).sum == system.tree_sums[form]
+    (system.rootfs / "etc/hostname").write_text("other\n")
+    with pytest.raises(SystemCorruptError, match="were changed since it was built"):
+        NamespaceSandbox(system, lower=form)
+    damage = building.damage(system.path)
+    assert damage == "/etc/hostname was changed"  # so that `system build` makes it anew
 
 
 def test_nothing_is_said_of_a_system_whose_contents_were_not_written_down(system: System) -> None:

@@ -115,7 +115,8 @@ def verify(name: Name = None) -> shared.Printout:
     if not found:
         said = f"{system.name}: all {system.facts['entries']} files are as they were built"
         return shared.Printout(document, [said])
-    hint = f"build it again: shioenv system build {name or system.name}"
+    again = f"shioenv system remove {system.name} && shioenv system build {name or system.name}"
+    hint = f"to have it as it was: {again}"
     lines = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
     return shared.Printout(document, [*lines, hint], status=1)
 

@@ -42,7 +42,7 @@ from shioenv.errors import (
 )
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import home, image, profile, web
-from shioenv.system.contents import write_contents
+from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 
@@ -200,6 +200,12 @@ def _build(
             "login_users": accounts.login_users(),
             "session_groups": accounts.groups_of(declaration.session.user),
             "packages": packages,
+            "tree_sums": {
+                "names": tree_sum(row for row in rows if row[0] != "/"),
+                "part": tree_sum(
+                    row for row in rows if row[0] != "/" and not f"{row[0]}/".startswith("/usr/")
+                ),
+            },
         }
         _write_json(final / "system.json", facts)
         final.chmod(0o755)
@@ -255,8 +261,8 @@ def _digest(
 def damage(path: Path) -> str | None:
     """What is wrong with a built system in a directory of the cache; None where nothing is.
 
-    Each file of the root filesystem is looked at, not read: whether it is there, its kind and size.
-    What this user may not look at counts as sound.
+    Each file of the root filesystem is looked at, not read: whether it is there, its kind, mode,
+    size and time. What this user may not look at counts as sound.
     """
     try:
         read_json(path / "system.json")
@@ -268,7 +274,8 @@ def damage(path: Path) -> str | None:
         if not (path / name).exists():
             return f"{name} is gone"
     rootfs = os.fsencode(path / "rootfs")
-    for name, mode, _, _, size, *_ in rows:
+    files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
+    for name, mode, _, _, size, _, mtime, _ in files_first:
         try:
             status = os.lstat(rootfs + os.fsencode(name))
         except PermissionError:
@@ -276,7 +283,8 @@ def damage(path: Path) -> str | None:
         except OSError:
             return f"{name} is gone"
         regular = stat.S_ISREG(mode)
-        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(mode) or (regular and status.st_size != size):
+        other_size = regular and status.st_size != size
+        if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:
             return f"{name} was changed"
     return None
 

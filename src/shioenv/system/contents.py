@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
+import stat
+import struct
 import subprocess
+import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from shioenv.errors import SandboxError
 from shioenv.system.idmap import find_idmap, spawn_mapped
 
 _FILE = "contents.json.gz"
+_ATTRIBUTES = struct.Struct("=4I2q")
 _BESIDE = ("proc", "web")
 """Directories beside `rootfs` whose files programs see as well."""
 
@@ -34,6 +39,16 @@ def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
             elif member.isreg() and (content := tar.extractfile(member)):
                 digests[name] = hashlib.sha256(content.read()).hexdigest()
             yield name, member, digests.get(name, "")
+
+
+def tree_sum(rows: Iterable[Sequence[Any]]) -> str:
+    """What `filled_sum` of `native/around/tree.c` is of a tree with these rows of an index."""
+    total = 0
+    for path, mode, uid, gid, size, _, mtime, _ in rows:
+        attributes = _ATTRIBUTES.pack(mode, uid, gid, 0, 0 if stat.S_ISDIR(mode) else size, mtime)
+        digest = hashlib.sha256(os.fsencode(path) + b"\0" + attributes).digest()
+        total += int.from_bytes(digest[:8], sys.byteorder)
+    return f"{total % 2**64:016x}"
 
 
 def write_contents(directory: Path, rootfs: Path) -> None:

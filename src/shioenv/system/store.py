@@ -94,6 +94,13 @@ class System:
             raise _corrupt(self.name, self.path, error) from error
 
     @property
+    def tree_sums(self) -> Mapping[str, str]:
+        """What the tree's names and attributes come to, by the form in which it is kept in memory;
+        nothing for systems that were built before that was written down.
+        """
+        return MappingProxyType(dict(self.facts.get("tree_sums", {})))
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """Versions by package name."""
         return MappingProxyType(dict(self.facts["packages"]))

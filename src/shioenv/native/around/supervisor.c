@@ -42,6 +42,7 @@
 #include "scan.h"
 #include "terminal.h"
 #include "traces.h"
+#include "tree.h"
 #include "usage.h"
 
 #define SHELL_PID 1000
@@ -429,8 +430,9 @@ static int keep(char **argv)
     int kept[] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
     if (kept[0] < 0 || kept[1] < 0) die("open own namespaces");
     struct timespec instant = {.tv_sec = atoll(argv[5])};
-    char line[32];
-    snprintf(line, sizeof line, "%s\n", make_kept_mounts(argv[6], &instant, argv[7]));
+    const char *form = make_kept_mounts(argv[6], &instant, argv[7]);
+    char line[64];
+    snprintf(line, sizeof line, "%s %016llx\n", form, (unsigned long long)filled_sum);
     return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;
 }
 

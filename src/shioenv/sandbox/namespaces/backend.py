@@ -17,7 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shioenv.errors import SandboxError, StartDirectoryError, SystemNotBuiltError
+from shioenv.errors import (
+    SandboxError,
+    StartDirectoryError,
+    SystemCorruptError,
+    SystemNotBuiltError,
+)
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import configuration
 from shioenv.sandbox.namespaces.lower import Kept, LowerForm, keep, opening_failed
@@ -158,6 +163,13 @@ class NamespaceSandbox:
         if self._kept is None:
             instant = int(declaration.instant.timestamp())
             self._kept = keep(directory, instant, best=self._lower, plain=self._plain)
+            if self.system.tree_sums.get(self._kept.form, self._kept.sum) != self._kept.sum:
+                self._kept = None
+                raise SystemCorruptError(
+                    f"files of the system {self.system.name} were changed since it was built",
+                    hint=f"shioenv system verify {self.system.name} names them; "
+                    f"shioenv system build {self.system.name} makes them anew",
+                )
         kept = self._kept
         process, connection = spawn(
             ["run", str(kept.user), str(kept.mounts), kept.form],

@@ -43,6 +43,9 @@ class Kept:
     """The user namespace that owns the mounts."""
     mounts: int
     form: LowerForm
+    sum: str
+    """Of what the host's directory held when the tree was filled from it; `tree_sums` of the system
+    tells what it should be."""
     nodes: tuple[tuple[int, int], ...]
     """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
 
@@ -102,7 +105,8 @@ def keep(
         _close(*descriptors)
         raise opening_failed(said)
     user, mounts = descriptors
-    return Kept(user, mounts, LowerForm(said), nodes)
+    form, _, total = said.partition(" ")
+    return Kept(user, mounts, LowerForm(form), total, nodes)
 
 
 @cache
