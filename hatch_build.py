@@ -1,4 +1,4 @@
-"""Compiles the two small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
+"""Compiles the small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
+ALONE = ["-Os", "-ffreestanding", "-fvisibility=hidden", "-fno-stack-protector"]
+ALONE += ["-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-Wno-missing-attributes"]
+ALONE += ["-shared", "-fPIC", "-nostdlib", "-Wl,-z,defs,-z,norelro,-Bsymbolic,--build-id=none"]
+ALONE += [f"-Wl,--hash-style=sysv,-T,{NATIVE}/library/layout.ld"]
+"""For code that is copied into a library of another system: it brings nothing and finds nothing."""
 PROGRAMS = {
     "shioenv-sandbox": (("around/*.c", "inside/server.c"), ["-pie", "-fPIE"]),
     "preload.so": (("inside/*.c",), ["-shared", "-fPIC", "-ldl"]),
+    "clock.so": (("library/*.c",), ALONE),
 }
 """By name: where its sources are below `native`, and how they are linked."""
 
@@ -35,7 +41,7 @@ def compile_native(root: Path) -> list[Path]:
         command = [*compiler.split(), *FLAGS, "-o", str(partial)]
         for pattern in patterns:
             command += map(str, sorted((root / NATIVE).glob(pattern)))
-        subprocess.run([*command, *flags], check=True)
+        subprocess.run([*command, *flags], check=True, cwd=root)
         partial.replace(output)
         built.append(output)
     return built

@@ -79,7 +79,8 @@ def show(name: Name = None) -> shared.Printout:
     """Show a built system: its digest, where it lies, the machine that programs see."""
     from shioenv.system.store import find_system
 
-    facts = _facts(find_system(name))
+    system = find_system(name)
+    facts = _facts(system)
     machine = facts["machine"]
     rows = {
         "name": facts["name"],
@@ -92,6 +93,9 @@ def show(name: Name = None) -> shared.Printout:
         "shell": facts["shell"] or "not probed yet",
         "machine": f"{machine['hostname']}: {machine['processors']} processor, "
         f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
+        "time": f"declared, {facts['instant']}"
+        if system.clock.shows == "declared"
+        else f"the host's: {system.clock.why}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
@@ -151,5 +155,6 @@ def _facts(system: System) -> dict[str, Any]:
         },
         "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
+        "clock": dict(system.facts["clock"]),
         "packages": dict(system.packages),
     }

@@ -334,7 +334,9 @@ class SystemDeclaration:
     name: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "lower case letters, digits, '-' and '.'")]
     title: str = ""
     instant: Moment
-    """What a patch writes for a file time inside a run's own window (SPEC D-4). UTC."""
+    """When each run starts, for programs and in patches (D-4). UTC."""
+    clock: Annotated[str, _like("(declared|host)", "declared or host")] = "declared"
+    """`declared`: programs see the instant, going on from it; `host`: they see the host's time."""
     distribution: Distribution
     users: tuple[User, ...] = ()
     groups: tuple[UserGroup, ...] = ()

@@ -290,6 +290,8 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
+        "1/stat": _first_process(),
+        "1/task/1/stat": _first_process(),
         "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
         "sys/fs/dentry-state": text_of(["10211\t3120\t45\t0\t1842\t0"]),
         "sys/fs/file-nr": text_of(["1056\t0\t9223372036854775807"]),
@@ -334,6 +336,13 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "cgroups": text_of(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
     return files | dict.fromkeys(MASKED, b"")
+
+
+def _first_process() -> bytes:
+    """/proc/1/stat of a process as old as the machine, 0.02 seconds less: its 22nd number."""
+    unlimited = 2**64 - 1
+    numbers = (0, 1, 1, 0, -1, 4194624, 1310, 0, 0, 0, 0, 3, 0, 0, 20, 0, 1, 0, 2, 4202496, 186)
+    return text_of([f"1 (init) S {' '.join(map(str, numbers))} {unlimited}" + " 0" * 27])
 
 
 def _boot_id(machine: Machine) -> uuid.UUID:

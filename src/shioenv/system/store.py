@@ -20,6 +20,7 @@ from shioenv.errors import (
     did_you_mean,
 )
 from shioenv.system import build as building
+from shioenv.system.clock import Clock
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -90,6 +91,11 @@ class System:
     def source(self) -> str:
         """Where the base came from: `mmdebstrap:KEY` or `tar:SHA256`."""
         return str(self.facts["source"])
+
+    @property
+    def clock(self) -> Clock:
+        """What its programs take for the time."""
+        return Clock(**self.facts["clock"])
 
     @property
     def users(self) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../inside/server.h"
@@ -14,6 +15,7 @@ extern struct configuration {
     int n_environment;
     char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
     long long uptime;
+    bool declared_clock;  /* programs make their time from the time since boot: each run starts at the uptime */
     char disk[128];     /* tmpfs options */
     char web_date[64];  /* the only time the gateway's web server knows */
     char device[64];    /* what `df` calls the file system of / */

@@ -74,6 +74,7 @@ static void write_over(const char *path, int cover)
  * a file system of no size, or `df` would show the host's disk. */
 static void cover_proc(const char *from, const char *covers, const char *proc)
 {
+    bool top = !strcmp(from, "proc");  /* the covers made for this sandbox lie there */
     struct dirent **list;
     int n = scandir(from, &list, NULL, alphasort);  /* `mount` shows the order */
     CHECK(n, "read %s", from);
@@ -93,7 +94,7 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
         }
         if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
         copy_file(source, cover);
-        for (int i = 0; i < config.n_covers; i++)
+        for (int i = 0; top && i < config.n_covers; i++)
             if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
         do_mount(cover, target, NULL, MS_BIND, NULL);
     }

@@ -83,7 +83,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
     CHECK(server, "fork the server");
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        join_namespace(ns_time, CLONE_NEWTIME, "time");
+        if (!config.declared_clock) join_namespace(ns_time, CLONE_NEWTIME, "time");
         join_namespace(library_layer, CLONE_NEWNS, "layer mount");
         int nowhere = open("/dev/null", O_RDWR);
         for (int i = 0; i < 3; i++) dup2(nowhere, i);
@@ -298,6 +298,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     shared->dumped = 0;
     shared->state_length = 0;
     shared->processors = config.processors;
+    shared->uptime = config.declared_clock ? config.uptime : 0;
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE, terminal = request->flags & REQUEST_TERMINAL;
     if (terminal ? !open_terminal(out) : pipe2(out, O_CLOEXEC)) _exit(125);

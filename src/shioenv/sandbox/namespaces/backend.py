@@ -150,9 +150,7 @@ class NamespaceSandbox:
         )
         self._process, self._socket = process, connection
         try:
-            connection.sendall(
-                configuration(self.system.declaration, self.limits, self.mode, self._plain)
-            )
+            connection.sendall(configuration(self.system, self.limits, self.mode, self._plain))
             line = b""
             while not line.endswith(b"\n"):
                 byte = connection.recv(1)

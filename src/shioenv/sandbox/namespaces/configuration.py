@@ -14,18 +14,19 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import RLIMIT, Config, ShellMode, pack_configuration
-from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.declare import UNLIMITED
 from shioenv.system.profile import live_proc_files
+from shioenv.system.store import System
 
 
-def configuration(
-    declaration: SystemDeclaration, limits: Limits, mode: ShellMode, plain: Path | None
-) -> bytes:
+def configuration(system: System, limits: Limits, mode: ShellMode, plain: Path | None) -> bytes:
     """The message that configures a supervisor; `plain` as `NamespaceSandbox` says."""
+    declaration, clock = system.declaration, system.clock.shows
     machine, session = declaration.machine, declaration.session
     inside, gateway = network_messages(machine.interfaces)
     root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
-    live = live_proc_files(declaration, now=time.time(), kernel_release=platform.release())
+    now = declaration.instant.timestamp() if clock == "declared" else time.time()
+    live = live_proc_files(declaration, now=now, kernel_release=platform.release())
     size = min(limits.disk_bytes, machine.disk)
     usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"
     disk = f"size={size},nr_inodes={limits.disk_inodes},mode=755"
@@ -38,6 +39,7 @@ def configuration(
             (Config.HOSTNAME, machine.hostname.encode()),
             (Config.DOMAINNAME, (machine.domain or "(none)").encode()),
             (Config.UPTIME, str(machine.uptime).encode()),
+            (Config.CLOCK, clock.encode()),
             (Config.PROCESSORS, str(machine.cpu.count).encode()),
             (Config.DISK, disk.encode()),
             (Config.DEVICE, f"/dev/{root_disk}".encode()),
