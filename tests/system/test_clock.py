@@ -153,6 +153,29 @@ def test_files_of_the_system_show_no_time_of_the_host(run: Run) -> None:
     assert run("find / -xdev -newermt '2025-10-17' 2>/dev/null") == ""
 
 
+def test_directories_have_the_size_that_they_have_on_a_disk(run: Run) -> None:
+    """Those of memory, where every changed one lies, have 20 bytes for each name."""
+    for how in (
+        "stat -c %s {}",
+        "find {} -prune -printf '%s\\n'",
+        "perl -e 'print +(stat q({}))[7]'",
+    ):
+        for name in ("d", "documents"):
+            text = f"mkdir d; touch d/x documents/x; {how.format(name)}"
+            assert run(text).strip() == "4096", text
+    assert run("mkdir d; stat -c '%b %B' d; du -s d; ls -ld d | cut -d' ' -f5") == (
+        "8 512\n4\td\n4096\n"
+    )
+    assert run("mkdir d; cd d; touch {1..300}; stat -c '%s %b' .") == "12288 24\n"
+    assert run("mount -t tmpfs none /mnt; touch /mnt/x; stat -c %s /mnt /proc") == "60\n0\n"
+
+
+def test_the_top_of_proc_tells_nothing_of_the_host(run: Run) -> None:
+    assert run("stat -c '%h %U %G' /proc; ls -ld /proc | cut -c1-30") == (
+        "77 root root\ndr-xr-xr-x 77 root root 0 Oct \n"
+    )
+
+
 def test_waiting_until_a_moment_ends_at_it(run: Run) -> None:
     """`timeout` bounds what would otherwise wait for years."""
     perl = "use Time::HiRes qw(clock_gettime clock_nanosleep CLOCK_REALTIME TIMER_ABSTIME); "

@@ -149,12 +149,10 @@ def _with_clock(library: bytes, compiled: bytes, *, instant: int, boot: int) -> 
 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
     """The compiled code, its facts first, and where in it the functions are, by name."""
-    values = {symbol.name: symbol.value for symbol in _symbols(compiled)}
-    start, end = values.pop("clock_facts"), values.pop("clock_end")
-    (segment,) = (row for _, row in _segments(compiled) if row[0] == _LOADED)
-    offset = segment[2] - segment[3]
-    code = compiled[start + offset : end + offset]
-    return code, {name: value - start for name, value in values.items()}
+    functions = {symbol.name: symbol.value for symbol in _symbols(compiled)}
+    end = functions.pop("clock_end")
+    (start,) = (row[2] for _, row in _segments(compiled) if row[0] == _LOADED)
+    return compiled[start : start + end], functions
 
 
 def _padding(library: bytes) -> tuple[int, int, int, int]:

@@ -29,8 +29,9 @@
  * time a moment before it still finds the declared second. */
 #define LEAD 10000000ll
 
-/* Filled in by the build. The last four say where the library's own functions are, seen from here. */
-__attribute__((section(".facts"), visibility("default"), used)) const volatile struct facts {
+/* Filled in by the build. The last four say where the library's own functions are, seen from here. (Weak, or the
+ * compiler would take the zeros for granted.) */
+__attribute__((section(".facts"), weak)) const struct facts {
     int64_t instant, boot;  /* seconds since 1970 */
     int64_t clock_gettime, pthread_cond_timedwait, recvmsg, __errno_location;
 } clock_facts;
@@ -204,9 +205,30 @@ static void declare(struct times *times, dev_t device)
     }
 }
 
+#define BLOCK 4096  /* bytes of a directory that a disk's file system reserves at a time */
+
+/* What a disk would say of the size of a directory that lies in memory, which has no blocks, and 40 bytes and 20
+ * for each entry; or 0, where it lies on a disk or elsewhere. */
+static int64_t disk_size(mode_t mode, int64_t size, int64_t blocks, dev_t device)
+{
+    if (!S_ISDIR(mode) || blocks || size < 40 || elsewhere(device)) return 0;
+    return (1 + (size - 40) / 20 / 128) * BLOCK;
+}
+
+/* The top of /proc, which the kernel says belongs to nobody in here and counts the host's processes. */
+static bool is_proc(mode_t mode, uint64_t inode, int64_t size) { return mode == (S_IFDIR | 0555) && inode == 1 && !size; }
+
+enum { PROC_LINKS = 77 };  /* its own directories and the processes that /proc/loadavg speaks of */
+
 static int declared_stat(long result, struct stat *file)
 {
     if (result) return answer(result);
+    if (is_proc(file->st_mode, file->st_ino, file->st_size)) {
+        file->st_nlink = PROC_LINKS;
+        file->st_uid = file->st_gid = 0;
+    }
+    int64_t size = disk_size(file->st_mode, file->st_size, file->st_blocks, file->st_dev);
+    if (size) file->st_size = size, file->st_blocks = size / 512;
     struct times times = {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}};
     declare(&times, file->st_dev);
     file->st_atim = times.access;
@@ -249,14 +271,20 @@ static void to_statx(struct statx_timestamp *to, struct timespec time)
 
 EXPORT int statx(int fd, const char *restrict path, int flags, unsigned mask, struct statx *restrict file)
 {
-    unsigned wanted = mask | STATX_ATIME | STATX_MTIME | STATX_CTIME;
-    long result = call(SYS_statx, fd, (long)path, flags, wanted, (long)file);
+    long result = call(SYS_statx, fd, (long)path, flags, mask | STATX_BASIC_STATS, (long)file);
     if (result) return answer(result);
     struct times times = {
         from_statx(file->stx_atime), from_statx(file->stx_mtime), from_statx(file->stx_ctime), from_statx(file->stx_btime),
     };
     unsigned major = file->stx_dev_major, minor = file->stx_dev_minor;
-    declare(&times, (dev_t)(minor & 0xff) | major << 8 | (dev_t)(minor & ~0xffu) << 12);
+    dev_t device = (dev_t)(minor & 0xff) | major << 8 | (dev_t)(minor & ~0xffu) << 12;
+    if (is_proc(file->stx_mode, file->stx_ino, (int64_t)file->stx_size)) {
+        file->stx_nlink = PROC_LINKS;
+        file->stx_uid = file->stx_gid = 0;
+    }
+    int64_t size = disk_size(file->stx_mode, (int64_t)file->stx_size, (int64_t)file->stx_blocks, device);
+    if (size) file->stx_size = (uint64_t)size, file->stx_blocks = (uint64_t)size / 512;
+    declare(&times, device);
     to_statx(&file->stx_atime, times.access);
     to_statx(&file->stx_mtime, times.change);
     to_statx(&file->stx_ctime, times.status);
