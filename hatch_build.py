@@ -21,7 +21,7 @@ ALONE += [f"-Wl,--hash-style=sysv,-T,{NATIVE}/library/layout.ld"]
 PROGRAMS = {
     "shioenv-sandbox": (("around/*.c", "inside/server.c"), ["-pie", "-fPIE"]),
     "preload.so": (("inside/*.c",), ["-shared", "-fPIC", "-ldl"]),
-    "clock.so": (("library/*.c",), ALONE),
+    "answers.so": (("library/*.c",), ALONE),
 }
 """By name: where its sources are below `native`, and how they are linked."""
 

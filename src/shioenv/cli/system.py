@@ -94,8 +94,11 @@ def show(name: Name = None) -> shared.Printout:
         "machine": f"{machine['hostname']}: {machine['processors']} processor, "
         f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
         "time": f"declared, {facts['instant']}"
-        if system.clock.shows == "declared"
-        else f"the host's: {system.clock.why}",
+        if system.answers.clock == "declared"
+        else f"the host's: {system.answers.why}",
+        "kernel": f"declared, {system.declaration.machine.kernel.release}"
+        if system.answers.kernel == "declared"
+        else f"the host's: {system.answers.why}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
@@ -155,6 +158,6 @@ def _facts(system: System) -> dict[str, Any]:
         },
         "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
-        "clock": dict(system.facts["clock"]),
+        "answers": dict(system.facts["answers"]),
         "packages": dict(system.packages),
     }

@@ -1,8 +1,8 @@
 """The small C programs and where they are.
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
-bash into a fork server; `clock.so` holds the declared clock, which the build of a system writes
-into its C library. All are compiled when the package is built.
+bash into a fork server; `answers.so` holds what the build of a system writes into its C library.
+All are compiled when the package is built.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def preload_library() -> Path:
     return _built("preload.so")
 
 
-def clock_code() -> bytes:
-    """The compiled declared clock: a shared object whose one segment is copied, not loaded."""
-    return _built("clock.so").read_bytes()
+def answers_code() -> bytes:
+    """What a system's C library is to answer: a shared object that is copied from, never loaded."""
+    return _built("answers.so").read_bytes()
 
 
-def clock_source() -> bytes:
+def answers_source() -> bytes:
     """What it is compiled from."""
     return b"".join(path.read_bytes() for path in sorted((_HERE / "library").iterdir()))

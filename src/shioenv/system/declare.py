@@ -236,16 +236,21 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The kernel that the profile's files speak of (`uname` shows the host's: SPEC, DESIGN)."""
+    """The kernel that programs are told of, whatever the host's is."""
 
-    release: str
-    build: str
+    release: Annotated[str, _like(r"\S{1,64}", "a kernel's release, such as 6.1.0-28-cloud-amd64")]
+    build: Annotated[str, _like("[^#]*#[^#]{1,63}", "text that ends in the version, from its # on")]
     """The part of /proc/version in parentheses and after: who built it, with what, when."""
     command_line: str
     log: tuple[Annotated[tuple[float, str], _logged], ...] = ()
     """Seconds since boot and text, oldest first: what a kernel log of this machine would say."""
     modules: tuple[str, ...] = ()
     """Lines of /proc/modules."""
+
+    @property
+    def version(self) -> str:
+        """What `uname -v` shows."""
+        return self.build[self.build.index("#") :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

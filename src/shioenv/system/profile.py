@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from socket import inet_aton
 
+from shioenv.system.answers import Answers
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
 from shioenv.system.home import MONTHS, text_of
 from shioenv.system.image import Placed
@@ -285,8 +286,10 @@ def kernel_log(machine: Machine) -> bytes:
 # Files bound over /proc
 
 
-def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
-    """Contents by name beneath /proc, for all but `uptime` (a time namespace gives that)."""
+def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes]:
+    """Contents by name beneath /proc, for all but `uptime` (a supervisor writes that) and, where
+    programs are told the host's kernel, what names it.
+    """
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
@@ -335,6 +338,9 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "pagetypeinfo": b"",
         "cgroups": text_of(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
+    if told.kernel == "declared":
+        files["sys/kernel/osrelease"] = text_of([machine.kernel.release])
+        files["sys/kernel/version"] = text_of([machine.kernel.version])
     return files | dict.fromkeys(MASKED, b"")
 
 
@@ -351,17 +357,17 @@ def _boot_id(machine: Machine) -> uuid.UUID:
 
 
 def live_proc_files(
-    declaration: SystemDeclaration, *, now: float, kernel_release: str
+    declaration: SystemDeclaration, *, now: float, release: str
 ) -> dict[str, bytes]:
     """The entries of `proc_files` that agree with a run's own clock and kernel.
 
     `stat` says when the machine was booted (`now`, in seconds since 1970, less the declared uptime,
-    as the time namespace has it); `version` names the release that `uname` shows.
+    as the time namespace has it); `version` names the `release` that `uname` shows.
     """
     machine = declaration.machine
     return {
         "stat": _stat(machine, round(now) - machine.uptime),
-        "version": _version(machine, kernel_release),
+        "version": _version(machine, release),
     }
 
 
@@ -448,13 +454,21 @@ def _meminfo(machine: Machine) -> bytes:
     return text_of(lines)
 
 
-def _stat(machine: Machine, boot: int) -> bytes:
-    """User, nice, system, idle, ... in hundredths of a second; mostly idle."""
+def _times(machine: Machine) -> tuple[int, ...]:
+    """Of one processor: user, nice, system, idle, ... in hundredths of a second; mostly idle."""
     ticks = machine.uptime * 100
     user, system, waiting = ticks // 250, ticks // 400, ticks // 900
     idle = ticks - user - system - waiting
-    times = (user, 0, system, idle, waiting, 0, 117, 0, 0, 0)
-    count = machine.cpu.count
+    return (user, 0, system, idle, waiting, 0, 117, 0, 0, 0)
+
+
+def idle_time(machine: Machine) -> int:
+    """Hundredths of a second that its processors had no work, from booting to the instant."""
+    return _times(machine)[3] * machine.cpu.count
+
+
+def _stat(machine: Machine, boot: int) -> bytes:
+    times, count = _times(machine), machine.cpu.count
     names = {"cpu ": count} | {f"cpu{number}": 1 for number in range(count)}
     lines = [" ".join([name, *(str(time * n) for time in times)]) for name, n in names.items()]
     lines += [f"intr {machine.uptime * 31}" + " 0" * 24, f"ctxt {machine.uptime * 57}"]

@@ -20,7 +20,7 @@ from shioenv.errors import (
     did_you_mean,
 )
 from shioenv.system import build as building
-from shioenv.system.clock import Clock
+from shioenv.system.answers import Answers
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -93,9 +93,9 @@ class System:
         return str(self.facts["source"])
 
     @property
-    def clock(self) -> Clock:
-        """What its programs take for the time."""
-        return Clock(**self.facts["clock"])
+    def answers(self) -> Answers:
+        """What its programs are told of the time and the kernel."""
+        return Answers(**self.facts["answers"])
 
     @property
     def users(self) -> Mapping[str, int]:

@@ -21,6 +21,7 @@
 #include "configuration.h"
 #include "mounts.h"
 #include "namespaces.h"
+#include "uptime.h"
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
 struct disk_state pristine_disk;
@@ -249,6 +250,7 @@ void make_outer_mounts(void)
     make_directory(STAGING "/covers/.directory");
     cover_proc("proc", STAGING "/covers", STAGING "/proc");
     mask_proc(STAGING "/proc", STAGING "/covers", STAGING "/covers/.empty", STAGING "/covers/.directory");
+    cover_uptime(STAGING "/proc/uptime", STAGING "/uptime");
     do_mount(NULL, STAGING "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
     CHECK(chdir(STAGING), "chdir to the new root");
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");

@@ -37,6 +37,7 @@
 #include "scan.h"
 #include "terminal.h"
 #include "traces.h"
+#include "uptime.h"
 #include "usage.h"
 
 #define SHELL_PID 1000
@@ -256,7 +257,8 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         if (channels[0].seen + channels[1].seen > request->drain_max) why = REPLY_OUTPUT_KILLED;
         else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
         else if (now >= next_look) {
-            next_look = now + LOOK_NS;
+            while (next_look <= now) next_look += LOOK_NS;
+            show_uptime(false);
             why = look(request, reply, &looks);
             if (*slave >= 0) offer_ends_of_file(channels[0].fd, 1);
         }
@@ -329,6 +331,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         start.flags |= RUN_WITH_STDIN;
         fds[n_fds++] = in[0];
     }
+    show_uptime(config.declared_clock);
     reply.started_ns = now_ns(CLOCK_REALTIME);
     send_with(server_socket, &start, sizeof start, fds, n_fds);
     /* of a terminal it is held until the shell has ended: letting go of it would be hanging up */

@@ -15,18 +15,21 @@ from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import RLIMIT, Config, ShellMode, pack_configuration
 from shioenv.system.declare import UNLIMITED
-from shioenv.system.profile import live_proc_files
+from shioenv.system.profile import idle_time, live_proc_files
 from shioenv.system.store import System
 
 
 def configuration(system: System, limits: Limits, mode: ShellMode, plain: Path | None) -> bytes:
     """The message that configures a supervisor; `plain` as `NamespaceSandbox` says."""
-    declaration, clock = system.declaration, system.clock.shows
+    declaration, told = system.declaration, system.answers
     machine, session = declaration.machine, declaration.session
     inside, gateway = network_messages(machine.interfaces)
     root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
-    now = declaration.instant.timestamp() if clock == "declared" else time.time()
-    live = live_proc_files(declaration, now=now, kernel_release=platform.release())
+    live = live_proc_files(
+        declaration,
+        now=declaration.instant.timestamp() if told.clock == "declared" else time.time(),
+        release=machine.kernel.release if told.kernel == "declared" else platform.release(),
+    )
     size = min(limits.disk_bytes, machine.disk)
     usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"
     disk = f"size={size},nr_inodes={limits.disk_inodes},mode=755"
@@ -38,8 +41,8 @@ def configuration(system: System, limits: Limits, mode: ShellMode, plain: Path |
             ),
             (Config.HOSTNAME, machine.hostname.encode()),
             (Config.DOMAINNAME, (machine.domain or "(none)").encode()),
-            (Config.UPTIME, str(machine.uptime).encode()),
-            (Config.CLOCK, clock.encode()),
+            (Config.UPTIME, f"{machine.uptime} {idle_time(machine)}".encode()),
+            (Config.CLOCK, told.clock.encode()),
             (Config.PROCESSORS, str(machine.cpu.count).encode()),
             (Config.DISK, disk.encode()),
             (Config.DEVICE, f"/dev/{root_disk}".encode()),

@@ -1,13 +1,13 @@
-/* The declared clock, as it stands in a system's own C library. Not linked into anything: the build of a system
- * (system/clock.py) writes this code into the end of the library's text, fills in the facts below and makes the
- * library's names lead here. What is not a function of that name in the library stays unused.
- *
- * Each run has a time namespace in which the time since boot starts at the declared uptime, so the declared time
- * is the declared moment of booting and that. Files are stamped by the kernel, in real time: what the stat family
- * shows of a time within the run is the declared one. No memory, file or variable is shared with anybody.
+/* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
+ * system (system/answers.py) writes this code into the end of the library's text, fills in the facts below and makes
+ * the library's names lead here. What is not a function of that name in the library stays unused.
  *
  * Only calls that programs make are led here, not those within the library, raw system calls or programs that
- * are linked statically. */
+ * are linked statically.
+ *
+ * The clock: each run has a time namespace in which the time since boot starts at the declared uptime, so the declared time
+ * is the declared moment of booting and that. Files are stamped by the kernel, in real time: what the stat family
+ * shows of a time within the run is the declared one. No memory, file or variable is shared with anybody. */
 #include <fcntl.h>
 #include <linux/stat.h>
 #include <pthread.h>
@@ -17,9 +17,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <time.h>
 
-#ifdef __x86_64__  /* a system of another processor keeps the host's clock */
+#ifdef __x86_64__  /* a system of another processor keeps the host's answers */
 
 #define EXPORT __attribute__((visibility("default")))
 #define SECOND 1000000000ll
@@ -30,13 +31,15 @@
 #define LEAD 10000000ll
 
 /* Filled in by the build. The last four say where the library's own functions are, seen from here. (Weak, or the
- * compiler would take the zeros for granted.) */
+ * compiler would take the zeros for granted.) The kernel's release and version, each with its final NUL, are put
+ * behind the code. */
 __attribute__((section(".facts"), weak)) const struct facts {
     int64_t instant, boot;  /* seconds since 1970 */
     int64_t clock_gettime, pthread_cond_timedwait, recvmsg, __errno_location;
-} clock_facts;
+} facts;
+extern __attribute__((visibility("hidden"))) const char answers_end[];
 
-#define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&clock_facts + (uintptr_t)clock_facts.name))
+#define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&facts + (uintptr_t)facts.name))
 extern int *__errno_location(void);
 
 static long call(long number, long first, long second, long third, long fourth, long fifth)
@@ -57,6 +60,18 @@ static int answer(long result)
     return -1;
 }
 
+/* ---- the kernel ---------------------------------------------------------------------------------- */
+
+EXPORT int uname(struct utsname *names)
+{
+    long result = call(SYS_uname, (long)names, 0, 0, 0, 0);
+    if (result) return answer(result);
+    const char *at = answers_end;
+    for (char *to = names->release; (*to++ = *at++);) {}
+    for (char *to = names->version; (*to++ = *at++);) {}
+    return 0;
+}
+
 /* ---- the time ------------------------------------------------------------------------------------ */
 
 static int64_t count(const struct timespec *time) { return time->tv_sec * SECOND + time->tv_nsec; }
@@ -75,7 +90,7 @@ static int64_t kernel_time(clockid_t clock)
     return count(&now);
 }
 
-static int64_t booted(void) { return clock_facts.boot * SECOND + LEAD; }
+static int64_t booted(void) { return facts.boot * SECOND + LEAD; }
 
 static int64_t declared_time(void) { return booted() + kernel_time(CLOCK_BOOTTIME); }
 
@@ -130,7 +145,7 @@ EXPORT time_t time(time_t *stored)
  * the monotonic clock gives such small ones. */
 static const struct timespec *kernel_moment(const struct timespec *declared, struct timespec *real)
 {
-    if (declared->tv_sec < clock_facts.boot) return declared;
+    if (declared->tv_sec < facts.boot) return declared;
     set(real, count(declared) + difference());
     return real;
 }
@@ -192,7 +207,7 @@ static bool elsewhere(dev_t device)
 static void declare(struct times *times, dev_t device)
 {
     struct timespec *const all[] = {&times->change, &times->access, &times->status, &times->birth};
-    int64_t instant = clock_facts.instant * SECOND, gap = difference();
+    int64_t instant = facts.instant * SECOND, gap = difference();
     int64_t start = instant + LEAD + gap, now = declared_time() + gap + STEP;
     bool touched = count(&times->status) >= start;
     for (int i = 0; i < 4; i++) {
@@ -201,7 +216,7 @@ static void declare(struct times *times, dev_t device)
         else if (time <= instant || time > now) continue;
         else if (i > 1) *all[i] = times->change;
         else if (!touched || (i && all[i]->tv_nsec) || elsewhere(device))
-            set(all[i], i ? instant : clock_facts.boot * SECOND);
+            set(all[i], i ? instant : facts.boot * SECOND);
     }
 }
 

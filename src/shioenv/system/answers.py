@@ -1,11 +1,13 @@
-"""The declared clock in a system's own C library: the code of `native/library/clock.c`.
+"""What a system's own C library answers in place of the host's kernel: the declared clock and the
+declared kernel's names, by the code of `native/library/answers.c`.
 
-Every program asks the C library for the time. That library's text ends within a page of memory, and
-what is left of the page is where the code is written to; then the names of the functions that tell
-the time, or show the times of files, lead there. The file's size, the order of everything in it and
-what its other functions do stay as they were, nothing is loaded in addition, and no file, variable
-or mount tells programs about it. The code is shipped compiled; filled in are the declared moments
-and where the library's own functions lie, so the same library gives the same bytes.
+Every program asks the C library. That library's text ends within a page of memory, and what is left
+of the page is where the code is written to; then the names of the functions that tell the time,
+show the times of files or name the kernel lead there. The file's size, the order of everything in
+it and what its other functions do stay as they were, nothing is loaded in addition, and no file,
+variable or mount tells programs about it. The code is shipped compiled; filled in are the declared
+moments and names and where the library's own functions lie, so the same library gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from shioenv.system.declare import SystemDeclaration
 from shioenv.system.image import ImageEntry, content
 
 TRIED = ("2.36", "2.41")
-"""Versions of glibc whose programs were seen to keep the declared time: Debian 12's and 13's."""
+"""Versions of glibc with which programs were seen to keep to it: Debian 12's and 13's."""
 
 _LIBRARY = re.compile(r"(usr/)?lib/x86_64-linux-gnu/libc\.so\.6")
 _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
@@ -31,6 +33,8 @@ _PAGE = 4096
 
 _ORIGINALS = ("clock_gettime", "pthread_cond_timedwait", "recvmsg", "__errno_location")
 """Functions of the library that the code calls, in the order of `struct facts`."""
+_WITHOUT_CLOCK = frozenset({"uname"})
+"""Functions of the code that are used where the clock is declared to be the host's."""
 _FACTS = struct.Struct("<2q4q")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -40,19 +44,21 @@ _FUNCTION, _HIDDEN = 2, 0x8000
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """What the programs of a built system take for the time, as its record says."""
+class Answers:
+    """What the programs of a built system are told, as its record says."""
 
-    shows: str
+    clock: str
     """`declared`: the declared instant, going on from it in each run; `host`: the host's time."""
-    why: str
-    """Why it is the host's; else empty."""
+    kernel: str
+    """`declared`: the declared kernel's release and version; `host`: those of the host's."""
+    why: str = ""
+    """Why something is the host's; empty where nothing is."""
     glibc: str = ""
-    """Version of the C library that holds the declared clock."""
+    """Version of the C library that holds the answers; empty where it holds none."""
 
 
 class _UnfitError(ValueError):
-    """The library cannot hold the clock; the text says why."""
+    """The library cannot hold the code; the text says why."""
 
 
 class _Symbol(NamedTuple):
@@ -69,30 +75,23 @@ class _Symbol(NamedTuple):
 
 def install(
     declaration: SystemDeclaration, entries: Sequence[ImageEntry], base: IO[bytes]
-) -> tuple[list[ImageEntry], Clock, dict[str, bytes]]:
-    """The entries with the clock in the C library; what programs take for the time; and by their
-    paths the contents of the files that are others now, as they were before.
+) -> tuple[list[ImageEntry], Answers, dict[str, bytes]]:
+    """The entries with the code in the C library; what programs are told; and by their paths the
+    contents of the files that are others now, as they were before.
 
-    These are the library and the digest that the package manager keeps of it. Where the clock
-    cannot be there, or is declared to be the host's, the entries are as they were.
+    These are the library and the digest that the package manager keeps of it. Where the code cannot
+    be there the entries are as they were.
     """
     result, changed = list(entries), dict[str, bytes]()
-    if declaration.clock == "host":
-        return result, Clock("host", "its declaration says so"), changed
     try:
         found = [at for at, entry in enumerate(result) if _LIBRARY.fullmatch(entry.path)]
         if not found:
             raise _UnfitError("it has no C library for x86-64 where Debian keeps it")
         library = result[found[0]]
         before = content(library, base)
-        after, version = _with_clock(
-            before,
-            native.clock_code(),
-            instant=int(declaration.instant.timestamp()),
-            boot=int(declaration.boot_time.timestamp()),
-        )
+        after, version = _with_answers(before, native.answers_code(), declaration)
     except _UnfitError as unfit:
-        return result, Clock("host", str(unfit)), changed
+        return result, Answers("host", "host", str(unfit)), changed
     changed[library.path] = before
     result[found[0]] = replace(library, data=after)
     old, new = (hashlib.md5(data, usedforsecurity=False).hexdigest() for data in (before, after))
@@ -100,16 +99,19 @@ def install(
         if entry.path == _DIGESTS:
             changed[entry.path] = listed = content(entry, base)
             result[at] = replace(entry, data=listed.replace(old.encode(), new.encode()))
-    return result, Clock("declared", "", version), changed
+    why = "its declaration says so" if declaration.clock == "host" else ""
+    return result, Answers(declaration.clock, "declared", why, version), changed
 
 
 def source_digest() -> str:
     """sha256 of the code as it is written, whatever a compiler made of it."""
-    return hashlib.sha256(native.clock_source()).hexdigest()
+    return hashlib.sha256(native.answers_source()).hexdigest()
 
 
-def _with_clock(library: bytes, compiled: bytes, *, instant: int, boot: int) -> tuple[bytes, str]:
-    """A copy of the library that holds the clock, and its version; moments are seconds since 1970.
+def _with_answers(
+    library: bytes, compiled: bytes, declaration: SystemDeclaration
+) -> tuple[bytes, str]:
+    """A copy of the library that holds the code, and its version.
 
     Raises _UnfitError where it cannot.
     """
@@ -118,22 +120,23 @@ def _with_clock(library: bytes, compiled: bytes, *, instant: int, boot: int) -> 
     found = _VERSION.search(library)
     version = found[1].decode() if found else "unknown"
     if version not in TRIED:
-        raise _UnfitError(
-            f"its glibc is {version}, and the clock was tried with {', '.join(TRIED)}"
-        )
+        raise _UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
     code, functions = _code(compiled)
+    if declaration.clock == "host":
+        functions = {name: functions[name] for name in _WITHOUT_CLOCK}
+    kernel = declaration.machine.kernel
+    code += f"{kernel.release}\0{kernel.version}\0".encode()
     header, file_start, address, room = _padding(library)
     if len(code) > room:
-        raise _UnfitError(
-            f"its C library has {room} bytes to spare, and the clock takes {len(code)}"
-        )
+        raise _UnfitError(f"its C library has {room} bytes to spare of the {len(code)} needed")
     if any(library[file_start : file_start + room]):
         raise _UnfitError("the end of its C library's text is in use")
     symbols = list(_symbols(library))
     own = {symbol.name: symbol.value for symbol in symbols if symbol.default}
     if missing := [name for name in _ORIGINALS if name not in own]:
         raise _UnfitError(f"its C library has no {missing[0]}")
-    facts = _FACTS.pack(instant, boot, *(own[name] - address for name in _ORIGINALS))
+    moments = (int(when.timestamp()) for when in (declaration.instant, declaration.boot_time))
+    facts = _FACTS.pack(*moments, *(own[name] - address for name in _ORIGINALS))
     result = bytearray(library)
     result[file_start : file_start + len(code)] = facts + code[_FACTS.size :]
     offset = struct.unpack_from("<Q", library, header + 8)[0]
@@ -150,9 +153,8 @@ def _with_clock(library: bytes, compiled: bytes, *, instant: int, boot: int) -> 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
     """The compiled code, its facts first, and where in it the functions are, by name."""
     functions = {symbol.name: symbol.value for symbol in _symbols(compiled)}
-    end = functions.pop("clock_end")
-    (start,) = (row[2] for _, row in _segments(compiled) if row[0] == _LOADED)
-    return compiled[start : start + end], functions
+    start, size = next((row[2], row[5]) for _, row in _segments(compiled) if row[0] == _LOADED)
+    return compiled[start : start + size], functions
 
 
 def _padding(library: bytes) -> tuple[int, int, int, int]:

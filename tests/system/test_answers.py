@@ -1,9 +1,10 @@
-"""The declared clock: what programs take for the time, each by its own way, is one story."""
+"""What the C library tells programs: the declared time and kernel, one story by every way."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import platform
 import re
 import struct
 import tarfile
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system import clock, image
+from shioenv.system import answers, image
 from shioenv.system.build import cache_directory
 from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import System
@@ -26,7 +28,7 @@ NOW, DAY, BOOT = "2025-10-16 19:43:0", "2025-10-16", "2025-10-15 16:40:00"
 
 @pytest.fixture(scope="module")
 def sandbox(system: System) -> Iterator[NamespaceSandbox]:
-    assert system.clock.shows == "declared", system.clock.why
+    assert system.answers.clock == system.answers.kernel == "declared", system.answers.why
     with NamespaceSandbox(system) as opened:
         yield opened
 
@@ -115,8 +117,19 @@ def test_the_time_goes_on_within_a_run_and_starts_again_with_the_next(run: Run) 
 
 
 def test_how_long_a_machine_is_up_goes_on_too(run: Run) -> None:
-    before, after = run("cut -d. -f1 /proc/uptime; sleep 1; cut -d. -f1 /proc/uptime").split()
-    assert 97380 <= int(before) < int(after) <= 97384
+    before, after = run("cat /proc/uptime; sleep 1; cat /proc/uptime").splitlines()
+    (up, idle), (later, more) = ([float(n) for n in line.split()] for line in (before, after))
+    assert 97380 <= up < later <= 97384
+    assert 0.95 <= later - up <= 3
+    assert 0 <= more - idle - (later - up) < 0.02
+
+
+def test_how_long_it_was_idle_tells_nothing_of_the_host(run: Run) -> None:
+    idle = int(run("awk '/^cpu / { print $5 }' /proc/stat"))
+    shown = {run("cat /proc/uptime") for _ in range(10)}
+    assert all(abs(float(line.split()[1]) * 100 - idle) < 300 for line in shown)
+    assert f"97380.00 {idle / 100:.2f}\n" in shown
+    assert run("echo 1 > /proc/uptime; umount /proc/uptime; cat /proc/uptime")[-9:] != "1\n"
 
 
 def test_files_are_compared_as_they_were_made(run: Run) -> None:
@@ -174,6 +187,48 @@ def test_the_top_of_proc_tells_nothing_of_the_host(run: Run) -> None:
     assert run("stat -c '%h %U %G' /proc; ls -ld /proc | cut -c1-30") == (
         "77 root root\ndr-xr-xr-x 77 root root 0 Oct \n"
     )
+
+
+def test_every_source_names_one_kernel(run: Run, system: System) -> None:
+    kernel = system.declaration.machine.kernel
+    release, version = kernel.release, kernel.version
+    assert (
+        run("uname -r; uname -v; uname -s -m -o")
+        == f"{release}\n{version}\nLinux x86_64 GNU/Linux\n"
+    )
+    assert run("uname -a") == f"Linux ubuntu {release} {version} x86_64 GNU/Linux\n"
+    assert run("cat /proc/version") == f"Linux version {release} {kernel.build}\n"
+    assert run("dmesg | head -1 | cut -c16-") == f"Linux version {release} {kernel.build}\n"
+    assert (
+        run("cat /proc/sys/kernel/{ostype,osrelease,version}") == f"Linux\n{release}\n{version}\n"
+    )
+    assert run("sysctl -n kernel.osrelease kernel.version") == f"{release}\n{version}\n"
+    assert run("perl -MPOSIX -e 'print join q( ), (uname())[2, 3]'") == f"{release} {version}"
+    booted = run("last -w reboot | head -2").splitlines()
+    assert [line.split()[3] for line in booted] == [release, release]
+    shown = run("ethtool -i eth0; ethtool -i lo; lscpu; file /lib*/ld-linux*; ls /lib/modules 2>&1")
+    assert platform.release() not in shown
+
+
+def test_a_patch_and_what_programs_see_are_one_story(observer: SandboxRunner) -> None:
+    """Files by the moment that programs see, however it came to them."""
+    text = (
+        "touch a; touch -d '1 hour ago' b; touch -d '2031-02-03 04:05' c; cp -p a d; tar c a | tar "
+        "xf - --transform s/a/e/; echo x > README.md; mkdir f; touch -r documents/notes.txt g; "
+        "cp -a documents/notes.txt h; mv todo.txt i 2> /dev/null; gzip -k documents/report.txt; "
+        "touch -d '+61 seconds' j; chmod 600 documents/poem.txt; touch -d @$(date +%s) k"
+    )
+    patch = observer.execute(text).patch.apply(observer.context().document)
+    shown = observer.execute(
+        f"{text}; find [a-k] README.md documents/* -prune -printf '%p\\t%TY %Tb %Td %TH:%TM\\n'"
+    ).output.decode()
+    entries = dict(line.split("\t") for line in shown.splitlines() if "\t" in line)
+    assert {"a", "b", "c", "d", "e", "f", "g", "h", "j", "k"} <= set(entries)
+    for name, moment in entries.items():
+        told = patch["fs"][name]
+        if told["perms"][0] != "d" or name == "f":  # a directory's own times are not recorded
+            day = f"{told['year']} {told['month']} {told['day']:02} {told['time']}"
+            assert (name, day) == (name, moment)
 
 
 def test_waiting_until_a_moment_ends_at_it(run: Run) -> None:
@@ -238,7 +293,7 @@ def entry(path: str, data: bytes) -> image.ImageEntry:
 
 def installed(
     library: bytes, declaration: SystemDeclaration
-) -> tuple[list[image.ImageEntry], clock.Clock, dict[str, bytes]]:
+) -> tuple[list[image.ImageEntry], answers.Answers, dict[str, bytes]]:
     md5 = hashlib.md5(library).hexdigest()
     digests = f"{md5}  lib/x86_64-linux-gnu/libc.so.6\n{'0' * 32}  usr/share/x\n".encode()
     entries = [
@@ -246,12 +301,12 @@ def installed(
         entry("var/lib/dpkg/info/libc6:amd64.md5sums", digests),
     ]
     with Path("/dev/null").open("rb") as base:
-        return clock.install(declaration, entries, base)
+        return answers.install(declaration, entries, base)
 
 
 def refusal(library: bytes, declaration: SystemDeclaration) -> str:
     entries, told, before = installed(library, declaration)
-    assert (entries[0].data, told.shows, before) == (library, "host", {})
+    assert (entries[0].data, told.clock, told.kernel, before) == (library, "host", "host", {})
     return told.why
 
 
@@ -261,7 +316,7 @@ def test_the_same_library_gives_the_same_bytes(
     (first, _), told, _ = installed(library, declaration)
     (again, _), _, _ = installed(library, declaration)
     assert first.data == again.data
-    assert told == system.clock
+    assert told == system.answers
     assert first.data is not None
     assert len(first.data) == len(library)
     at = system.rootfs / "usr/lib/x86_64-linux-gnu/libc.so.6"
@@ -307,28 +362,26 @@ def test_a_library_that_was_not_tried_keeps_the_hosts_clock(
 ) -> None:
     other = library.replace(b" release version 2.36.", b" release version 2.35.")
     assert other != library
-    assert (
-        refusal(other, declaration) == "its glibc is 2.35, and the clock was tried with 2.36, 2.41"
-    )
+    assert refusal(other, declaration) == "its glibc is 2.35, and what was tried is 2.36 and 2.41"
 
 
 def test_a_library_without_room_keeps_the_hosts_clock(
     library: bytes, declaration: SystemDeclaration
 ) -> None:
-    header, start, _, room = clock._padding(library)
+    header, start, _, room = answers._padding(library)
     fuller = bytearray(library)
     offset, size = struct.unpack_from("<Q16xQ", library, header + 8)
     assert start + room - offset > size
     size = start + room - offset - 1024
     struct.pack_into("<QQ", fuller, header + 32, size, size)
-    assert "has 1024 bytes to spare, and the clock takes " in refusal(bytes(fuller), declaration)
+    assert "has 1024 bytes to spare of the " in refusal(bytes(fuller), declaration)
 
 
 def test_text_that_goes_on_where_nothing_should_be_is_not_written_over(
     library: bytes, declaration: SystemDeclaration
 ) -> None:
     """A byte in the free bytes: somebody else's, whatever it is for."""
-    _, start, _, room = clock._padding(library)
+    _, start, _, room = answers._padding(library)
     used = bytearray(library)
     used[start + room - 1] = 1
     assert refusal(bytes(used), declaration) == "the end of its C library's text is in use"
@@ -345,5 +398,12 @@ def test_the_declaration_can_ask_for_the_hosts_clock(
     library: bytes, declaration: SystemDeclaration
 ) -> None:
     own = dataclasses.replace(declaration, clock="host")
-    assert refusal(library, own) == "its declaration says so"
+    entries, told, _ = installed(library, own)
+    assert (told.clock, told.kernel) == ("host", "declared")
+    assert told.why == "its declaration says so"
+    data = entries[0].data
+    assert data is not None
+    known = {symbol.at: symbol.value for symbol in answers._symbols(library)}
+    moved = {symbol.name for symbol in answers._symbols(data) if known[symbol.at] != symbol.value}
+    assert moved == {"uname"}
     assert load_declaration().clock == "declared"
