@@ -88,6 +88,11 @@ class System:
         return MappingProxyType(dict(self.facts["packages"]))
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """What grammars depend on: the packages, and under `clock` whose time programs are told."""
+        return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
+
+    @property
     def source(self) -> str:
         """Where the base came from: `mmdebstrap:KEY` or `tar:SHA256`."""
         return str(self.facts["source"])
