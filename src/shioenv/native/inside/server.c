@@ -125,12 +125,11 @@ static int64_t kernel_time(clockid_t clock)
 static int renew_clock(int64_t uptime)
 {
     if (unshare(CLONE_NEWTIME)) return -1;
-    int64_t booted = 0;
-    for (int tries = 0; tries < 50; tries++) {
+    int64_t booted = 0, nearest = INT64_MAX;
+    for (int tries = 0; tries < 50 && nearest > MILLISECOND / 50; tries++) {
         int64_t before = kernel_time(CLOCK_BOOTTIME), real = kernel_time(CLOCK_REALTIME);
-        int64_t after = kernel_time(CLOCK_BOOTTIME);
-        booted = real - (before + (after - before) / 2);
-        if (after - before < MILLISECOND / 50) break;
+        int64_t took = kernel_time(CLOCK_BOOTTIME) - before;
+        if (took < nearest) booted = real - (before + took / 2), nearest = took;
     }
     int64_t tick = kernel_time(CLOCK_REALTIME_COARSE);
     int64_t offset = uptime * SECOND - (tick - tick % MILLISECOND - booted);
