@@ -1,4 +1,4 @@
-"""Compiles the two small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
+"""Compiles the small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
+ALONE = ["-Os", "-ffreestanding", "-fvisibility=hidden", "-fno-stack-protector"]
+ALONE += ["-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-Wno-missing-attributes"]
+ALONE += ["-shared", "-fPIC", "-nostdlib", "-Wl,-z,defs,-z,norelro,-Bsymbolic,--build-id=none"]
+ALONE += [f"-Wl,--hash-style=sysv,-T,{NATIVE}/library/layout.ld"]
+"""For code that is copied into a library of another system: it brings nothing and finds nothing."""
 PROGRAMS = {
     "shioenv-sandbox": (
         ("around/*.c", "inside/server.c"),
@@ -23,6 +28,7 @@ PROGRAMS = {
         ("inside/*.c",),
         ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
     ),
+    "answers.so": (("library/*.c",), ALONE),
 }
 """By name: where its sources are below `native`, and how they are compiled and linked."""
 
@@ -45,7 +51,7 @@ def compile_native(root: Path) -> list[Path]:
         command = [*compiler.split(), *FLAGS, "-o", str(partial)]
         for pattern in patterns:
             command += map(str, sorted((root / NATIVE).glob(pattern)))
-        subprocess.run([*command, *flags], check=True)
+        subprocess.run([*command, *flags], check=True, cwd=root)
         if name == "preload.so":
             refuse_other_imports(partial, root / IMPORTS)
         partial.replace(output)

@@ -79,7 +79,7 @@ def prepared(
 ) -> tuple[Job[Sample | str, Line | Context], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
-    grammars = load_grammars(None, versions=system.packages)
+    grammars = load_grammars(None, versions=system.versions)
     plan = plan_of(
         system,
         grammars,

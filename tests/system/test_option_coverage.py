@@ -11,7 +11,7 @@ from shioenv.grammar.library import load_grammar, names_of_grammars
 
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_no_option_is_missing_and_none_unknown(observer: SandboxRunner, name: str) -> None:
-    grammar = load_grammar(name, versions=observer.system.packages)
+    grammar = load_grammar(name, versions=observer.system.versions)
     found = coverage(grammar, lambda text: observer.run(text).text)
     assert found.documented or name in {"true", "false"}
     assert [gap.option for gap in found.missing] == []
@@ -24,6 +24,6 @@ def test_examples_do_what_they_say(observer: SandboxRunner, name: str) -> None:
         behavior = observer.run(text)
         return behavior.exit_code, behavior.text
 
-    grammar = load_grammar(name, versions=observer.system.packages)
+    grammar = load_grammar(name, versions=observer.system.versions)
     failed = {one.text: one.failures for one in run_examples([grammar], run) if one.failures}
     assert failed == {}

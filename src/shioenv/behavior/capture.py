@@ -66,10 +66,10 @@ class Recorder:
 
     `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that
     cannot read shells, whose states then stay unknown), `users` and `groups` are the system's names
-    by number, `instant` is its clock in seconds since 1970: a file time that falls into the run
-    itself is recorded as that (D-4). `network` gives the untouched network, as `Execution.network`
-    describes it, and is called when a run changed that. Errors: ContextError for a baseline that
-    is no dump.
+    by number, `instant` is when each run starts, in seconds since 1970: a file time that falls into
+    the run is recorded as that and what had passed of the run (D-4). `network` gives the untouched
+    network, as `Execution.network` describes it, and is called when a run changed that. Errors:
+    ContextError for a baseline that is no dump.
     """
 
     def __init__(
@@ -154,12 +154,15 @@ class Recorder:
         return file_key(path, self._start)
 
     def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
-        """The file as a context lists it; times within `own` (seconds) are the system's instant."""
+        """The file as a context lists it; times within `own`, the run's first and last moment in
+        seconds since 1970 and `CLOCK_SLACK` around them, are the declared ones.
+        """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
-            seconds = self._instant
+            passed = seconds + rest / 1e9 - first - CLOCK_SLACK
+            seconds = self._instant + max(0, int(passed))
         year, month, day, clock = _date(seconds // 60)
         return Entry(
             perms=_perms(file.mode),

@@ -103,7 +103,7 @@ def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
     """Grammars for the versions of a sandbox's programs."""
     from shioenv.grammar.library import load_grammar
 
-    versions = sandbox.system.packages
+    versions = sandbox.system.versions
     places = map(_place, names)
     return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
 
@@ -156,7 +156,7 @@ def stats(system: shared.SystemName = None) -> shared.Printout:
         if system is not None:
             raise
         built = None
-    grammars = load_grammars(versions=built.packages if built else None)
+    grammars = load_grammars(versions=built.versions if built else None)
     grounded = count(bind_all(grammars, catalogue(built))).grounded if built else None
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}

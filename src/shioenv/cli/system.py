@@ -81,7 +81,8 @@ def show(name: Name = None) -> shared.Printout:
     """Show a built system: its digest, where it lies, the machine that programs see."""
     from shioenv.system.store import find_system
 
-    facts = _facts(find_system(name))
+    system = find_system(name)
+    facts = _facts(system)
     machine = facts["machine"]
     rows = {
         "name": facts["name"],
@@ -95,6 +96,12 @@ def show(name: Name = None) -> shared.Printout:
         "lower layer": facts["lower_layer"],
         "machine": f"{machine['hostname']}: {machine['processors']} processor, "
         f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
+        "time": f"declared, {facts['instant']}"
+        if system.answers.clock == "declared"
+        else f"the host's: {system.answers.why}",
+        "kernel": f"declared, {system.declaration.machine.kernel.release}"
+        if system.answers.kernel == "declared"
+        else f"the host's: {system.answers.why}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
@@ -177,5 +184,6 @@ def _facts(system: System) -> dict[str, Any]:
         },
         "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
+        "answers": dict(system.facts["answers"]),
         "packages": dict(system.packages),
     }

@@ -117,7 +117,7 @@ def import_commands(
     then those of `generate`.
     """
     built = find_system(system)
-    grammars = load_grammars(versions=built.packages)
+    grammars = load_grammars(versions=built.versions)
     directories = commands.start_directories or built.declaration.session.start_directories
     catalogues = {directory: catalogue(built, directory) for directory in directories}
     accepted = read_list(commands, InputParser(grammars), catalogues)

@@ -121,7 +121,7 @@ def generate(
     DatasetStorageError, GenerationError. After any of them the same call goes on.
     """
     built = find_system(system)
-    grammars = load_grammars(drawing.commands or None, versions=built.packages)
+    grammars = load_grammars(drawing.commands or None, versions=built.versions)
     plan = plan_of(built, grammars, drawing, scoring, limits)
     samples = sample_on(
         built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars

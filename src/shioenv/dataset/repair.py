@@ -102,7 +102,7 @@ def repair(
         )
     built = find_system(system or plan.system)
     drawing = replace(plan.drawing, policy=policy or plan.drawing.policy)
-    grammars = load_grammars(drawing.commands, versions=built.packages)
+    grammars = load_grammars(drawing.commands, versions=built.versions)
     now = plan_of(built, grammars, drawing, plan.scoring or Scoring(), plan.limits)
     differences = plan.differences(now)
     if differences:

@@ -104,7 +104,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         versions = None
         if catalogue is None:
             built = find_system(system)
-            versions = built.packages
+            versions = built.versions
             catalogue = partial(catalogue_of, built)
         if isinstance(commands, str):
             raise EnvironmentOptionError(

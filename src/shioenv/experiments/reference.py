@@ -229,7 +229,7 @@ def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[ScoredRec
     """
     plan, system = read_manifest(directory).plan, setting.system
     wanted = {score.session_id for score in scores}
-    grammars = load_grammars(versions=system.packages)
+    grammars = load_grammars(versions=system.versions)
     described = {"format": "shioenv-rules", **plan.to_json()}
     with InputJournal(directory / "rules", described, Decoder(Rescored).decode) as journal:
         missing = wanted - journal.tried.keys()

@@ -105,7 +105,7 @@ class Stream:
 
 def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
     """The first samples that a dataset of this drawing would have."""
-    grammars = load_grammars(versions=system.packages)
+    grammars = load_grammars(versions=system.versions)
     plan = plan_of(system, grammars, drawing)
     origin = {
         "seed": drawing.seed,

@@ -25,8 +25,8 @@ def load_grammar(
 ) -> Grammar:
     """The grammar called `name`, checked.
 
-    `versions` maps package names to the versions on the target system; a package it lacks has the
-    version of the manual line. Errors: UnknownGrammarError (with the nearest name);
+    `versions` is `System.versions` of the target system; a package it lacks has the version of the
+    manual line. Errors: UnknownGrammarError (with the nearest name);
     FaultyGrammarError with all its faults.
     """
     path = directory / f"{name}.grammar"
@@ -54,8 +54,14 @@ def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # What is no text is a fault of its line like any other: the sign that stands for it is none.
     text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
     loaded = read_grammar(text, path.name)
-    version = (versions or {}).get(loaded.grammar.header.package)
-    return loaded if version is None else read_grammar(text, path.name, version)
+    versions = versions or {}
+    version, host_clock = (
+        versions.get(loaded.grammar.header.package),
+        versions.get("clock") == "host",
+    )
+    if version is None and not host_clock:
+        return loaded
+    return read_grammar(text, path.name, version, host_clock=host_clock)
 
 
 def load_grammars(

@@ -235,7 +235,7 @@ class LineParser:
     ) -> None:
         """Alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
-            self.known_flags(number, alternative.attributes, {"volatile"})
+            self.known_flags(number, alternative.attributes, {"volatile", "clock"})
             into.append(PlacedAlternative(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
@@ -278,7 +278,8 @@ class LineParser:
                 option.value += [Text(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
-        self.known_flags(number, option.attributes, {"alone", "separate", "joined", "volatile"})
+        known = {"alone", "separate", "joined", "volatile", "clock"}
+        self.known_flags(number, option.attributes, known)
         flags = option.attributes.flags
         option.spec = replace(
             option.spec,

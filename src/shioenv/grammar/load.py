@@ -45,6 +45,8 @@ class _Scope:
     source: Source
     prefix: str
     version: str
+    volatile: frozenset[str]
+    """Attributes that say that two runs may differ."""
     shared: Mapping[str, Nonterminal]
     productions: dict[Nonterminal, list[Production]] = field(default_factory=dict)
     slots: set[Nonterminal] = field(default_factory=set)
@@ -80,7 +82,7 @@ class _Scope:
                     body,
                     alternative.attributes.weight,
                     (line.number, alternative.column),
-                    volatile="volatile" in alternative.attributes.flags,
+                    volatile=not self.volatile.isdisjoint(alternative.attributes.flags),
                 )
 
     def produce(
@@ -236,7 +238,7 @@ class _BlockCompiler:
         forms = [form for spec in specs for form in self.forms(spec, value)]
         weight = option.attributes.weight / len(forms)
         for where, symbols in forms:
-            volatile = "volatile" in option.attributes.flags
+            volatile = not self.scope.volatile.isdisjoint(option.attributes.flags)
             self.scope.produce(self.part[where], [symbols], weight, place, volatile=volatile)
             self.total[where] += weight
 
@@ -311,7 +313,7 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Productions]:
     names = {name: Nonterminal(name) for source in sources for name in source.definitions}
     productions: dict[Nonterminal, list[Production]] = {}
     for source in sources:
-        scope = _Scope(source, "", "0", names, productions)
+        scope = _Scope(source, "", "0", frozenset({"volatile"}), names, productions)
         scope.compile()
     faults = [fault for source in sources for fault in source.faults]
     if faults:
@@ -332,17 +334,21 @@ class Loaded:
     places: Mapping[tuple[Nonterminal, Body], tuple[int, int]]
 
 
-def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
+def read_grammar(
+    text: str, path: str, version: str | None = None, *, host_clock: bool = False
+) -> Loaded:
     """The grammar in `text` with the faults that reading it showed, never an exception.
 
     `path` is what faults call the file; its stem must be the command's name. `version` is that of
-    the package on the target system, which guards compare with (default: the manual line's).
+    the package on the target system, which guards compare with (default: the manual line's);
+    `host_clock` says that its programs are told the host's time, which no two runs share.
     """
     source = LineParser(path, text).source
-    header = _header(source)
+    volatile = frozenset({"volatile", "clock"} if host_clock else {"volatile"})
+    header = _header(source, host_clock)
     names, shared = _shared()
     prefix = Path(path).stem
-    scope = _Scope(source, prefix, version or header.version, names)
+    scope = _Scope(source, prefix, version or header.version, volatile, names)
     start, pipe = Nonterminal(f"{prefix}:start"), Nonterminal(f"{prefix}:pipe")
     scope.compile()
     scope.add(start, source.starts)
@@ -367,7 +373,7 @@ def read_grammar(text: str, path: str, version: str | None = None) -> Loaded:
     return Loaded(grammar, tuple(source.faults), scope.lines, scope.places)
 
 
-def _header(source: Source) -> Header:
+def _header(source: Source, host_clock: bool) -> Header:
     """The header, with a fault for each line it lacks."""
 
     def value(keyword: str, example: str) -> str:
@@ -391,8 +397,9 @@ def _header(source: Source) -> Header:
     version = manual.split()[-1] if manual else "0"
     if manual and not version[0].isdigit():
         fault("manual", "the manual line ends with a version: ls(1), GNU coreutils 9.1")
-    if answer.strip() not in {"", "yes", "no"} or (answer.strip() == "yes" and not reason.strip()):
-        fault("volatile", "volatile is `no` or `yes: REASON`")
+    answer, reason = answer.strip(), reason.strip()
+    if answer not in {"", "no", "yes", "clock"} or (answer in {"yes", "clock"} and not reason):
+        fault("volatile", "volatile is `no`, `yes: REASON` or `clock: REASON`")
     if permutes not in {"yes", "no"}:
         fault("permutes", "permutes is `yes` or `no`")
     return Header(
@@ -400,7 +407,7 @@ def _header(source: Source) -> Header:
         manual=manual,
         version=version,
         package=package,
-        volatile=answer.strip() == "yes",
-        volatile_reason=reason.strip(),
+        volatile=answer == "yes" or (host_clock and answer == "clock"),
+        volatile_reason=reason,
         permutes=permutes != "no",
     )

@@ -1,7 +1,8 @@
-"""The two small C programs and where they are.
+"""The small C programs and where they are.
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
-bash into a fork server. Both are compiled when the package is built.
+bash into a fork server; `answers.so` holds what the build of a system writes into its C library.
+All are compiled when the package is built.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from shioenv.errors import HostError
 
-_BINARIES = Path(__file__).parent / "bin"
+_HERE = Path(__file__).parent
+_BINARIES = _HERE / "bin"
 
 
 def _built(name: str) -> Path:
@@ -31,3 +33,13 @@ def sandbox_program() -> Path:
 def preload_library() -> Path:
     """The library that is loaded into a system's bash."""
     return _built("preload.so")
+
+
+def answers_code() -> bytes:
+    """What a system's C library is to answer: a shared object that is copied from, never loaded."""
+    return _built("answers.so").read_bytes()
+
+
+def answers_source() -> bytes:
+    """What it is compiled from."""
+    return b"".join(path.read_bytes() for path in sorted((_HERE / "library").iterdir()))

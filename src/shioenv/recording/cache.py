@@ -34,8 +34,9 @@ CACHE_BYTES = 512 * MEBIBYTE
 """How large the file grows where nothing else is said: about a million executions (ours)."""
 
 MAX_AGE = 86_400.0
-"""Seconds that a stored behavior stands for its input. Programs see real time (D-4), and what
-depends on it (`find -mtime`, the year in `ls -l`) need not show it (ours)."""
+"""Seconds that a stored behavior stands for its input. A program that asks the kernel itself sees
+real time, as all do where a system is told the host's (D-4), and what depends on it (`find -mtime`,
+the year in `ls -l`) need not show it (ours)."""
 
 CHECKED_SHARE = 0.02
 """Of the behaviors found, those that are executed all the same and compared (ours)."""

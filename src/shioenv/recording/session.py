@@ -75,7 +75,7 @@ class SessionRecorder:
     alone: Alone = at_once
     """Calls a run while nothing runs that it could have lacked; see `Patience`."""
     clock: Callable[[], float] = time.time
-    """Seconds since 1970, as programs see them."""
+    """Seconds since 1970 on the host, which programs see that ask its kernel (D-4)."""
 
     def record(
         self, session: Session, runner: Executing, rng: Random, *, volatile: bool = False

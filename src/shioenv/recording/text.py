@@ -48,7 +48,7 @@ def read_arguments(text: str, system: System | None = None) -> Reading:
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+", text)}
     names = [name for name in names_of_grammars() if name in words or name.split("-")[0] in words]
-    parser = InputParser(load_grammars(names, versions=system.packages if system else None))
+    parser = InputParser(load_grammars(names, versions=system.versions if system else None))
     shell_input = parser.parse(text)
     unknown, by_words = [], []
     for segment in shell_input.segments:

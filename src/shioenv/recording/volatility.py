@@ -18,8 +18,9 @@ FOUND_BY_LOOKING = frozenset(
 """Limits that are looked at now and then: how far a run came, or what is known of it, depends on
 when."""
 
-_PROC = re.compile(rb"dr-xr-xr-x +\d+ ")
-"""/proc in a long listing: its links are the processes of the host, its time is the mount's."""
+_PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
+"""/proc in a long listing, of a system that is told the host's time: its links are the processes of
+the host, its time is the mount's. Else it is root's, with the same links everywhere."""
 
 
 _effects = attrgetter(
@@ -42,8 +43,8 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
 
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
-    """Whether the output shows the date of one of these moments (seconds since 1970), or a file
-    got it as its own: programs see real time (D-4), so they will show another one tomorrow.
+    """Whether the output shows the date of one of these moments of the host (seconds since 1970),
+    or a file got it as its own: whoever sees real time (D-4) will show another one tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)

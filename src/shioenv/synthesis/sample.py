@@ -98,7 +98,7 @@ def sample_on(
         replace(drawing, start_directories=directories),
         count=count,
         catalogue=lambda directory: system_catalogue(system, directory),
-        versions=system.packages,
+        versions=system.versions,
         grammars=grammars,
     )
 

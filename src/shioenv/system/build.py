@@ -41,7 +41,7 @@ from shioenv.errors import (
     SystemStorageError,
 )
 from shioenv.files.durable import atomic_write, sha256_of
-from shioenv.system import home, image, profile, web
+from shioenv.system import answers, home, image, profile, web
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
@@ -79,8 +79,9 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
     for source in (declaration.home.source, "web"):
         add(systems_directory().joinpath(source))
-    for module in (home, image, profile, web):
+    for module in (answers, home, image, profile, web):
         digest.update(inspect.getsource(module).encode())
+    digest.update(answers.source_digest().encode())
     return digest.hexdigest()
 
 
@@ -166,11 +167,14 @@ def _build(
         entries = image.compose(
             declaration, base_entries, base, tree, profile.root_files(declaration)
         )
-        rootfs_digest = image.write_tar(entries, base, out)
+        entries, told, before = answers.install(declaration, entries, base)
+        rootfs_digest = image.write_tar(entries, base, out, counted=before)
         accounts = image.read_accounts(entries, base)
-    proc = profile.proc_files(declaration)
+    if told.clock != declaration.clock:
+        report(f"programs of this system are told the host's time and kernel: {told.why}")
+    proc = profile.proc_files(declaration, told)
     site = web.web_files(declaration, tree)
-    digest = _digest(declaration, rootfs_digest, proc, site)
+    digest = _digest(declaration, rootfs_digest, proc, site, told)
     where = cache / "systems" / digest
     if damage(where) is not None:
         report("unpacking")
@@ -199,6 +203,7 @@ def _build(
             "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
             "login_users": accounts.login_users(),
             "session_groups": accounts.groups_of(declaration.session.user),
+            "answers": asdict(told),
             "packages": packages,
             "tree_sums": {
                 "names": tree_sum(row for row in rows if row[0] != "/"),
@@ -233,9 +238,16 @@ def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclarat
 
 
 def _digest(
-    declaration: SystemDeclaration, rootfs: str, proc: dict[str, bytes], site: dict[str, bytes]
+    declaration: SystemDeclaration,
+    rootfs: str,
+    proc: dict[str, bytes],
+    site: dict[str, bytes],
+    told: answers.Answers,
 ) -> str:
-    """sha256 over everything that decides what an input does: files, /proc, session, machine."""
+    """sha256 over everything that decides what an input does: files, /proc, session, machine.
+
+    Of the C library's answers the source counts: whatever a compiler made of it does the same.
+    """
     session = {
         "user": declaration.session.user,
         "umask": declaration.session.umask,
@@ -253,6 +265,8 @@ def _digest(
         "domain": machine.domain,
         "disk": machine.disk,
         "uptime": machine.uptime,
+        "answers": [told.clock, told.kernel, answers.source_digest() if told.glibc else ""],
+        "kernel": [machine.kernel.release, machine.kernel.version],
         "interfaces": [asdict(interface) for interface in machine.interfaces],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

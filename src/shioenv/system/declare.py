@@ -236,16 +236,21 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The kernel that the profile's files speak of (`uname` shows the host's: SPEC, DESIGN)."""
+    """The kernel that programs are told of, whatever the host's is."""
 
-    release: str
-    build: str
+    release: Annotated[str, _like(r"\S{1,64}", "a kernel's release, such as 6.1.0-28-cloud-amd64")]
+    build: Annotated[str, _like("[^#]*#[^#]{1,63}", "text that ends in the version, from its # on")]
     """The part of /proc/version in parentheses and after: who built it, with what, when."""
     command_line: str
     log: tuple[Annotated[tuple[float, str], _logged], ...] = ()
     """Seconds since boot and text, oldest first: what a kernel log of this machine would say."""
     modules: tuple[str, ...] = ()
     """Lines of /proc/modules."""
+
+    @property
+    def version(self) -> str:
+        """What `uname -v` shows."""
+        return self.build[self.build.index("#") :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +339,9 @@ class SystemDeclaration:
     name: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "lower case letters, digits, '-' and '.'")]
     title: str = ""
     instant: Moment
-    """What a patch writes for a file time inside a run's own window (SPEC D-4). UTC."""
+    """When each run starts, for programs and in patches (D-4). UTC."""
+    clock: Annotated[str, _like("(declared|host)", "declared or host")] = "declared"
+    """`declared`: programs see the instant, going on from it; `host`: they see the host's time."""
     distribution: Distribution
     users: tuple[User, ...] = ()
     groups: tuple[UserGroup, ...] = ()

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Protocol
 
 from shioenv.errors import RootfsTarError
@@ -387,12 +388,21 @@ def content(entry: ImageEntry, base: BaseStream) -> bytes:
     return base.read(entry.size)
 
 
-def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -> str:
-    """Write the canonical tar to `out`; gives its sha256 in hex."""
+def write_tar(
+    entries: Iterable[ImageEntry],
+    base: BaseStream,
+    out: IO[bytes],
+    *,
+    counted: Mapping[str, bytes] = MappingProxyType({}),
+) -> str:
+    """Write the canonical tar to `out`; gives its sha256 in hex.
+
+    For the files of `counted`, by path, these contents are what takes part in the digest.
+    """
     digest = hashlib.sha256()
 
-    def emit(data: bytes) -> None:
-        digest.update(data)
+    def emit(data: bytes, count: bytes | None = None) -> None:
+        digest.update(data if count is None else count)
         out.write(data)
 
     for entry in entries:
@@ -404,7 +414,7 @@ def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -
         else:
             header = _header(entry)
         emit(header)
-        emit(body)
+        emit(body, counted.get(entry.path))
         emit(bytes(-len(body) % tarfile.BLOCKSIZE))
     emit(bytes(2 * tarfile.BLOCKSIZE))
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from socket import inet_aton
 
+from shioenv.system.answers import Answers
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
 from shioenv.system.home import MONTHS, text_of
 from shioenv.system.image import Placed
@@ -285,11 +286,15 @@ def kernel_log(machine: Machine) -> bytes:
 # Files bound over /proc
 
 
-def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
-    """Contents by name beneath /proc, for all but `uptime` (a time namespace gives that)."""
+def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes]:
+    """Contents by name beneath /proc, for all but `uptime` (a supervisor writes that) and, where
+    programs are told the host's kernel, what names it.
+    """
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
+        "1/stat": _first_process(),
+        "1/task/1/stat": _first_process(),
         "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
         # as Linux does: an eighth of the memory for stacks of 16 KiB
         "sys/kernel/threads-max": text_of([str(_memory(machine)["total"] // (8 * 16))]),
@@ -336,7 +341,17 @@ def proc_files(declaration: SystemDeclaration) -> dict[str, bytes]:
         "pagetypeinfo": b"",
         "cgroups": text_of(["#subsys_name\thierarchy\tnum_cgroups\tenabled"]),
     }
+    if told.kernel == "declared":
+        files["sys/kernel/osrelease"] = text_of([machine.kernel.release])
+        files["sys/kernel/version"] = text_of([machine.kernel.version])
     return files | dict.fromkeys(MASKED, b"")
+
+
+def _first_process() -> bytes:
+    """/proc/1/stat of a process as old as the machine, 0.02 seconds less: its 22nd number."""
+    unlimited = 2**64 - 1
+    numbers = (0, 1, 1, 0, -1, 4194624, 1310, 0, 0, 0, 0, 3, 0, 0, 20, 0, 1, 0, 2, 4202496, 186)
+    return text_of([f"1 (init) S {' '.join(map(str, numbers))} {unlimited}" + " 0" * 27])
 
 
 def _boot_id(machine: Machine) -> uuid.UUID:
@@ -345,17 +360,17 @@ def _boot_id(machine: Machine) -> uuid.UUID:
 
 
 def live_proc_files(
-    declaration: SystemDeclaration, *, now: float, kernel_release: str
+    declaration: SystemDeclaration, *, now: float, release: str
 ) -> dict[str, bytes]:
     """The entries of `proc_files` that agree with a run's own clock and kernel.
 
     `stat` says when the machine was booted (`now`, in seconds since 1970, less the declared uptime,
-    as the time namespace has it); `version` names the release that `uname` shows.
+    as the time namespace has it); `version` names the `release` that `uname` shows.
     """
     machine = declaration.machine
     return {
         "stat": _stat(machine, round(now) - machine.uptime),
-        "version": _version(machine, kernel_release),
+        "version": _version(machine, release),
     }
 
 
@@ -442,13 +457,21 @@ def _meminfo(machine: Machine) -> bytes:
     return text_of(lines)
 
 
-def _stat(machine: Machine, boot: int) -> bytes:
-    """User, nice, system, idle, ... in hundredths of a second; mostly idle."""
+def _times(machine: Machine) -> tuple[int, ...]:
+    """Of one processor: user, nice, system, idle, ... in hundredths of a second; mostly idle."""
     ticks = machine.uptime * 100
     user, system, waiting = ticks // 250, ticks // 400, ticks // 900
     idle = ticks - user - system - waiting
-    times = (user, 0, system, idle, waiting, 0, 117, 0, 0, 0)
-    count = machine.cpu.count
+    return (user, 0, system, idle, waiting, 0, 117, 0, 0, 0)
+
+
+def idle_time(machine: Machine) -> int:
+    """Hundredths of a second that its processors had no work, from booting to the instant."""
+    return _times(machine)[3] * machine.cpu.count
+
+
+def _stat(machine: Machine, boot: int) -> bytes:
+    times, count = _times(machine), machine.cpu.count
     names = {"cpu ": count} | {f"cpu{number}": 1 for number in range(count)}
     lines = [" ".join([name, *(str(time * n) for time in times)]) for name, n in names.items()]
     lines += [f"intr {machine.uptime * 31}" + " 0" * 24, f"ctxt {machine.uptime * 57}"]

@@ -21,6 +21,7 @@ from shioenv.errors import (
     did_you_mean,
 )
 from shioenv.system import build as building
+from shioenv.system.answers import Answers
 from shioenv.system.contents import read_contents, stored
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
@@ -106,9 +107,19 @@ class System:
         return MappingProxyType(dict(self.facts["packages"]))
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """What grammars depend on: the packages, and under `clock` whose time programs are told."""
+        return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
+
+    @property
     def source(self) -> str:
         """Where the base came from: `mmdebstrap:KEY` or `tar:SHA256`."""
         return str(self.facts["source"])
+
+    @property
+    def answers(self) -> Answers:
+        """What its programs are told of the time and the kernel."""
+        return Answers(**self.facts["answers"])
 
     @property
     def users(self) -> Mapping[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shioenv.behavior import capture
-from shioenv.behavior.capture import Recorder
+from shioenv.behavior.capture import CLOCK_SLACK, Recorder
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
@@ -282,6 +282,15 @@ class TestFiles:
     def test_only_times_within_the_run_are_the_instant(self, seconds: float, year: int) -> None:
         moment = int((STARTED + seconds) * 10**9)
         assert patch((b"/a", None, file(9, mtime_ns=moment)))[0][2]["year"] == year
+
+    @pytest.mark.parametrize(
+        ("seconds", "clock"),
+        [(-0.04, "18:43"), (59.9, "18:43"), (60.1, "18:44"), (3599, "19:42")],
+    )
+    def test_the_instant_goes_on_within_the_run(self, seconds: float, clock: str) -> None:
+        new = file(9, mtime_ns=int((STARTED + seconds) * 10**9))
+        own = (STARTED - CLOCK_SLACK, STARTED + 4000)
+        assert recorder().entry(new, own=own).time == clock
 
     @pytest.mark.parametrize("mtime_ns", [-(10**27), 10**28, -1, 0])
     def test_any_time_can_be_written(self, mtime_ns: int) -> None:

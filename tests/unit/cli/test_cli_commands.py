@@ -30,6 +30,7 @@ class Sandbox(ScriptedRunner):
     system: Any = SimpleNamespace(
         name="debian-12",
         packages={},
+        versions={},
         declaration=SimpleNamespace(start_directory="/home/ubuntu"),
     )
 

@@ -34,7 +34,7 @@ DOCS = Path(__file__).parents[3] / "docs/how-to/datasets.md"
 
 @pytest.fixture(scope="module")
 def parser() -> InputParser:
-    return InputParser(load_grammars(["ls", "find", "cut", "date", "chown", "grep"]))
+    return InputParser(load_grammars(["ls", "find", "cut", "mktemp", "chown", "grep"]))
 
 
 def read(
@@ -48,10 +48,10 @@ def read(
 
 
 def test_lines_are_taken_apart(tmp_path: Path, parser: InputParser) -> None:
-    _, samples = read(tmp_path, parser, "ls -laT 32\r\ndate -u\nfor i in 1; do ls; done")
+    _, samples = read(tmp_path, parser, "ls -laT 32\r\nmktemp -u\nfor i in 1; do ls; done")
     assert samples == [
         [["ls", "-l<ns>", "<ns>a<ns>", "<ns>T 32"], HOME, False],
-        [["date", "-u"], HOME, True],
+        [["mktemp", "-u"], HOME, True],
         [["for i in 1; do ls; done"], HOME, False],
     ]
 

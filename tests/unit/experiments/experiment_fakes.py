@@ -21,7 +21,11 @@ A = TypeVar("A")
 
 HOME = "/home/ubuntu"
 SYSTEM: Any = SimpleNamespace(
-    name="fake", digest="d1935", packages={}, declaration=SimpleNamespace(start_directory=HOME)
+    name="fake",
+    digest="d1935",
+    packages={},
+    versions={},
+    declaration=SimpleNamespace(start_directory=HOME),
 )
 
 

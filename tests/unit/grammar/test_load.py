@@ -295,6 +295,23 @@ def test_volatile_alternatives_and_options_are_marked() -> None:
     assert marked == ["<x:a> = p", "<x:option.long> = --now"]
 
 
+def test_what_shows_the_time_is_volatile_where_that_is_the_hosts() -> None:
+    text = HEADER.replace("volatile no", "volatile clock: it shows the time")
+    text += "start x <option> <a>\noptions\n  --now %clock\n<a> = p %clock | q | r %volatile\n"
+    for host_clock, expected in ((False, ["<x:a> = r"]), (True, ["<x:a> = p", "<x:a> = r"])):
+        loaded = read_grammar(text, "x.grammar", host_clock=host_clock)
+        assert loaded.faults == ()
+        assert loaded.grammar.header.volatile is host_clock
+        marked = [
+            str(one)
+            for bodies in loaded.grammar.productions.values()
+            for one in bodies
+            if one.volatile
+        ]
+        assert [one for one in marked if one[:4] == "<x:a"] == expected
+        assert ("<x:option.long> = --now" in marked) is host_clock
+
+
 def test_reasons_for_options_that_help_does_not_show() -> None:
     loaded = read("start x -a\nundocumented -a, --all: in the manual page only\n")
     (line,) = loaded.grammar.undocumented

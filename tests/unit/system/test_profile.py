@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from shioenv.system.answers import Answers
 from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.profile import MASKED, kernel_log, live_proc_files, proc_files, root_files
+
+TOLD = Answers("declared", "declared")
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +20,16 @@ def test_cpuinfo_has_one_paragraph_for_each_processor(declaration: SystemDeclara
     four = replace(declaration, machine=replace(declaration.machine, cpu=replace(
         declaration.machine.cpu, count=4)))  # fmt: skip
     for system, count in ((declaration, 1), (four, 4)):
-        text = proc_files(system)["cpuinfo"].decode()
+        text = proc_files(system, TOLD)["cpuinfo"].decode()
         assert re.findall(r"^processor\t: (\d+)$", text, re.M) == [str(n) for n in range(count)]
         assert f"model name\t: {system.machine.cpu.model_name}" in text
-        assert len(re.findall(r"^cpu\d+ ", proc_files(system)["stat"].decode(), re.M)) == count
+        assert (
+            len(re.findall(r"^cpu\d+ ", proc_files(system, TOLD)["stat"].decode(), re.M)) == count
+        )
 
 
 def test_meminfo_adds_up(declaration: SystemDeclaration) -> None:
-    text = proc_files(declaration)["meminfo"].decode()
+    text = proc_files(declaration, TOLD)["meminfo"].decode()
     values = {key: int(value) for key, value in re.findall(r"^(\S+): +(\d+)", text, re.M)}
     assert values["MemTotal"] == 216 * 1024
     assert values["MemFree"] + values["Buffers"] + values["Cached"] < values["MemTotal"]
@@ -34,7 +39,7 @@ def test_meminfo_adds_up(declaration: SystemDeclaration) -> None:
 
 
 def test_partitions_and_sysfs_agree_on_the_disks(declaration: SystemDeclaration) -> None:
-    partitions = proc_files(declaration)["partitions"].decode()
+    partitions = proc_files(declaration, TOLD)["partitions"].decode()
     placed = {file.path: file for file in root_files(declaration)}
     for disk in declaration.machine.disks:
         assert re.search(rf"{disk.major} +{disk.minor} +{disk.size // 1024} {disk.name}$",
@@ -46,10 +51,10 @@ def test_partitions_and_sysfs_agree_on_the_disks(declaration: SystemDeclaration)
 
 
 def test_live_files_follow_the_clock_and_the_kernel(declaration: SystemDeclaration) -> None:
-    live = live_proc_files(declaration, now=1_800_000_000.0, kernel_release="9.9.9-x")
+    live = live_proc_files(declaration, now=1_800_000_000.0, release="9.9.9-x")
     assert f"btime {1_800_000_000 - declaration.machine.uptime}\n".encode() in live["stat"]
     assert live["version"].startswith(b"Linux version 9.9.9-x ")
-    assert set(live) <= set(proc_files(declaration))
+    assert set(live) <= set(proc_files(declaration, TOLD))
 
 
 def test_login_records_say_who_is_there(declaration: SystemDeclaration) -> None:
@@ -76,7 +81,7 @@ def test_the_kernel_log_is_one_record_for_each_read_of_dmesg(
 
 
 def test_what_tells_of_the_host_is_covered_with_nothing(declaration: SystemDeclaration) -> None:
-    files = proc_files(declaration)
+    files = proc_files(declaration, TOLD)
     assert all(files[name] == b"" for name in MASKED)
     assert "uptime" not in files
 

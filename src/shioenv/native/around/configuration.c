@@ -30,7 +30,11 @@ void read_configuration(void)
             continue;  /* kept */
         case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
         case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
-        case CONFIG_UPTIME: config.uptime = atoll(value); break;
+        case CONFIG_UPTIME:
+            config.uptime = strtoll(value, &value_end, 10);
+            config.idle = strtoll(value_end, NULL, 10);
+            break;
+        case CONFIG_CLOCK: config.declared_clock = !strcmp(value, "declared"); break;
         case CONFIG_PROCESSORS: config.processors = (uint32_t)atol(value); break;
         case CONFIG_USAGE:
             config.cpu_ms = strtoull(value, &value_end, 10);

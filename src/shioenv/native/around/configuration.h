@@ -14,7 +14,8 @@ extern struct configuration {
     char *environment[256];
     int n_environment;
     char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
-    long long uptime;
+    long long uptime, idle;  /* seconds since boot; hundredths of one without work */
+    bool declared_clock;  /* programs make their time from the time since boot: each run starts at the uptime */
     char disk[128];     /* tmpfs options */
     char web_date[64];  /* the only time the gateway's web server knows */
     char device[64];    /* what `df` calls the file system of / */

@@ -23,6 +23,7 @@
 #include "mounts.h"
 #include "namespaces.h"
 #include "tree.h"
+#include "uptime.h"
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
 struct disk_state pristine_disk;
@@ -78,6 +79,7 @@ static void write_over(const char *path, int cover)
  * a file system of no size, or `df` would show the host's disk. */
 static void cover_proc(const char *from, const char *covers, const char *proc)
 {
+    bool top = !strcmp(from, "proc");  /* the covers made for this sandbox lie there */
     struct dirent **list;
     int n = scandir(from, &list, NULL, alphasort);  /* `mount` shows the order */
     CHECK(n, "read %s", from);
@@ -97,7 +99,7 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
         }
         if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
         copy_file(source, cover);
-        for (int i = 0; i < config.n_covers; i++)
+        for (int i = 0; top && i < config.n_covers; i++)
             if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
         do_mount(cover, target, NULL, MS_BIND, NULL);
     }
@@ -303,7 +305,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
         "lower", "tree", "system", "plain", "host", "proc", "devices", "empty", "layer", "old", "queues", "terminals",
-        "covers",
+        "covers", "uptime",
     };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
@@ -363,6 +365,7 @@ void make_outer_mounts(void)
     make_directory("/covers/.directory");
     cover_proc("proc", "/covers", "/proc");
     mask_proc("/proc", "/covers", "/covers/.empty", "/covers/.directory");
+    cover_uptime("/proc/uptime", "/uptime");
     do_mount(NULL, "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/host", MNT_DETACH), "detach the host's /proc");

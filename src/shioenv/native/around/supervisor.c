@@ -43,6 +43,7 @@
 #include "terminal.h"
 #include "traces.h"
 #include "tree.h"
+#include "uptime.h"
 #include "usage.h"
 
 #define SHELL_PID 1000
@@ -89,7 +90,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
     CHECK(server, "fork the server");
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        join_namespace(ns_time, CLONE_NEWTIME, "time");
+        if (!config.declared_clock) join_namespace(ns_time, CLONE_NEWTIME, "time");
         join_namespace(library_layer, CLONE_NEWNS, "layer mount");
         int nowhere = open("/dev/null", O_RDWR);
         for (int i = 0; i < 3; i++) dup2(nowhere, i);
@@ -262,7 +263,8 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         if (channels[0].seen + channels[1].seen > request->drain_max) why = REPLY_OUTPUT_KILLED;
         else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
         else if (now >= next_look) {
-            next_look = now + LOOK_NS;
+            while (next_look <= now) next_look += LOOK_NS;
+            show_uptime(false);
             why = look(request, reply, &looks);
             if (*slave >= 0) offer_ends_of_file(channels[0].fd, 1);
         }
@@ -311,6 +313,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     shared->dumped = 0;
     shared->state_length = 0;
     shared->processors = config.processors;
+    shared->uptime = config.declared_clock ? config.uptime : 0;
     int out[2], err[2] = {-1, -1};
     bool separate = request->flags & REQUEST_SEPARATE, terminal = request->flags & REQUEST_TERMINAL;
     if (terminal ? !open_terminal(out) : pipe2(out, O_CLOEXEC)) _exit(125);
@@ -341,6 +344,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         start.flags |= RUN_WITH_STDIN;
         fds[n_fds++] = in[0];
     }
+    show_uptime(config.declared_clock);
     reply.started_ns = now_ns(CLOCK_REALTIME);
     send_with(server_socket, &start, sizeof start, fds, n_fds);
     /* of a terminal it is held until the shell has ended: letting go of it would be hanging up */

@@ -22,6 +22,7 @@ struct shared {
     volatile uint32_t dumped; /* the state below is the shell's at its end */
     volatile uint32_t state_length;
     uint32_t processors;      /* that the declared machine has */
+    int64_t uptime;           /* seconds since boot that the run starts with; 0: those of its sandbox go on */
     char cwd[CWD_MAX];
     char input[INPUT_MAX];
     char state[STATE_MAX];

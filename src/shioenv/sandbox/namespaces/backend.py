@@ -182,7 +182,7 @@ class NamespaceSandbox:
         self._process, self._socket = process, connection
         try:
             connection.sendall(
-                configuration(declaration, self.limits, self.mode, plain=self._plain is not None)
+                configuration(self.system, self.limits, self.mode, plain=self._plain is not None)
             )
             line = read_line(connection)
         except OSError as error:

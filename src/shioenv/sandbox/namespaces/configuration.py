@@ -12,18 +12,22 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import RLIMIT, Config, ShellMode, pack_configuration
-from shioenv.system.declare import UNLIMITED, SystemDeclaration
-from shioenv.system.profile import live_proc_files
+from shioenv.system.declare import UNLIMITED
+from shioenv.system.profile import idle_time, live_proc_files
+from shioenv.system.store import System
 
 
-def configuration(
-    declaration: SystemDeclaration, limits: Limits, mode: ShellMode, *, plain: bool
-) -> bytes:
+def configuration(system: System, limits: Limits, mode: ShellMode, *, plain: bool) -> bytes:
     """The message that configures a supervisor; `plain` where inputs run on a plain copy."""
+    declaration, told = system.declaration, system.answers
     machine, session = declaration.machine, declaration.session
     inside, gateway = network_messages(machine.interfaces)
     root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
-    live = live_proc_files(declaration, now=time.time(), kernel_release=platform.release())
+    live = live_proc_files(
+        declaration,
+        now=declaration.instant.timestamp() if told.clock == "declared" else time.time(),
+        release=machine.kernel.release if told.kernel == "declared" else platform.release(),
+    )
     size = min(limits.disk_bytes, machine.disk)
     usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"
     disk = f"size={size},nr_inodes={limits.disk_inodes},mode=755"
@@ -35,7 +39,8 @@ def configuration(
             ),
             (Config.HOSTNAME, machine.hostname.encode()),
             (Config.DOMAINNAME, (machine.domain or "(none)").encode()),
-            (Config.UPTIME, str(machine.uptime).encode()),
+            (Config.UPTIME, f"{machine.uptime} {idle_time(machine)}".encode()),
+            (Config.CLOCK, told.clock.encode()),
             (Config.PROCESSORS, str(machine.cpu.count).encode()),
             (Config.DISK, disk.encode()),
             (Config.DEVICE, f"/dev/{root_disk}".encode()),

@@ -51,6 +51,7 @@ class Config(IntEnum):
     WEB_DATE = 16
     PLAIN = 17
     USAGE = 18
+    CLOCK = 19
 
 
 class Ask(IntEnum):

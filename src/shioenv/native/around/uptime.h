@@ -1,0 +1,7 @@
+/* What /proc/uptime shows. */
+#pragma once
+
+#include <stdbool.h>
+
+void cover_uptime(const char *proc, const char *disk);
+void show_uptime(bool anew);

@@ -1,0 +1,322 @@
+/* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
+ * system (system/answers.py) writes this code into the end of the library's text, fills in the facts below and makes
+ * the library's names lead here. What is not a function of that name in the library stays unused.
+ *
+ * Only calls that programs make are led here, not those within the library, raw system calls or programs that
+ * are linked statically.
+ *
+ * The clock: each run has a time namespace in which the time since boot starts at the declared uptime, so the declared time
+ * is the declared moment of booting and that. Files are stamped by the kernel, in real time: what the stat family
+ * shows of a time within the run is the declared one. No memory, file or variable is shared with anybody. */
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#ifdef __x86_64__  /* a system of another processor keeps the host's answers */
+
+#define EXPORT __attribute__((visibility("default")))
+#define SECOND 1000000000ll
+/* Between real and declared time lies a multiple of this: whoever knows it to half of that knows it exactly. */
+#define STEP 1000000ll
+/* So much later than the declared instant a run starts: a program that subtracts its time since boot from the
+ * time a moment before it still finds the declared second. */
+#define LEAD 10000000ll
+
+/* Filled in by the build. The last four say where the library's own functions are, seen from here. (Weak, or the
+ * compiler would take the zeros for granted.) The kernel's release and version, each with its final NUL, are put
+ * behind the code. */
+__attribute__((section(".facts"), weak)) const struct facts {
+    int64_t instant, boot;  /* seconds since 1970 */
+    int64_t clock_gettime, pthread_cond_timedwait, recvmsg, __errno_location;
+} facts;
+extern __attribute__((visibility("hidden"))) const char answers_end[];
+
+#define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&facts + (uintptr_t)facts.name))
+extern int *__errno_location(void);
+
+static long call(long number, long first, long second, long third, long fourth, long fifth)
+{
+    register long r10 __asm__("r10") = fourth, r8 __asm__("r8") = fifth;
+    long result;
+    __asm__ volatile("syscall" : "=a"(result)
+                     : "a"(number), "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+/* As the library's functions answer. */
+static int answer(long result)
+{
+    if (result >= 0) return (int)result;
+    *ORIGINAL(__errno_location)() = (int)-result;
+    return -1;
+}
+
+/* ---- the kernel ---------------------------------------------------------------------------------- */
+
+EXPORT int uname(struct utsname *names)
+{
+    long result = call(SYS_uname, (long)names, 0, 0, 0, 0);
+    if (result) return answer(result);
+    const char *at = answers_end;
+    for (char *to = names->release; (*to++ = *at++);) {}
+    for (char *to = names->version; (*to++ = *at++);) {}
+    return 0;
+}
+
+/* ---- the time ------------------------------------------------------------------------------------ */
+
+static int64_t count(const struct timespec *time) { return time->tv_sec * SECOND + time->tv_nsec; }
+
+static void set(struct timespec *time, int64_t nanoseconds)
+{
+    time->tv_sec = nanoseconds / SECOND;
+    time->tv_nsec = nanoseconds % SECOND;
+    if (time->tv_nsec < 0) time->tv_nsec += SECOND, time->tv_sec--;
+}
+
+static int64_t kernel_time(clockid_t clock)
+{
+    struct timespec now;
+    ORIGINAL(clock_gettime)(clock, &now);
+    return count(&now);
+}
+
+static int64_t booted(void) { return facts.boot * SECOND + LEAD; }
+
+static int64_t declared_time(void) { return booted() + kernel_time(CLOCK_BOOTTIME); }
+
+/* Real time less the declared one: the same for all of a run, since both run on together. */
+static int64_t difference(void)
+{
+    int64_t found = 0;
+    for (int tries = 0; tries < 50; tries++) {
+        int64_t before = kernel_time(CLOCK_BOOTTIME), real = kernel_time(CLOCK_REALTIME);
+        int64_t after = kernel_time(CLOCK_BOOTTIME);
+        found = real - (before + (after - before) / 2) - booted();
+        if (after - before < STEP / 2) break;
+    }
+    found += found < 0 ? -STEP / 2 : STEP / 2;
+    return found - found % STEP;
+}
+
+EXPORT int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE && clock != CLOCK_TAI)
+        return ORIGINAL(clock_gettime)(clock, time);
+    set(time, declared_time());
+    return 0;
+}
+
+EXPORT int timespec_get(struct timespec *time, int base)
+{
+    if (base != TIME_UTC) return 0;
+    set(time, declared_time());
+    return base;
+}
+
+EXPORT int gettimeofday(struct timeval *restrict time, void *restrict zone)
+{
+    struct timespec now;
+    set(&now, declared_time());
+    if (time) time->tv_sec = now.tv_sec, time->tv_usec = now.tv_nsec / 1000;
+    if (zone) *(int64_t *)zone = 0;  /* Greenwich */
+    return 0;
+}
+
+EXPORT time_t time(time_t *stored)
+{
+    time_t now = declared_time() / SECOND;
+    if (stored) *stored = now;
+    return now;
+}
+
+/* ---- waiting until a moment ----------------------------------------------------------------------- */
+
+/* The kernel's moment for a declared one. What lies before booting is over either way; a condition variable of
+ * the monotonic clock gives such small ones. */
+static const struct timespec *kernel_moment(const struct timespec *declared, struct timespec *real)
+{
+    if (declared->tv_sec < facts.boot) return declared;
+    set(real, count(declared) + difference());
+    return real;
+}
+
+EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left)
+{
+    struct timespec real;
+    if (clock == CLOCK_REALTIME && flags & TIMER_ABSTIME) time = kernel_moment(time, &real);
+    return (int)-call(SYS_clock_nanosleep, clock, flags, (long)time, (long)left, 0);
+}
+
+EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                                  const struct timespec *restrict time)
+{
+    struct timespec real;
+    return ORIGINAL(pthread_cond_timedwait)(condition, mutex, kernel_moment(time, &real));
+}
+
+/* ---- what the kernel says of packets -------------------------------------------------------------- */
+
+EXPORT ssize_t recvmsg(int socket, struct msghdr *message, int flags)
+{
+    ssize_t length = ORIGINAL(recvmsg)(socket, message, flags);
+    if (length < 0 || !message->msg_control) return length;
+    size_t left = message->msg_controllen;
+    for (char *at = message->msg_control; left >= sizeof(struct cmsghdr);) {
+        struct cmsghdr *header = (struct cmsghdr *)at;
+        if (header->cmsg_len < sizeof *header || header->cmsg_len > left) break;
+        int64_t unit = header->cmsg_type == SO_TIMESTAMP ? 1000000 : header->cmsg_type == SO_TIMESTAMPNS ? SECOND : 0;
+        if (header->cmsg_level == SOL_SOCKET && unit && header->cmsg_len >= CMSG_LEN(sizeof(struct timespec))) {
+            struct timespec *arrival = (struct timespec *)CMSG_DATA(header);
+            int64_t declared = arrival->tv_sec * unit + arrival->tv_nsec - difference() / (SECOND / unit);
+            arrival->tv_sec = declared / unit;
+            arrival->tv_nsec = declared % unit;
+        }
+        size_t step = CMSG_ALIGN(header->cmsg_len);
+        if (step > left) break;
+        at += step;
+        left -= step;
+    }
+    return length;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+struct times { struct timespec access, change, status, birth; };
+
+/* Whether a file lies elsewhere than the root directory: below /proc or /dev/pts, say. */
+static bool elsewhere(dev_t device)
+{
+    struct stat root;
+    return !call(SYS_newfstatat, AT_FDCWD, (long)"/", (long)&root, 0, 0) && root.st_dev != device;
+}
+
+/* A file's times as the declared machine has them. Within the run: less the difference. Else those after the
+ * instant are the host's, who unpacked the file or read it, or who mounted what it lies in: it is as old as its
+ * content, was read at the instant, or was there at booting. But where the run changed its status, they are
+ * what the run asked for. */
+static void declare(struct times *times, dev_t device)
+{
+    struct timespec *const all[] = {&times->change, &times->access, &times->status, &times->birth};
+    int64_t instant = facts.instant * SECOND, gap = difference();
+    int64_t start = instant + LEAD + gap, now = declared_time() + gap + STEP;
+    bool touched = count(&times->status) >= start;
+    for (int i = 0; i < 4; i++) {
+        int64_t time = count(all[i]);
+        if (time >= start && time <= now) set(all[i], time - gap);
+        else if (time <= instant || time > now) continue;
+        else if (i > 1) *all[i] = times->change;
+        else if (!touched || (i && all[i]->tv_nsec) || elsewhere(device))
+            set(all[i], i ? instant : facts.boot * SECOND);
+    }
+}
+
+#define BLOCK 4096  /* bytes of a directory that a disk's file system reserves at a time */
+
+/* What a disk would say of the size of a directory that lies in memory, which has no blocks, and 40 bytes and 20
+ * for each entry; or 0, where it lies on a disk or elsewhere. */
+static int64_t disk_size(mode_t mode, int64_t size, int64_t blocks, dev_t device)
+{
+    if (!S_ISDIR(mode) || blocks || size < 40 || elsewhere(device)) return 0;
+    return (1 + (size - 40) / 20 / 128) * BLOCK;
+}
+
+/* The top of /proc, which the kernel says belongs to nobody in here and counts the host's processes. */
+static bool is_proc(mode_t mode, uint64_t inode, int64_t size) { return mode == (S_IFDIR | 0555) && inode == 1 && !size; }
+
+enum { PROC_LINKS = 77 };  /* its own directories and the processes that /proc/loadavg speaks of */
+
+static int declared_stat(long result, struct stat *file)
+{
+    if (result) return answer(result);
+    if (is_proc(file->st_mode, file->st_ino, file->st_size)) {
+        file->st_nlink = PROC_LINKS;
+        file->st_uid = file->st_gid = 0;
+    }
+    int64_t size = disk_size(file->st_mode, file->st_size, file->st_blocks, file->st_dev);
+    if (size) file->st_size = size, file->st_blocks = size / 512;
+    struct times times = {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}};
+    declare(&times, file->st_dev);
+    file->st_atim = times.access;
+    file->st_mtim = times.change;
+    file->st_ctim = times.status;
+    return 0;
+}
+
+EXPORT int fstat(int fd, struct stat *file) { return declared_stat(call(SYS_fstat, fd, (long)file, 0, 0, 0), file); }
+
+EXPORT int fstatat(int fd, const char *restrict path, struct stat *restrict file, int flags)
+{
+    return declared_stat(call(SYS_newfstatat, fd, (long)path, (long)file, flags, 0), file);
+}
+
+EXPORT int stat(const char *restrict path, struct stat *restrict file) { return fstatat(AT_FDCWD, path, file, 0); }
+
+EXPORT int lstat(const char *restrict path, struct stat *restrict file)
+{
+    return fstatat(AT_FDCWD, path, file, AT_SYMLINK_NOFOLLOW);
+}
+
+/* As programs that were linked before glibc 2.33 call them. */
+EXPORT int __fxstat(int version, int fd, struct stat *file) { return (void)version, fstat(fd, file); }
+EXPORT int __xstat(int version, const char *path, struct stat *file) { return (void)version, stat(path, file); }
+EXPORT int __lxstat(int version, const char *path, struct stat *file) { return (void)version, lstat(path, file); }
+
+EXPORT int __fxstatat(int version, int fd, const char *path, struct stat *file, int flags)
+{
+    return (void)version, fstatat(fd, path, file, flags);
+}
+
+static struct timespec from_statx(struct statx_timestamp time) { return (struct timespec){time.tv_sec, time.tv_nsec}; }
+
+static void to_statx(struct statx_timestamp *to, struct timespec time)
+{
+    to->tv_sec = time.tv_sec;
+    to->tv_nsec = (uint32_t)time.tv_nsec;
+}
+
+EXPORT int statx(int fd, const char *restrict path, int flags, unsigned mask, struct statx *restrict file)
+{
+    long result = call(SYS_statx, fd, (long)path, flags, mask | STATX_BASIC_STATS, (long)file);
+    if (result) return answer(result);
+    struct times times = {
+        from_statx(file->stx_atime), from_statx(file->stx_mtime), from_statx(file->stx_ctime), from_statx(file->stx_btime),
+    };
+    unsigned major = file->stx_dev_major, minor = file->stx_dev_minor;
+    dev_t device = (dev_t)(minor & 0xff) | major << 8 | (dev_t)(minor & ~0xffu) << 12;
+    if (is_proc(file->stx_mode, file->stx_ino, (int64_t)file->stx_size)) {
+        file->stx_nlink = PROC_LINKS;
+        file->stx_uid = file->stx_gid = 0;
+    }
+    int64_t size = disk_size(file->stx_mode, (int64_t)file->stx_size, (int64_t)file->stx_blocks, device);
+    if (size) file->stx_size = (uint64_t)size, file->stx_blocks = (uint64_t)size / 512;
+    declare(&times, device);
+    to_statx(&file->stx_atime, times.access);
+    to_statx(&file->stx_mtime, times.change);
+    to_statx(&file->stx_ctime, times.status);
+    to_statx(&file->stx_btime, times.birth);
+    return 0;
+}
+
+/* Other names of the same functions. */
+#define ALSO(function, name) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")))
+ALSO(stat, stat64);
+ALSO(lstat, lstat64);
+ALSO(fstat, fstat64);
+ALSO(fstatat, fstatat64);
+ALSO(__xstat, __xstat64);
+ALSO(__lxstat, __lxstat64);
+ALSO(__fxstat, __fxstat64);
+ALSO(__fxstatat, __fxstatat64);
+ALSO(clock_gettime, __clock_gettime);
+ALSO(gettimeofday, __gettimeofday);
+#endif
