@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,27 @@ def test_hosts_differ_by_what_inputs_change_of_their_shell(
     here: list[Record], there: list[Record], what: list[str]
 ) -> None:
     assert [one["what"] for one in hosts.differing(here, there)] == what
+
+
+def test_tests_count_that_fail_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\n"
+        "def test_late():\n"
+        "    late = Path('late').exists()\n"
+        "    Path('late').touch()\n"
+        "    assert late\n"
+        "def test_wrong():\n"
+        "    assert not Path('wrong').exists()\n"
+    )
+    monkeypatch.setattr(hosts, "TESTS", ["test_it.py"])
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return hosts.said([sys.executable, "-m", "pytest", *options], cwd=tmp_path)
+
+    assert [*hosts.failing(run)] == []
+    (tmp_path / "wrong").touch()
+    (violation,) = hosts.failing(run)
+    assert "test_wrong" in violation["said"]
 
 
 @pytest.mark.parametrize("name", hosts.SYSTEMS)
