@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.store import System, build_system
+
+settings.register_profile(
+    "suite", deadline=None
+)  # how long an example takes is the host's business
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

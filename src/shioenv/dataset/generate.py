@@ -10,6 +10,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -208,26 +209,30 @@ def run(
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
     job = recording(plan, system)
-    if not (Path(directory) / MANIFEST).exists():
-        executor.check(job)
     retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)
-    with Store(directory, plan, count, kernel=platform.release(), report=teller.tell) as store:
+    with ExitStack() as stack:
+        stack.enter_context(executor)
+        if not (Path(directory) / MANIFEST).exists():
+            executor.check(job)
+        kernel = platform.release()
+        store = stack.enter_context(
+            Store(directory, plan, count, kernel=kernel, report=teller.tell)
+        )
         teller.kept = store.kept
         teller.tell()
         contexts: Iterable[tuple[int, Sample | str]] = store.missing_contexts()
         tasks = chain(contexts, missing(store, samples, count))
-        with executor:
-            for number, answer in executor.map(job, tasks, teller.tell):
-                for kernel in executor.kernels:
-                    store.made_under(kernel)
-                for layer in executor.layers:
-                    store.made_over(layer)
-                if isinstance(answer, Line):
-                    store.append(answer)
-                    teller.add(answer)
-                else:
-                    store.keep_context(number, answer)
+        for number, answer in executor.map(job, tasks, teller.tell):
+            for kernel in executor.kernels:
+                store.made_under(kernel)
+            for layer in executor.layers:
+                store.made_over(layer)
+            if isinstance(answer, Line):
+                store.append(answer)
+                teller.add(answer)
+            else:
+                store.keep_context(number, answer)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
-from shioenv.errors import SandboxError, ShioenvError, UsageError
+from shioenv.errors import ShioenvError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
@@ -57,14 +56,6 @@ class Job(Generic[T, A]):
             )
         return sandbox
 
-    def check(self, opener: Opener) -> None:
-        """Opens a sandbox for it and closes it again. ShioenvErrors as they are, but SandboxError:
-        what breaks may open the next time.
-        """
-        with suppress(SandboxError):
-            if self.system:
-                self.opened(opener).close()
-
     def cache(self, size: int) -> ExecutionCache | None:
         """What is shared with others in a file of so many bytes; None of none, or of a system whose
         digest is not known.
@@ -98,8 +89,8 @@ class Executor(Protocol):
         ...
 
     def check(self, job: Job[Any, Any]) -> None:
-        """Raises what keeps sandboxes of the job from opening, as far as that can be told where
-        this is called: to be asked before anything is written that the job is for.
+        """Opens a first sandbox of the job, where this is known to be the machine that opens them:
+        asked before anything is written that the job is for. Errors: those of `map`.
         """
         ...
 

@@ -48,8 +48,9 @@ class SerialExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: Job[Any, Any]) -> None:
-        """As every executor."""
-        job.check(self._opener)
+        """As every executor; one that breaks may open the next time."""
+        with suppress(SandboxError):
+            job.opened(self._opener).close()
 
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
@@ -100,8 +101,8 @@ class LocalExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: Job[Any, Any]) -> None:
-        """As every executor."""
-        job.check(self._opener)
+        """As every executor, in the processes that go on with the job."""
+        self._crew_of(job).start()
 
     def map(
         self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
@@ -112,12 +113,8 @@ class LocalExecutor:
         schedule = Schedule(tasks, what=job.what)
         if not schedule.left:
             return
-        if self._crew is not None and self._crew.job is not job:
-            self.close()
-        if self._crew is None:
-            allow_open_files(OPEN_FILES + _FILES_OF_A_WORKER * self.workers)
-            self._crew = Crew(job, self._opener, self._cache_bytes, self.workers)
-        crew, restarts = self._crew, self._crew.restarts
+        crew = self._crew_of(job)
+        restarts = crew.restarts
         try:
             while schedule.left:
                 yield from crew.take(schedule)
@@ -126,6 +123,15 @@ class LocalExecutor:
             self.restarts += crew.restarts - restarts
             if schedule.unfinished:  # nobody is to answer later
                 self.close()
+
+    def _crew_of(self, job: Job[Any, Any]) -> Crew:
+        """The processes that do this job, those of another one ended."""
+        if self._crew is not None and self._crew.job is not job:
+            self.close()
+        if self._crew is None:
+            allow_open_files(OPEN_FILES + _FILES_OF_A_WORKER * self.workers)
+            self._crew = Crew(job, self._opener, self._cache_bytes, self.workers)
+        return self._crew
 
     def close(self) -> None:
         """Ends the processes and waits for them."""

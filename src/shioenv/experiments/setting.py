@@ -71,7 +71,8 @@ class Setting:
         a directory that is not there yet.
         """
         if not directory.exists():
-            executor.check(self.job(_nothing))
+            with executor:
+                executor.check(self.job(_nothing))
 
 
 def _nothing(lane: object, task: tuple[int, object]) -> None:
