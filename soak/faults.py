@@ -31,6 +31,7 @@ from typing import Any
 
 from common import Progress, parser, report
 
+from shioenv.dataset.manifest import MANIFEST
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
@@ -245,7 +246,8 @@ def two_at_once(
 ) -> tuple[str, list[dict[str, Any]]]:
     """The second run into a directory: what it said, violations."""
     first = generation.start()
-    while not children(first.pid) and first.poll() is None:  # its workers: the directory is its own
+    manifest = generation.directory / MANIFEST
+    while not manifest.exists() and first.poll() is None:  # where it is, the directory is locked
         time.sleep(0.01)
     first.send_signal(signal.SIGSTOP)
     second = generation.run()
