@@ -53,6 +53,10 @@ Progress = Callable[[str], None]
 """Is given one line at a time of what is being done."""
 
 
+def silent(line: str) -> None:
+    """Progress that nobody looks at."""
+
+
 def cache_directory() -> Path:
     """`$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME`, else in `~/.cache`. May not exist."""
     if chosen := os.environ.get("SHIOENV_CACHE"):

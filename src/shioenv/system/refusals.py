@@ -26,6 +26,7 @@ WHOLE_PROC_FIX = (
 )
 MORE_IDS_FIX = "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
 _SYS_ADMIN = 21  # the number of a capability
+_LONGEST_ERRNO = 4  # digits
 
 
 class _Cause(NamedTuple):
@@ -35,12 +36,21 @@ class _Cause(NamedTuple):
     fix: str
 
 
+def failure(line: str) -> tuple[int, str]:
+    """The errno and the step of a helper that could not begin ("E<errno> <step>"), from its
+    last line; 0 where it does not say.
+    """
+    number, _, step = line.removeprefix("E").partition(" ")
+    known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
+    return int(number) if known else 0, step
+
+
 def no_user_namespace(said: str) -> HostError:
     """Why no user namespace could be made or used. `said` is the helper's last line, "E<errno>
     <step>", or empty where it died.
     """
-    number, _, step = said.removeprefix("E").partition(" ")
-    reason = os.strerror(int(number)) if number.isdigit() else "the helper died"
+    number, step = failure(said)
+    reason = os.strerror(number) if number else "the helper died"
     cause = _first(
         (_none_allowed, _ordinary_users_not, _apparmor, _filtered, _changed_root, _few_rights)
     )

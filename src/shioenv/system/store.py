@@ -248,10 +248,6 @@ def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptErro
     )
 
 
-def _silent(line: str) -> None:
-    """Report to nobody."""
-
-
 def find_system(name: str | None = None) -> System:
     """The built system of this name, by default `debian-12`.
 
@@ -321,7 +317,7 @@ def build_system(
     *,
     rootfs_tar: str | Path | None = None,
     fresh: bool = False,
-    report: building.Progress = _silent,
+    report: building.Progress = building.silent,
 ) -> System:
     """The system of this name, built where it is not there yet.
 
@@ -376,7 +372,7 @@ def remove_system(name: str) -> bool:
     """
     cache = building.cache_directory()
     named = cache / "names" / f"{name}.json"
-    with building.storage_errors(cache), building.build_lock(cache, _silent):
+    with building.storage_errors(cache), building.build_lock(cache, building.silent):
         if not named.exists():
             return False
         digest = building.read_json(named).get("digest", "")

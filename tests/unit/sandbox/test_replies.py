@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.namespaces import wire
+from shioenv.system.refusals import failure, no_user_namespace
 
 LIMITS = Limits(output_bytes=4096)
 
@@ -171,4 +172,9 @@ def test_bytes_after_a_reply_are_no_part_of_it() -> None:
     ],
 )
 def test_a_last_line_is_understood_or_nothing_is(line: str, meant: tuple[int, str]) -> None:
-    assert wire.failure(line) == meant
+    assert failure(line) == meant
+
+
+def test_no_last_line_of_a_helper_is_an_error_of_its_own() -> None:
+    for line in ("E²", "E" + "9" * 4000, "E-1 x", ""):
+        assert "user namespaces" in str(no_user_namespace(line))

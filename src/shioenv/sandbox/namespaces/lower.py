@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.sandbox.namespaces.wire import failure
 from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
+from shioenv.system.refusals import failure
 from shioenv.system.store import DEVICES
 
 

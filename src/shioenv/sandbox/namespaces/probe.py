@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +22,7 @@ from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.wire import ShellMode
+from shioenv.system.build import Progress, silent
 from shioenv.system.store import System
 
 _VERDICT = "shell.json"
@@ -84,11 +85,7 @@ class Verdict:
     """Why not faster; "" where it is served in the fastest way."""
 
 
-def _silent(line: str) -> None:
-    """Report to nobody."""
-
-
-def prove_shell(system: System, report: Callable[[str], None] = _silent) -> Verdict:
+def prove_shell(system: System, report: Progress = silent) -> Verdict:
     """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one.
 
     Only a bash that is served is kept, and for this library alone: what fails is tried again.
@@ -109,7 +106,7 @@ def prove_shell(system: System, report: Callable[[str], None] = _silent) -> Verd
     return Verdict(ShellMode.FRESH, "; ".join(reasons))
 
 
-def proven_shell(system: System, report: Callable[[str], None] = _silent) -> Verdict:
+def proven_shell(system: System, report: Progress = silent) -> Verdict:
     """The mode found when the system was probed; probes it now where that has not been done with
     the library that is installed here.
     """

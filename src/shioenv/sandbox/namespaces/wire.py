@@ -119,7 +119,6 @@ REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
 _LENGTH = struct.Struct("=I")
-_LONGEST_ERRNO = 4  # digits
 
 _LIMITS_HIT = (
     (Said.TIMED_OUT, "wall_seconds"),
@@ -276,15 +275,6 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     if len(body) > REPLY.size + sum(lengths):
         raise _unreadable("it goes on where it should have ended")
     return reply, memoryview(body)[REPLY.size :]
-
-
-def failure(line: str) -> tuple[int, str]:
-    """The errno and the step of a supervisor that could not begin ("E<errno> <step>"), from its
-    last line; 0 where it does not say.
-    """
-    number, _, step = line.removeprefix("E").partition(" ")
-    known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
-    return int(number) if known else 0, step
 
 
 def _unreadable(why: str) -> SandboxError:
