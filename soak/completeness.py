@@ -7,10 +7,11 @@ inputs as datasets hold them. Each is held against a search of the whole system 
 of how changes are recorded:
 
 files    After the input, in the same file system, `find` prints every file of the system (not of
-         /proc) with all attributes and `sha256sum` reads every file whose change time is not
-         before the run (no program can set that one) and every one below the start directory. The
-         same was printed of the untouched system. The patch applied to the files before must
-         give the files after; `content_digests` must name exactly the contents that changed.
+         /proc) with all attributes, the times as the kernel has them, and `sha256sum` reads every
+         file whose change time is not before the run (no program can set that one) and every one
+         below the start directory. The same was printed of the untouched system. The patch applied
+         to the files before must give the files after; `content_digests` must name exactly the
+         contents that changed.
 shell    The input once more with lines behind it that print every variable, function, alias,
          option, limit, trap, the mask and the groups, one by one. An input that ends its shell
          never comes to those lines, and one that left a quote open swallows them: counted, not
@@ -74,16 +75,24 @@ SEARCH = r"""mapfile -t mounts < /proc/self/mountinfo
 for ((at = ${{#mounts[@]}} - 1; at >= {mounts}; at--)); do
     set -- ${{mounts[at]}}; umount -n -- "$5" 2>/dev/null
 done
-{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o \
-    -printf '%p\0%M\0%n\0%U\0%G\0%s\0%T@\0%l\0' \
-    -not -path '/sys/*' -not -regex '/dev/[a-z]*' -type f \
-    \( -newerct @{since:.3f} -o -path '{home}/*' \) -fprint0 /dev/stderr \
-    2>&1 >&3 | sort -zu | xargs -0r sha256sum -z -- >&2; }} 3>&1
+{{ find / -xdev -regex "/proc\|/dev/mqueue" -prune -o -printf '%p\0%M\0%n\0%U\0%G\0%s\0%l\0' |
+    perl -0 -e '
+        while (defined(my $path = <STDIN>)) {{
+            my @fields = map {{ scalar <STDIN> }} 1 .. 6;
+            chomp(my $name = $path);
+            my $status = "\0" x 144;
+            next if syscall(262, -100, $name, $status, 0x100) != 0;
+            my ($changed, $part, $touched) = unpack "x88 q3", $status;
+            print $path, @fields, $changed, "\0", $part, "\0";
+            next if $fields[0] !~ /^-/ or $name =~ m!^(/sys/|/dev/[a-z]*$)!;
+            print STDERR $path if $touched >= {since:d} or $name =~ m!^\Q{home}/\E!;
+        }}' 2>&1 >&3 | sort -zu | xargs -0r sha256sum -z -- >&2; }} 3>&1
 printf '\0MACHINE\0links\0'; ip -o link; printf '\0addresses\0'; ip -o addr
 printf '\0routes\0'; ip route show table all; printf '\0rules\0'; ip rule; ip -6 rule
 printf '\0firewall\0'; nft list ruleset; printf '\0hostname\0'; uname -n"""
 """Takes off what the input mounted; prints every file and what the machine says of itself, on the
-other channel the contents."""
+other channel the contents. The times of files are asked for past the C library (newfstatat of
+x86-64, no link followed): what it says of a time depends on the run that asks."""
 
 COUNTS = re.compile(
     r"valid_lft.*|deprecated |packets \d+ bytes \d+|expires \w+|.* table local .*\n"
@@ -235,8 +244,7 @@ class Search:
         started = time.time()
         execution = sandbox._run(Request(text, cwd=cwd), Ask.KEEP)
         ended = time.time()
-        since = started - SLACK
-        search = SEARCH.format(since=since, home=cwd, mounts=self._mounts)
+        search = SEARCH.format(since=int(started - SLACK), home=cwd, mounts=self._mounts)
         searched = sandbox._run(Request(search, cwd="/", separate=True), Ask.KEEP)
         if TOUCHES_MORE.search(text):
             sandbox._end()
@@ -246,7 +254,7 @@ class Search:
         if searched.exit_code or b"command not found" in (searched.stderr or b""):
             return behavior, None, {}, None, (0, 0)
         files, contents, machine = _found(searched)
-        return behavior, files, contents, machine, (since, ended + SLACK)
+        return behavior, files, contents, machine, (started - SLACK, ended + SLACK)
 
     # ---- files ----
 
@@ -463,15 +471,15 @@ def _logical(text: str) -> Iterator[str]:
 def _files(output: bytes) -> Files:
     fields = output.split(b"\0")
     files: Files = {}
-    for at in range(0, len(fields) - 1, 8):
-        path, perms, links, uid, gid, size, mtime, target = fields[at : at + 8]
+    for at in range(0, len(fields) - 1, 9):
+        path, perms, links, uid, gid, size, target, seconds, part = fields[at : at + 9]
         files[path] = Found(
             perms.decode(),
             int(links),
             int(uid),
             int(gid),
             int(size),
-            Decimal(mtime.decode()),
+            int(seconds) + Decimal(int(part)).scaleb(-9),
             target,
         )
     return files
