@@ -167,8 +167,8 @@ def test_inode_numbers_have_ordinary_length_and_agree_by_every_way(run: Run) -> 
     assert len(set(numbers)) == len(numbers)
     changed = "touch new; mkdir d; echo x >> README.md; chmod 600 empty.txt; touch documents/x; "
     agree = (
-        "for f in * documents/*; do [ -L $f ] || echo $(ls -di $f | cut -d' ' -f1) $(stat -c %i $f) "
-        "$(find $f -prune -printf %i) $(find . -inum $(stat -c %i $f) | wc -l) "
+        "for f in * documents/*; do [ -L $f ] || echo $(ls -di $f | cut -d' ' -f1) "
+        "$(stat -c %i $f) $(find $f -prune -printf %i) $(find . -inum $(stat -c %i $f) | wc -l) "
         "$(perl -e 'print +(lstat shift)[1]' $f) $(stat -c %i - < $f); done"
     )
     lines = run(f"{changed}{agree}").splitlines()
