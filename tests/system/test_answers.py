@@ -391,6 +391,17 @@ def test_the_package_manager_knows_the_library(run: Run, system: System) -> None
     assert run("md5sum < /lib/x86_64-linux-gnu/libc.so.6").split()[0] == listed
 
 
+def test_a_process_out_of_descriptors_or_memory_gets_an_error_and_no_other_list(run: Run) -> None:
+    """What opening a file may answer, and never what the kernel lists."""
+    read = "perl -e 'print open(F, q(<), q(/proc/mounts)) ? scalar(@l = <F>) : q(error )'"
+    for limit in ("ulimit -n 4", "ulimit -n 5", "ulimit -n 6"):
+        assert run(f"({limit}; {read}) 2> /dev/null") in {"8", "error "}
+    read = "perl -e '@l = map { sysopen(F, q(/proc/mounts), 0) ? 1 : 0 } 1 .. 300; print \"@l\"'"
+    assert set(run(read).split()) == {"1"}
+    text = "for n in {1..200}; do cat /proc/mounts & done | sort | uniq -c | sort -u | wc -l"
+    assert run(f"({text})") == "8\n"
+
+
 def test_nothing_else_tells_of_it(run: Run) -> None:
     assert run("ldd /bin/true").count("\n") == 3  # vDSO, C library, loader
     assert "shioenv" not in run("ldd /bin/ls; cat /proc/self/maps; env; ls -A / /etc /lib")
