@@ -1,5 +1,5 @@
 /* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
- * system (system/answers.py) writes this code into the end of the library's text, fills in the facts below and makes
+ * system (system/answers.py) appends this code to the library as a segment of its own, fills in the facts of answers.h and makes
  * the library's names lead here. What is not a function of that name in the library stays unused.
  *
  * Only calls that programs make are led here, not those within the library, raw system calls or programs that
