@@ -44,8 +44,8 @@ class Limits:
     """Processes and threads alive at once, of all users together; past it `fork` fails. What
     `ulimit -u` shows is the system's."""
     disk_bytes: int = 256 * MEBIBYTE
-    """Bytes of new or changed file content; past it writing fails with ENOSPC. `df` shows it, so
-    the default is the disk of the machine that systems declare."""
+    """Bytes of new or changed file content; past it writing fails with ENOSPC. Never more than what
+    the system leaves free of the disk that it declares, which `df` shows."""
     disk_inodes: int = 32_768
     """New or changed files; past it creating fails with ENOSPC."""
     output_bytes: int = 64 * KIBIBYTE

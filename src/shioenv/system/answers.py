@@ -1,18 +1,20 @@
-"""What a system's own C library answers in place of the host's kernel: the declared clock and the
-declared kernel's names, by the code of `native/library/answers.c`.
+"""What a system's own C library answers in place of the host's kernel: the declared clock, kernel,
+disk and mounts, by the code of `native/library`.
 
-Every program asks the C library. That library's text ends within a page of memory, and what is left
-of the page is where the code is written to; then the names of the functions that tell the time,
-show the times of files or name the kernel lead there. The file's size, the order of everything in
-it and what its other functions do stay as they were, nothing is loaded in addition, and no file,
-variable or mount tells programs about it. The code is shipped compiled; filled in are the declared
-moments and names and where the library's own functions lie, so the same library gives the same
+Every program asks the C library. The code is put behind that library's last byte, and one of its
+two headers for the same note becomes that of one more segment, in memory behind all others; then
+the names of the functions that tell the time, name the kernel, show files, disks and directories or
+open the list of mounts lead there. The order of everything else in it and what its other functions
+do stay as they were, nothing is loaded in addition, and no file, variable or mount tells programs
+about it. The code is shipped compiled; filled in are the declared moments, names and mounts, what
+of the disk is in use, and where the library's own functions lie, so the same library gives the same
 bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -31,15 +33,23 @@ _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
 _VERSION = re.compile(rb"GNU C Library [^\n]* version (\d+\.\d+)\.")
 _PAGE = 4096
 
-_ORIGINALS = ("clock_gettime", "pthread_cond_timedwait", "recvmsg", "__errno_location")
+_ORIGINALS = (
+    "__errno_location", "clock_gettime", "fdopen", "fopen", "fstatvfs", "getdents64", "open",
+    "__open_2", "openat", "__openat_2", "pthread_cond_timedwait", "readdir", "readdir_r", "recvmsg",
+    "setmntent", "statvfs",
+)  # fmt: skip
 """Functions of the library that the code calls, in the order of `struct facts`."""
-_WITHOUT_CLOCK = frozenset({"uname"})
-"""Functions of the code that are used where the clock is declared to be the host's."""
-_FACTS = struct.Struct("<2q4q")
+_OF_THE_CLOCK = frozenset({
+    "__clock_gettime", "__gettimeofday", "clock_gettime", "clock_nanosleep", "gettimeofday",
+    "pthread_cond_timedwait", "time", "timespec_get",
+})  # fmt: skip
+"""Functions of the code that are not used where the clock is declared to be the host's."""
+_FACTS = struct.Struct(f"<5q{len(_ORIGINALS)}q")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_LOADED, _EXECUTABLE, _DYNAMIC_SYMBOLS, _VERSIONS = 1, 1, 11, 0x6FFFFFFF
+_LOADED, _NOTE, _PROPERTY, _EXECUTABLE = 1, 4, 0x6474E553, 5
+_DYNAMIC_SYMBOLS, _VERSIONS = 11, 0x6FFFFFFF
 _FUNCTION, _HIDDEN = 2, 0x8000
 
 
@@ -55,6 +65,8 @@ class Answers:
     """Why something is the host's; empty where nothing is."""
     glibc: str = ""
     """Version of the C library that holds the answers; empty where it holds none."""
+    disk_used: int = 0
+    """Bytes of the root disk that are in use before a run; 0 where programs see it empty."""
 
 
 class _UnfitError(ValueError):
@@ -89,18 +101,19 @@ def install(
             raise _UnfitError("it has no C library for x86-64 where Debian keeps it")
         library = result[found[0]]
         before = content(library, base)
-        after, version = _with_answers(before, native.answers_code(), declaration)
+        used = _disk_used(declaration, entries)
+        after, version = _with_answers(before, native.answers_code(), declaration, used)
     except _UnfitError as unfit:
         return result, Answers("host", "host", str(unfit)), changed
     changed[library.path] = before
-    result[found[0]] = replace(library, data=after)
+    result[found[0]] = replace(library, data=after, size=len(after))
     old, new = (hashlib.md5(data, usedforsecurity=False).hexdigest() for data in (before, after))
     for at, entry in enumerate(result):
         if entry.path == _DIGESTS:
             changed[entry.path] = listed = content(entry, base)
             result[at] = replace(entry, data=listed.replace(old.encode(), new.encode()))
     why = "its declaration says so" if declaration.clock == "host" else ""
-    return result, Answers(declaration.clock, "declared", why, version), changed
+    return result, Answers(declaration.clock, "declared", why, version, used[0]), changed
 
 
 def source_digest() -> str:
@@ -108,10 +121,41 @@ def source_digest() -> str:
     return hashlib.sha256(native.answers_source()).hexdigest()
 
 
+def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) -> tuple[int, int]:
+    """Bytes and files that the system takes of its root disk; at most three quarters of that, so
+    that something can be written.
+    """
+    taken = sum(-entry.size % _PAGE + entry.size for entry in entries)
+    return min(taken, declaration.machine.disk // 4 * 3) & -_PAGE, len(entries)
+
+
+def _mounts(declaration: SystemDeclaration) -> list[str]:
+    """Lines of /proc/self/mountinfo: what a machine of the distribution has mounted.
+
+    Where the kernel has it too its own number of the device, here `-`, is shown.
+    """
+    machine = declaration.machine
+    root = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
+    quiet = "rw,nosuid,nodev,noexec,relatime"
+    half, tenth = machine.memory // 2048, machine.memory // 10240
+    return [
+        f"22 28 0:20 / /sys {quiet} - sysfs sysfs rw",
+        f"23 28 - / /proc {quiet} - proc proc rw",
+        f"24 28 0:5 / /dev rw,nosuid,relatime - devtmpfs udev rw,size={half}k,"
+        f"nr_inodes={half // 4},mode=755",
+        "25 24 - / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,mode=600,ptmxmode=666",
+        f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
+        f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
+        "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",
+        f"30 24 - / /dev/mqueue {quiet} - mqueue mqueue rw",
+    ]
+
+
 def _with_answers(
-    library: bytes, compiled: bytes, declaration: SystemDeclaration
+    library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
 ) -> tuple[bytes, str]:
-    """A copy of the library that holds the code, and its version.
+    """A copy of the library that holds the code, and its version. `used` are the bytes and files
+    of the root disk that are in use.
 
     Raises _UnfitError where it cannot.
     """
@@ -122,26 +166,27 @@ def _with_answers(
     if version not in TRIED:
         raise _UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
     code, functions = _code(compiled)
+    moments = [int(when.timestamp()) for when in (declaration.instant, declaration.boot_time)]
     if declaration.clock == "host":
-        functions = {name: functions[name] for name in _WITHOUT_CLOCK}
+        functions = {name: at for name, at in functions.items() if name not in _OF_THE_CLOCK}
+        moments = [0, 0]
     kernel = declaration.machine.kernel
-    code += f"{kernel.release}\0{kernel.version}\0".encode()
-    header, file_start, address, room = _padding(library)
-    if len(code) > room:
-        raise _UnfitError(f"its C library has {room} bytes to spare of the {len(code)} needed")
-    if any(library[file_start : file_start + room]):
-        raise _UnfitError("the end of its C library's text is in use")
+    texts = [kernel.release, kernel.version, "\n".join(_mounts(declaration))]
+    code += "".join(f"{text}\0" for text in texts).encode()
+    header, address = _place(library)
     symbols = list(_symbols(library))
     own = {symbol.name: symbol.value for symbol in symbols if symbol.default}
     if missing := [name for name in _ORIGINALS if name not in own]:
         raise _UnfitError(f"its C library has no {missing[0]}")
-    moments = (int(when.timestamp()) for when in (declaration.instant, declaration.boot_time))
-    facts = _FACTS.pack(*moments, *(own[name] - address for name in _ORIGINALS))
-    result = bytearray(library)
-    result[file_start : file_start + len(code)] = facts + code[_FACTS.size :]
-    offset = struct.unpack_from("<Q", library, header + 8)[0]
-    size = file_start + len(code) - offset
-    struct.pack_into("<QQ", result, header + 32, size, size)
+    disks = (disk for disk in declaration.machine.disks if disk.mount == "/")
+    device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
+    originals = (own[name] - address for name in _ORIGINALS)
+    facts = _FACTS.pack(*moments, device, used[0] // _PAGE, used[1], *originals)
+    code = facts + code[_FACTS.size :]
+    start = (len(library) + _PAGE - 1) & -_PAGE
+    result = bytearray(library.ljust(start, b"\0") + code)
+    segment = (_LOADED, _EXECUTABLE, start, address, address, len(code), len(code), _PAGE)
+    _SEGMENT.pack_into(result, header, *segment)
     for symbol in symbols:
         # of a name with a default, older versions may be called otherwise: they stay
         if symbol.name in functions and (symbol.default or symbol.name not in own):
@@ -157,22 +202,21 @@ def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
     return compiled[start : start + size], functions
 
 
-def _padding(library: bytes) -> tuple[int, int, int, int]:
-    """What is left of the last page of text: where its program header and the free bytes lie in the
-    file, the address of these, and how many there are.
+def _place(library: bytes) -> tuple[int, int]:
+    """Where the program header lies that becomes the code's, and the code's address.
+
+    It is that of a note which another header shows as the properties, the only thing that a loader
+    looks for in it. Segments have to be in the order of their addresses, so it has to be one behind
+    all of them.
     """
-    loaded = [(at, row) for at, row in _segments(library) if row[0] == _LOADED]
-    text = next((n for n, (_, row) in enumerate(loaded) if row[1] & _EXECUTABLE), None)
-    if text is None or text + 1 == len(loaded):
+    rows = list(_segments(library))
+    properties = [row[2] for _, row in rows if row[0] == _PROPERTY]
+    loaded = [(at, row) for at, row in rows if row[0] == _LOADED]
+    spare = [at for at, row in rows if row[0] == _NOTE and row[2] in properties]
+    if not loaded or not spare or spare[0] < loaded[-1][0]:
         raise _UnfitError("its C library is laid out in another way")
-    at, (_, _, offset, address, _, size, memory, _) = loaded[text]
-    following = loaded[text + 1][1]
-    start = (address + size + 31) & -32
-    end = min((address + size + _PAGE - 1) & -_PAGE, following[3] & -_PAGE)
-    room = min(end - start, following[2] - offset - (start - address))
-    if size != memory or room <= 0:
-        raise _UnfitError("its C library has no bytes to spare")
-    return at, start - address + offset, start, room
+    end = max(row[3] + row[6] for _, row in loaded)
+    return spare[0], (end + _PAGE - 1) & -_PAGE
 
 
 def _segments(elf: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -369,5 +369,5 @@ int open(const char *path, int flags, ...)
         errno = ENOENT;
         return -1;
     }
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    return openat(AT_FDCWD, path, flags, mode);
 }

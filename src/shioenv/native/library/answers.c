@@ -1,5 +1,5 @@
 /* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
- * system (system/answers.py) writes this code into the end of the library's text, fills in the facts below and makes
+ * system (system/answers.py) appends this code to the library as a segment of its own, fills in the facts of answers.h and makes
  * the library's names lead here. What is not a function of that name in the library stays unused.
  *
  * Only calls that programs make are led here, not those within the library, raw system calls or programs that
@@ -8,21 +8,24 @@
  * The clock: each run has a time namespace in which the time since boot starts at the declared uptime, so the declared time
  * is the declared moment of booting and that. Files are stamped by the kernel, in real time: what the stat family
  * shows of a time within the run is the declared one. No memory, file or variable is shared with anybody. */
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/if_link.h>
 #include <linux/stat.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "answers.h"
+
 #ifdef __x86_64__  /* a system of another processor keeps the host's answers */
 
-#define EXPORT __attribute__((visibility("default")))
 #define SECOND 1000000000ll
 /* Between real and declared time lies a multiple of this: whoever knows it to half of that knows it exactly. */
 #define STEP 1000000ll
@@ -30,35 +33,8 @@
  * time a moment before it still finds the declared second. */
 #define LEAD 10000000ll
 
-/* Filled in by the build. The last four say where the library's own functions are, seen from here. (Weak, or the
- * compiler would take the zeros for granted.) The kernel's release and version, each with its final NUL, are put
- * behind the code. */
-__attribute__((section(".facts"), weak)) const struct facts {
-    int64_t instant, boot;  /* seconds since 1970 */
-    int64_t clock_gettime, pthread_cond_timedwait, recvmsg, __errno_location;
-} facts;
-extern __attribute__((visibility("hidden"))) const char answers_end[];
-
-#define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&facts + (uintptr_t)facts.name))
-extern int *__errno_location(void);
-
-static long call(long number, long first, long second, long third, long fourth, long fifth)
-{
-    register long r10 __asm__("r10") = fourth, r8 __asm__("r8") = fifth;
-    long result;
-    __asm__ volatile("syscall" : "=a"(result)
-                     : "a"(number), "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-
-/* As the library's functions answer. */
-static int answer(long result)
-{
-    if (result >= 0) return (int)result;
-    *ORIGINAL(__errno_location)() = (int)-result;
-    return -1;
-}
+/* Weak, or the compiler would take the zeros for granted. */
+__attribute__((section(".facts"), weak)) const struct facts facts;
 
 /* ---- the kernel ---------------------------------------------------------------------------------- */
 
@@ -164,14 +140,13 @@ EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mu
     return ORIGINAL(pthread_cond_timedwait)(condition, mutex, kernel_moment(time, &real));
 }
 
-/* ---- what the kernel says of packets -------------------------------------------------------------- */
+/* ---- what the kernel says over sockets ------------------------------------------------------------ */
 
-EXPORT ssize_t recvmsg(int socket, struct msghdr *message, int flags)
+/* Real times of packets' arrival become declared ones. */
+static void declare_arrival(struct msghdr *message)
 {
-    ssize_t length = ORIGINAL(recvmsg)(socket, message, flags);
-    if (length < 0 || !message->msg_control) return length;
     size_t left = message->msg_controllen;
-    for (char *at = message->msg_control; left >= sizeof(struct cmsghdr);) {
+    for (char *at = message->msg_control; at && left >= sizeof(struct cmsghdr);) {
         struct cmsghdr *header = (struct cmsghdr *)at;
         if (header->cmsg_len < sizeof *header || header->cmsg_len > left) break;
         int64_t unit = header->cmsg_type == SO_TIMESTAMP ? 1000000 : header->cmsg_type == SO_TIMESTAMPNS ? SECOND : 0;
@@ -185,6 +160,51 @@ EXPORT ssize_t recvmsg(int socket, struct msghdr *message, int flags)
         if (step > left) break;
         at += step;
         left -= step;
+    }
+}
+
+/* A network card's attributes, of `length` bytes: the card is one end of a cable whose other end is the gateway. No other
+ * network can be seen in here, so whoever has an end in one is that card. */
+static void declare_card(char *attributes, size_t length)
+{
+    for (int pass = 0, cable = 0; pass < 2; pass++)
+        for (size_t at = 0; at + sizeof(struct nlattr) <= length;) {
+            struct nlattr *attribute = (struct nlattr *)(attributes + at);
+            if (attribute->nla_len < sizeof *attribute || attribute->nla_len > length - at) break;
+            int type = attribute->nla_type & NLA_TYPE_MASK;
+            cable |= type == IFLA_LINK_NETNSID;
+            if (pass && cable && (type == IFLA_LINK || type == IFLA_LINK_NETNSID || type == IFLA_LINKINFO))
+                attribute->nla_type = IFLA_UNSPEC;  /* which everybody passes over */
+            at += NLA_ALIGN(attribute->nla_len);
+        }
+}
+
+static void declare_cards(int socket, char *messages, size_t length)
+{
+    int protocol = -1, size = sizeof protocol;
+    for (size_t at = 0; at + sizeof(struct nlmsghdr) <= length;) {
+        struct nlmsghdr *header = (struct nlmsghdr *)(messages + at);
+        if (header->nlmsg_len < sizeof *header || header->nlmsg_len > length - at) break;
+        if (header->nlmsg_type == RTM_NEWLINK && header->nlmsg_len > NLMSG_SPACE(sizeof(struct ifinfomsg))) {
+            if (protocol < 0) call(SYS_getsockopt, socket, SOL_SOCKET, SO_PROTOCOL, (long)&protocol, (long)&size);
+            if (protocol != NETLINK_ROUTE) break;
+            size_t start = NLMSG_SPACE(sizeof(struct ifinfomsg));
+            declare_card((char *)header + start, header->nlmsg_len - start);
+        }
+        at += NLMSG_ALIGN(header->nlmsg_len);
+    }
+}
+
+EXPORT ssize_t recvmsg(int socket, struct msghdr *message, int flags)
+{
+    ssize_t length = ORIGINAL(recvmsg)(socket, message, flags);
+    if (length < 0) return length;
+    if (facts.instant) declare_arrival(message);
+    const struct sockaddr *sender = message->msg_name;
+    if (sender && message->msg_namelen >= sizeof sender->sa_family && sender->sa_family == AF_NETLINK
+        && message->msg_iovlen && message->msg_iov->iov_base) {
+        size_t room = message->msg_iov->iov_len;
+        declare_cards(socket, message->msg_iov->iov_base, (size_t)length < room ? (size_t)length : room);
     }
     return length;
 }
@@ -206,6 +226,7 @@ static bool elsewhere(dev_t device)
  * what the run asked for. */
 static void declare(struct times *times, dev_t device)
 {
+    if (!facts.instant) return;
     struct timespec *const all[] = {&times->change, &times->access, &times->status, &times->birth};
     int64_t instant = facts.instant * SECOND, gap = difference();
     int64_t start = instant + LEAD + gap, now = declared_time() + gap + STEP;
@@ -230,33 +251,104 @@ static int64_t disk_size(mode_t mode, int64_t size, int64_t blocks, dev_t device
     return (1 + (size - 40) / 20 / 128) * BLOCK;
 }
 
-/* The top of /proc, which the kernel says belongs to nobody in here and counts the host's processes. */
-static bool is_proc(mode_t mode, uint64_t inode, int64_t size) { return mode == (S_IFDIR | 0555) && inode == 1 && !size; }
+/* A file as it is shown, whichever call asks. */
+struct shown {
+    dev_t device;
+    uint64_t inode, links;
+    mode_t mode;
+    uint32_t uid, gid;
+    int64_t size, blocks;
+    struct times times;
+};
 
+/* How its caller names the file. */
+struct named { int fd; const char *path; int flags; };
+
+enum { NOBODY = 65534, FIRST_STATIC = 0xf0000000 };  /* whom the kernel shows for who is not in here; of /proc, which it makes at booting */
 enum { PROC_LINKS = 77 };  /* its own directories and the processes that /proc/loadavg speaks of */
 
-static int declared_stat(long result, struct stat *file)
+/* Files of /proc belong to the host's root, who is not in here, and its top counts the host's processes. A process of
+ * nobody's is one: its directory has more links than others that are not made at booting. */
+static void declare_proc(struct shown *file)
+{
+    bool top = file->mode == (S_IFDIR | 0555) && file->inode == 1 && !file->size;
+    if (top) file->links = PROC_LINKS;
+    if (!top && file->uid != NOBODY) return;
+    struct stat proc;
+    if (S_ISDIR(file->mode) && file->links > 7 && file->inode < FIRST_STATIC && !top) return;
+    if (call(SYS_newfstatat, AT_FDCWD, (long)"/proc", (long)&proc, 0, 0) || proc.st_dev != file->device) return;
+    file->uid = file->gid = 0;
+}
+
+/* The links of a directory of several layers, which has one for the kernel: itself, its name and its directories'. */
+static uint64_t count_links(const struct named *name)
+{
+    struct entry { uint64_t inode; int64_t offset; uint16_t length; uint8_t type; char name[]; };
+    int flags = O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC | (name->flags & AT_SYMLINK_NOFOLLOW ? O_NOFOLLOW : 0);
+    const char *path = *name->path ? name->path : ".";
+    long fd = call(SYS_openat, name->fd, (long)path, flags | __O_NOATIME, 0, 0);
+    if (fd == -EPERM) fd = call(SYS_openat, name->fd, (long)path, flags, 0, 0);
+    if (fd < 0) return 1;
+    _Alignas(8) char entries[2048];
+    uint64_t links = 0;
+    long length;
+    while ((length = call(SYS_getdents64, fd, (long)entries, sizeof entries, 0, 0)) > 0)
+        for (long at = 0; at < length;) {
+            const struct entry *entry = (const struct entry *)(entries + at);
+            links += entry->type == DT_DIR;  /* "." and ".." among them */
+            at += entry->length;
+        }
+    call(SYS_close, fd, 0, 0, 0, 0);
+    return links > 1 ? links : 1;
+}
+
+static bool is_unnamed(dev_t device) { return !(device >> 8 & 0xfff) && !(device >> 32 & ~0xfffull); }
+
+static void declare_file(const struct named *name, struct shown *file)
+{
+    dev_t device = file->device;
+    declare_proc(file);
+    int64_t size = disk_size(file->mode, file->size, file->blocks, device);
+    if (size) file->size = size, file->blocks = size / 512;
+    if (S_ISDIR(file->mode) && file->links == 1 && file->size) file->links = count_links(name);
+    declare(&file->times, device);
+    /* the root disk, which the kernel gives another number with every layer above */
+    if (facts.device && is_unnamed(device) && (file->inode >> 62 || !elsewhere(device)))
+        file->device = (dev_t)facts.device;
+    file->inode = shown_inode(file->inode);
+}
+
+static int declared_stat(long result, int fd, const char *path, struct stat *file, int flags)
 {
     if (result) return answer(result);
-    if (is_proc(file->st_mode, file->st_ino, file->st_size)) {
-        file->st_nlink = PROC_LINKS;
-        file->st_uid = file->st_gid = 0;
-    }
-    int64_t size = disk_size(file->st_mode, file->st_size, file->st_blocks, file->st_dev);
-    if (size) file->st_size = size, file->st_blocks = size / 512;
-    struct times times = {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}};
-    declare(&times, file->st_dev);
-    file->st_atim = times.access;
-    file->st_mtim = times.change;
-    file->st_ctim = times.status;
+    struct shown shown = {
+        file->st_dev, file->st_ino, file->st_nlink, file->st_mode, file->st_uid, file->st_gid, file->st_size,
+        file->st_blocks, {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}},
+    };
+    declare_file(&(struct named){fd, path, flags}, &shown);
+    file->st_dev = shown.device;
+    file->st_ino = shown.inode;
+    file->st_nlink = shown.links;
+    file->st_uid = shown.uid;
+    file->st_gid = shown.gid;
+    file->st_size = shown.size;
+    file->st_blocks = shown.blocks;
+    file->st_atim = shown.times.access;
+    file->st_mtim = shown.times.change;
+    file->st_ctim = shown.times.status;
     return 0;
 }
 
-EXPORT int fstat(int fd, struct stat *file) { return declared_stat(call(SYS_fstat, fd, (long)file, 0, 0, 0), file); }
+EXPORT int fstat(int fd, struct stat *file)
+{
+    long result = call(SYS_fstat, fd, (long)file, 0, 0, 0);
+    if (!result && S_ISFIFO(file->st_mode)) stat_list(fd, file);
+    return declared_stat(result, fd, "", file, 0);
+}
 
 EXPORT int fstatat(int fd, const char *restrict path, struct stat *restrict file, int flags)
 {
-    return declared_stat(call(SYS_newfstatat, fd, (long)path, (long)file, flags, 0), file);
+    return declared_stat(call(SYS_newfstatat, fd, (long)path, (long)file, flags, 0), fd, path, file, flags);
 }
 
 EXPORT int stat(const char *restrict path, struct stat *restrict file) { return fstatat(AT_FDCWD, path, file, 0); }
@@ -288,27 +380,29 @@ EXPORT int statx(int fd, const char *restrict path, int flags, unsigned mask, st
 {
     long result = call(SYS_statx, fd, (long)path, flags, mask | STATX_BASIC_STATS, (long)file);
     if (result) return answer(result);
-    struct times times = {
-        from_statx(file->stx_atime), from_statx(file->stx_mtime), from_statx(file->stx_ctime), from_statx(file->stx_btime),
-    };
     unsigned major = file->stx_dev_major, minor = file->stx_dev_minor;
-    dev_t device = (dev_t)(minor & 0xff) | major << 8 | (dev_t)(minor & ~0xffu) << 12;
-    if (is_proc(file->stx_mode, file->stx_ino, (int64_t)file->stx_size)) {
-        file->stx_nlink = PROC_LINKS;
-        file->stx_uid = file->stx_gid = 0;
-    }
-    int64_t size = disk_size(file->stx_mode, (int64_t)file->stx_size, (int64_t)file->stx_blocks, device);
-    if (size) file->stx_size = (uint64_t)size, file->stx_blocks = (uint64_t)size / 512;
-    declare(&times, device);
-    to_statx(&file->stx_atime, times.access);
-    to_statx(&file->stx_mtime, times.change);
-    to_statx(&file->stx_ctime, times.status);
-    to_statx(&file->stx_btime, times.birth);
+    struct shown shown = {
+        (dev_t)(minor & 0xff) | (dev_t)major << 8 | (dev_t)(minor & ~0xffu) << 12, file->stx_ino, file->stx_nlink,
+        file->stx_mode, file->stx_uid, file->stx_gid, (int64_t)file->stx_size, (int64_t)file->stx_blocks,
+        {from_statx(file->stx_atime), from_statx(file->stx_mtime), from_statx(file->stx_ctime),
+         from_statx(file->stx_btime)},
+    };
+    declare_file(&(struct named){fd, path, flags}, &shown);
+    file->stx_dev_major = (uint32_t)(shown.device >> 8 & 0xfff);
+    file->stx_dev_minor = (uint32_t)((shown.device & 0xff) | (shown.device >> 12 & 0xffffff00));
+    file->stx_ino = shown.inode;
+    file->stx_nlink = (uint32_t)shown.links;
+    file->stx_uid = shown.uid;
+    file->stx_gid = shown.gid;
+    file->stx_size = (uint64_t)shown.size;
+    file->stx_blocks = (uint64_t)shown.blocks;
+    to_statx(&file->stx_atime, shown.times.access);
+    to_statx(&file->stx_mtime, shown.times.change);
+    to_statx(&file->stx_ctime, shown.times.status);
+    to_statx(&file->stx_btime, shown.times.birth);
     return 0;
 }
 
-/* Other names of the same functions. */
-#define ALSO(function, name) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")))
 ALSO(stat, stat64);
 ALSO(lstat, lstat64);
 ALSO(fstat, fstat64);

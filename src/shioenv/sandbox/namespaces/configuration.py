@@ -28,7 +28,7 @@ def configuration(system: System, limits: Limits, mode: ShellMode, *, plain: boo
         now=declaration.instant.timestamp() if told.clock == "declared" else time.time(),
         release=machine.kernel.release if told.kernel == "declared" else platform.release(),
     )
-    size = min(limits.disk_bytes, machine.disk)
+    size = min(limits.disk_bytes, machine.disk - told.disk_used)
     usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"
     disk = f"size={size},nr_inodes={limits.disk_inodes},mode=755"
     return pack_configuration(

@@ -1,0 +1,112 @@
+/* The root disk in use, and directories: what lies on it takes room that the layer above knows nothing of. */
+#include <dirent.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+
+#include "answers.h"
+
+#ifdef __x86_64__
+
+enum { EXT4_MAGIC = 0xef53, OVERLAY_MAGIC = 0x794c7630 };
+
+/* Of the root file system: the name that the supervisor gives each overlay, "shioenv-overlay!", folded by the kernel. */
+static bool is_root(const void *fsid)
+{
+    static const char name[16] = "shioenv-overlay!";
+    uint64_t first, second, id;
+    __builtin_memcpy(&first, name, 8);
+    __builtin_memcpy(&second, name + 8, 8);
+    __builtin_memcpy(&id, fsid, 8);
+    return id == (first ^ second);
+}
+
+/* What the kernel says of the root file system becomes what a machine's says; its type comes back. `path` is what was
+ * asked about, or NULL: a machine has more than one file system where the kernel has one. */
+static uint32_t declare_disk(const char *path, fsblkcnt_t *blocks, fsblkcnt_t *left, fsblkcnt_t *available, fsfilcnt_t *files)
+{
+    static const char machine[][5] = {"/sys", "/dev", "/run"};
+    for (int i = 0; path && i < 3; i++) {
+        int at = 0;
+        while (at < 4 && path[at] == machine[i][at]) at++;
+        if (at < 4 || (path[at] && path[at] != '/')) continue;
+        if (i) *blocks = *left;  /* in memory, and nothing in it yet */
+        else *blocks = *left = *available = 0;
+        return i ? TMPFS_MAGIC : SYSFS_MAGIC;
+    }
+    *blocks += (uint64_t)facts.blocks;
+    *files += (uint64_t)facts.files;
+    return EXT4_MAGIC;
+}
+
+static int declared_statfs(long result, const char *path, struct statfs *disk)
+{
+    if (result) return answer(result);
+    if (disk->f_type == OVERLAY_MAGIC && is_root(&disk->f_fsid))
+        disk->f_type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
+    return 0;
+}
+
+EXPORT int statfs(const char *path, struct statfs *disk)
+{
+    return declared_statfs(call(SYS_statfs, (long)path, (long)disk, 0, 0, 0), path, disk);
+}
+
+EXPORT int fstatfs(int fd, struct statfs *disk)
+{
+    return declared_statfs(call(SYS_fstatfs, fd, (long)disk, 0, 0, 0), NULL, disk);
+}
+
+static int declared_statvfs(int result, const char *path, struct statvfs *disk)
+{
+    if (result || !is_root(&disk->f_fsid)) return result;
+    uint32_t type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
+    /* which glibc 2.39 has given a name */
+    uint32_t *named = (uint32_t *)((char *)&disk->f_namemax + sizeof disk->f_namemax);
+    if (*named == OVERLAY_MAGIC) *named = type;
+    return 0;
+}
+
+EXPORT int statvfs(const char *restrict path, struct statvfs *restrict disk)
+{
+    return declared_statvfs(ORIGINAL(statvfs)(path, disk), path, disk);
+}
+
+EXPORT int fstatvfs(int fd, struct statvfs *disk) { return declared_statvfs(ORIGINAL(fstatvfs)(fd, disk), NULL, disk); }
+
+EXPORT struct dirent *readdir(DIR *directory)
+{
+    struct dirent *entry = ORIGINAL(readdir)(directory);
+    if (entry) entry->d_ino = shown_inode(entry->d_ino);
+    return entry;
+}
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+EXPORT int readdir_r(DIR *restrict directory, struct dirent *restrict entry, struct dirent **restrict result)
+{
+    int error = ORIGINAL(readdir_r)(directory, entry, result);
+    if (!error && *result) (*result)->d_ino = shown_inode((*result)->d_ino);
+    return error;
+}
+
+extern ssize_t getdents64(int fd, void *entries, size_t size);
+
+EXPORT ssize_t getdents64(int fd, void *entries, size_t size)
+{
+    ssize_t length = ORIGINAL(getdents64)(fd, entries, size);
+    for (ssize_t at = 0; at < length;) {
+        struct dirent *entry = (struct dirent *)((char *)entries + at);
+        entry->d_ino = shown_inode(entry->d_ino);
+        at += entry->d_reclen;
+    }
+    return length;
+}
+
+ALSO(statfs, statfs64);
+ALSO(fstatfs, fstatfs64);
+ALSO(statvfs, statvfs64);
+ALSO(fstatvfs, fstatvfs64);
+ALSO(readdir, readdir64);
+ALSO(readdir_r, readdir64_r);
+#endif
