@@ -178,3 +178,28 @@ def test_the_index_agrees_with_what_stat_says(run: Run, system: System) -> None:
         assert (users[entry.uid], groups[entry.gid]) == (user, group)
         assert entry.links == int(links)
         assert entry.mtime == float(time)
+
+
+def test_setuid_programs_take_effect(run: Run) -> None:
+    assert run("su ubuntu -c 'passwd -S ubuntu'").startswith("ubuntu L 2025-04-22 ")
+    assert run("su ubuntu -c 'sudo id -un'") == "root\n"
+    assert run("su bob -c 'sudo -n id'") == "sudo: a password is required\n"
+    assert run("su ubuntu -c 'su -c id'") == "Password: su: Authentication failure\n"
+    assert "1 received" in run("su ubuntu -c 'ping -c1 -W1 10.20.30.1'")
+
+
+def test_what_a_visitor_tries_first_is_there(run: Run) -> None:
+    assert run("sudo -n id -un; crontab -l") == "root\nno crontab for root\n"
+    assert run("python3 -c 'import json, sqlite3, ssl, venv; print(6 * 7)'") == "42\n"
+    assert run("systemctl is-enabled cron; lsb_release -cs") == "enabled\nbookworm\n"
+    names = "apt apt-get vi nano ssh make htop screen journalctl reboot bc nc mkfs.ext4"
+    for name in names.split():
+        assert run(f"command -v {name}"), name
+    assert run("git") == "bash: line 1: git: command not found\n"
+
+
+def test_python_finds_its_modules_compiled(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        execution = sandbox.run(Request("python3 -c 'import json, http.server, asyncio, sqlite3'"))
+    assert execution.exit_code == 0
+    assert not execution.changes
