@@ -188,6 +188,35 @@ def test_setuid_programs_take_effect(run: Run) -> None:
     assert "1 received" in run("su ubuntu -c 'ping -c1 -W1 10.20.30.1'")
 
 
+def test_devices_look_like_a_machines(run: Run) -> None:
+    shown = run("stat -c '%A %U %G %t,%T %s %b' /dev/vda /dev/tty1 /dev/ttyS0 /dev/ptmx")
+    assert shown.splitlines() == [
+        "brw-rw---- root disk f0,0 0 0",
+        "crw--w---- root tty 4,1 0 0",
+        "crw-rw---- root dialout 4,40 0 0",
+        "crw-rw-rw- root tty 5,2 0 0",
+    ]
+    assert run("test -b /dev/vda && test -c /dev/net/tun && readlink -f /dev/disk/by-label/*") == (
+        "/dev/vdb\n/dev/vda\n"
+    )
+    assert run("lsblk -rno NAME,SIZE /dev/vdb") == "vdb 64M\n"
+    assert run("cat /dev/vda") == "cat: /dev/vda: No such device or address\n"
+
+
+def test_whoever_wants_a_terminal_gets_one(run: Run) -> None:
+    assert run("tty; script -qc tty /dev/null") == "not a tty\n/dev/pts/0\r\n"
+    spawned = "import pty; pty.spawn(['stat', '-L', '-c', '%A %U %G', '/proc/self/fd/0'])"
+    assert run(f'python3 -c "{spawned}"') == "crw--w---- root tty\r\n"
+    assert run("ls -A /dev/pts; script -qc tty /dev/null") == "ptmx\n/dev/pts/0\r\n"
+
+
+def test_sys_cannot_be_changed(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        execution = sandbox.run(Request("touch /sys/x; mkdir /sys/y; rm -r /sys/block; ls /sys/x"))
+    assert execution.output.startswith(b"touch: cannot touch '/sys/x': Read-only file system\n")
+    assert not execution.changes
+
+
 def test_what_a_visitor_tries_first_is_there(run: Run) -> None:
     assert run("sudo -n id -un; crontab -l") == "root\nno crontab for root\n"
     assert run("python3 -c 'import json, sqlite3, ssl, venv; print(6 * 7)'") == "42\n"

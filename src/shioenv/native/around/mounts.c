@@ -74,6 +74,12 @@ static void write_over(const char *path, int cover)
     close(fd);
 }
 
+static void bind_over(const char *from, const char *to)
+{
+    do_mount(from, to, NULL, MS_BIND, NULL);
+    make_read_only(to);
+}
+
 /* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
  * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
  * a file system of no size, or `df` would show the host's disk. */
@@ -304,8 +310,8 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
-        "lower", "tree", "system", "plain", "host", "proc", "devices", "empty", "layer", "old", "queues", "terminals",
-        "covers", "uptime",
+        "lower", "tree", "system", "plain", "host", "proc", "sys", "devices", "empty", "layer", "old", "queues",
+        "terminals", "covers", "uptime",
     };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
@@ -323,6 +329,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
         make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
         close(nodes[i]);
     }
+    touch_file(STAGING "/devices/ptmx");
     do_mount("/proc", STAGING "/host", NULL, MS_BIND | MS_REC, NULL);
     CHECK(chdir(STAGING), "chdir to the new root");
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
@@ -347,7 +354,11 @@ void enter_kept_mounts(int kept, const char *name)
 void make_outer_mounts(void)
 {
     do_mount("mqueue", "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
-    do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64");
+    do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64,gid=5,mode=620");
+    CHECK(chown("/terminals/ptmx", 0, 5), "chown the terminal multiplexer");
+    bind_over("/terminals/ptmx", "/devices/ptmx");
+    /* What is in /sys is nobody's to change, as on a machine: not of the layer, where whatever root does counts. */
+    bind_over("/system/sys", "/sys");
     /* made just now, and shown as old as their mount points */
     static const char *const made[][2] = {
         {"/system/dev/mqueue", "/queues"}, {"/system/dev/pts", "/terminals"}, {"/system/dev/pts", "/terminals/ptmx"},
@@ -403,7 +414,7 @@ void settle_root(void)
 
 /* What stands in every layer: moved from the last one to the next. */
 static struct { const char *from, *to; int fd; } standing[] = {
-    {"/proc", "proc", -1},
+    {"/proc", "proc", -1}, {"/sys", "sys", -1}, {"/devices/ptmx", "dev/ptmx", -1},
     {"/devices/null", "dev/null", -1}, {"/devices/zero", "dev/zero", -1}, {"/devices/full", "dev/full", -1},
     {"/devices/random", "dev/random", -1}, {"/devices/urandom", "dev/urandom", -1}, {"/devices/tty", "dev/tty", -1},
     {"/queues", "dev/mqueue", -1}, {"/terminals", "dev/pts", -1},
