@@ -213,8 +213,10 @@ def test_whoever_wants_a_terminal_gets_one(run: Run) -> None:
 def test_sys_cannot_be_changed(system: System) -> None:
     with NamespaceSandbox(system) as sandbox:
         execution = sandbox.run(Request("touch /sys/x; mkdir /sys/y; rm -r /sys/block; ls /sys/x"))
-    assert execution.output.startswith(b"touch: cannot touch '/sys/x': Read-only file system\n")
-    assert not execution.changes
+        assert execution.output.startswith(b"touch: cannot touch '/sys/x': Read-only file system\n")
+        assert not execution.changes
+        shown = sandbox.run(Request("df -h | grep -c /sys; df --output=size,used /sys | tail -1"))
+    assert shown.output.split() == [b"0", b"0", b"0"]
 
 
 def test_what_a_visitor_tries_first_is_there(run: Run) -> None:
@@ -224,6 +226,7 @@ def test_what_a_visitor_tries_first_is_there(run: Run) -> None:
     names = "apt apt-get vi nano ssh make htop screen journalctl reboot bc nc mkfs.ext4"
     for name in names.split():
         assert run(f"command -v {name}"), name
+    assert "Temporary failure resolving 'deb.debian.org'" in run("apt-get update")
     assert run("git") == "bash: line 1: git: command not found\n"
 
 

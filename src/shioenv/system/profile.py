@@ -72,6 +72,8 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("etc/machine-id", 0o444, text_of(number))
     yield Placed("etc/fstab", data=text_of(mounts))
     yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
+    # there is no way out, and who tries it three times more is told so after seven seconds
+    yield Placed("etc/apt/apt.conf.d/80-retries", data=text_of(['Acquire::Retries "0";']))
     # their passwords are locked, as on a machine of a cloud: they are asked for none
     may = [user.name for user in declaration.users if "sudo" in user.groups]
     rules = [f"{name} ALL=(ALL) NOPASSWD:ALL" for name in may]
@@ -119,6 +121,10 @@ def _dev(machine: Machine) -> Iterator[Placed]:
         for kind, name in {"uuid": disk.uuid, "label": disk.label}.items():
             if name:
                 yield Placed(f"dev/disk/by-{kind}/{name}", target=f"../../{disk.name}")
+        known = {"UUID": disk.uuid, "LABEL": disk.label, "TYPE": disk.filesystem}
+        lines = [f"E:ID_FS_{name}={value}" for name, value in known.items() if value]
+        number = f"b{disk.major}:{disk.minor}"
+        yield Placed(f"run/udev/data/{number}", data=text_of(["I:1412000", *lines, "G:systemd"]))
     yield Placed("dev/rtc", target="rtc0")
     yield Placed("dev/initctl", target="/run/initctl")
     yield Placed("dev/log", target="/run/systemd/journal/dev-log")

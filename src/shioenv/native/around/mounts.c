@@ -74,12 +74,6 @@ static void write_over(const char *path, int cover)
     close(fd);
 }
 
-static void bind_over(const char *from, const char *to)
-{
-    do_mount(from, to, NULL, MS_BIND, NULL);
-    make_read_only(to);
-}
-
 /* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
  * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
  * a file system of no size, or `df` would show the host's disk. */
@@ -320,6 +314,10 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
     if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
+    /* What is in /sys is nobody's to change, as on a machine: not of the layer, where whatever root does counts. */
+    do_mount("sysfs", STAGING "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
+    fill_tree(STAGING "/lower/sys", STAGING "/sys", instant, true, NULL);
+    make_read_only(STAGING "/sys");
     for (unsigned i = 0; i < N_DEVICES; i++) {
         char node[64];
         snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
@@ -356,9 +354,8 @@ void make_outer_mounts(void)
     do_mount("mqueue", "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
     do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64,gid=5,mode=620");
     CHECK(chown("/terminals/ptmx", 0, 5), "chown the terminal multiplexer");
-    bind_over("/terminals/ptmx", "/devices/ptmx");
-    /* What is in /sys is nobody's to change, as on a machine: not of the layer, where whatever root does counts. */
-    bind_over("/system/sys", "/sys");
+    do_mount("/terminals/ptmx", "/devices/ptmx", NULL, MS_BIND, NULL);
+    make_read_only("/devices/ptmx");
     /* made just now, and shown as old as their mount points */
     static const char *const made[][2] = {
         {"/system/dev/mqueue", "/queues"}, {"/system/dev/pts", "/terminals"}, {"/system/dev/pts", "/terminals/ptmx"},
