@@ -300,7 +300,8 @@ def _file_stat(entry: IndexEntry) -> FileStat:
     """The entry as the sandbox shows it, where devices are mounted over some files, and others
     stand for devices.
     """
-    device = stat.S_IFCHR | 0o666 if entry.path in DEVICES else device_mode(entry.target)
+    mounted = entry.path in DEVICES or entry.path == "/dev/ptmx"
+    device = stat.S_IFCHR | 0o666 if mounted else device_mode(entry.target)
     return FileStat(
         mode=device or entry.mode,
         uid=entry.uid,

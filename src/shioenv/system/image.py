@@ -290,6 +290,7 @@ def _mount_points(put: _Putter) -> None:
         put.add(Placed(path, 0o1777))
     for name in ("null", "zero", "full", "random", "urandom", "tty"):
         put.add(Placed(f"dev/{name}", 0o666, b""))
+    put.add(Placed("dev/ptmx", 0o666, b"", gid=5))  # tty, in Debian's and Ubuntu's base-passwd
     put.add(Placed("dev/fd", target="/proc/self/fd"))
     put.add(Placed("dev/core", target="/proc/kcore"))
     for number, name in enumerate(("stdin", "stdout", "stderr")):

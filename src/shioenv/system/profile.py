@@ -1,10 +1,10 @@
 """The machine profile as files: what programs read to learn about the machine they run on.
 
 Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself:
-the files of /etc that name the host, login records, the kernel log, and a tree of ordinary files
-and links under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root
-filesystem and are bound over entries of /proc. `live_proc_files` are those that must agree with
-the clock or the kernel a run really has.
+the files of /etc that name the host, login records, the kernel log, what stands for devices in
+/dev, and a tree of ordinary files and links under /sys, of which the sandbox makes a read-only
+copy. `proc_files` lie beside the root filesystem and are bound over entries of /proc.
+`live_proc_files` are those that must agree with the clock or the kernel a run really has.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _dev(machine: Machine) -> Iterator[Placed]:
         ("input/event0", 13, 64, 0o660, 0), ("input/mice", 13, 63, 0o660, 0),
         ("loop-control", 10, 237, 0o660, _DISK), ("mem", 1, 1, 0o640, _KMEM),
         ("net/tun", 10, 200, 0o666, 0), ("nvram", 10, 144, 0o640, _KMEM),
-        ("port", 1, 4, 0o640, _KMEM), ("ppp", 108, 0, 0o600, 0), ("ptmx", 5, 2, 0o666, _TTY),
+        ("port", 1, 4, 0o640, _KMEM), ("ppp", 108, 0, 0o600, 0),
         ("rtc0", 250, 0, 0o600, 0),
     ):  # fmt: skip
         yield Placed(f"dev/{name}", **device("c", major, minor, mode, gid))
@@ -123,8 +123,8 @@ def _dev(machine: Machine) -> Iterator[Placed]:
                 yield Placed(f"dev/disk/by-{kind}/{name}", target=f"../../{disk.name}")
         known = {"UUID": disk.uuid, "LABEL": disk.label, "TYPE": disk.filesystem}
         lines = [f"E:ID_FS_{name}={value}" for name, value in known.items() if value]
-        number = f"b{disk.major}:{disk.minor}"
-        yield Placed(f"run/udev/data/{number}", data=text_of(["I:1412000", *lines, "G:systemd"]))
+        place = f"run/udev/data/b{disk.major}:{disk.minor}"
+        yield Placed(place, data=text_of(["I:1412000", *lines, "G:systemd"]))
     yield Placed("dev/rtc", target="rtc0")
     yield Placed("dev/initctl", target="/run/initctl")
     yield Placed("dev/log", target="/run/systemd/journal/dev-log")
@@ -183,6 +183,8 @@ def _sys(machine: Machine) -> Iterator[Placed]:
 def _modules(machine: Machine) -> Iterator[Placed]:
     """What /proc/modules says of each module, in files of its own, and where modules would lie."""
     yield Placed("sys/module", 0o755)
+    # for /proc/modules, where the host's kernel has none (`native/library/mounts.c`)
+    yield Placed("sys/kernel/modules", 0o444, text_of(machine.kernel.modules))
     for module in machine.kernel.modules:
         name, size, references, users = module.split()[:4]
         yield from _values(f"module/{name}", {
