@@ -178,3 +178,120 @@ def test_the_index_agrees_with_what_stat_says(run: Run, system: System) -> None:
         assert (users[entry.uid], groups[entry.gid]) == (user, group)
         assert entry.links == int(links)
         assert entry.mtime == float(time)
+
+
+def test_setuid_programs_take_effect(run: Run) -> None:
+    assert run("su ubuntu -c 'passwd -S ubuntu'").startswith("ubuntu L 2025-04-22 ")
+    assert run("su ubuntu -c 'sudo id -un'") == "root\n"
+    assert run("su bob -c 'sudo -n id'") == "sudo: a password is required\n"
+    assert run("su ubuntu -c 'su -c id'") == "Password: su: Authentication failure\n"
+    assert "1 received" in run("su ubuntu -c 'ping -c1 -W1 10.20.30.1'")
+
+
+def test_devices_look_like_a_machines(run: Run) -> None:
+    shown = run("stat -c '%A %U %G %t,%T %s %b' /dev/vda /dev/tty1 /dev/ttyS0 /dev/ptmx")
+    assert shown.splitlines() == [
+        "brw-rw---- root disk f0,0 0 0",
+        "crw--w---- root tty 4,1 0 0",
+        "crw-rw---- root dialout 4,40 0 0",
+        "crw-rw-rw- root tty 5,2 0 0",
+    ]
+    assert run("test -b /dev/vda && test -c /dev/net/tun && readlink -f /dev/disk/by-label/*") == (
+        "/dev/vdb\n/dev/vda\n"
+    )
+    assert run("lsblk -rno NAME,SIZE /dev/vdb") == "vdb 64M\n"
+    assert run("cat /dev/vda") == "cat: /dev/vda: No such device or address\n"
+    assert run("find /dev -maxdepth 1 -type b -name 'vd*' | sort") == "/dev/vda\n/dev/vdb\n"
+    assert run("find /dev ! -name kmsg ! -type b ! -type c ! -type d ! -type l") == ""
+
+
+def test_whoever_wants_a_terminal_gets_one(run: Run) -> None:
+    assert run("tty; script -qc tty /dev/null") == "not a tty\n/dev/pts/0\r\n"
+    spawned = "import pty; pty.spawn(['stat', '-L', '-c', '%A %U %G', '/proc/self/fd/0'])"
+    assert run(f'python3 -c "{spawned}"') == "crw--w---- root tty\r\n"
+    assert run("ls -A /dev/pts; script -qc tty /dev/null") == "ptmx\n/dev/pts/0\r\n"
+
+
+def test_sys_cannot_be_changed(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        execution = sandbox.run(Request("touch /sys/x; mkdir /sys/y; rm -r /sys/block; ls /sys/x"))
+        assert execution.output.startswith(b"touch: cannot touch '/sys/x': Read-only file system\n")
+        assert not execution.changes
+        shown = sandbox.run(Request("df -h | grep -c /sys; df --output=size,used /sys | tail -1"))
+    assert shown.output.split() == [b"0", b"0", b"0"]
+
+
+def test_what_a_visitor_tries_first_is_there(run: Run) -> None:
+    assert run("sudo -n id -un; crontab -l") == "root\nno crontab for root\n"
+    assert run("python3 -c 'import json, sqlite3, ssl, venv; print(6 * 7)'") == "42\n"
+    assert run("systemctl is-enabled cron; lsb_release -cs") == "enabled\nbookworm\n"
+    names = "apt apt-get vi nano ssh make htop screen journalctl reboot bc nc mkfs.ext4"
+    for name in names.split():
+        assert run(f"command -v {name}"), name
+    assert "Temporary failure resolving 'deb.debian.org'" in run("apt-get update")
+    assert run("git") == "bash: line 1: git: command not found\n"
+
+
+def test_python_finds_its_modules_compiled(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        execution = sandbox.run(Request("python3 -c 'import json, http.server, asyncio, sqlite3'"))
+    assert execution.exit_code == 0
+    assert not execution.changes
+
+
+def test_lsmod_lists_the_declared_modules(run: Run, system: System) -> None:
+    modules = [line.split()[0] for line in system.declaration.machine.kernel.modules]
+    assert [line.split()[0] for line in run("lsmod").splitlines()[1:]] == modules
+    assert run("cut -d' ' -f1 /proc/modules; cat < /proc/modules | wc -l").split() == [
+        *modules,
+        str(len(modules)),
+    ]
+    assert run("ls /sys/module").split() == sorted(modules)
+    assert run("cat /proc/no-modules") == "cat: /proc/no-modules: No such file or directory\n"
+    assert "Operation not permitted" in run("rmmod virtio_rng")
+
+
+TREE = "find data* logs -printf '%P %y %i %m %u %g %T@\\n' | sort"
+
+
+def test_directories_of_the_system_are_renamed(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+
+        def run(text: str) -> str:
+            return sandbox.run(Request(text)).output.decode()
+
+        files = "find {} -type f -printf '%f %i %s %m %u %g %T@\\n' | sort"
+        times = "find {} -printf '%f %y %m %u %g %T@\\n' | tail -n +2 | sort"
+        assert run("mv -v documents d2") == "renamed 'documents' -> 'd2'\n"
+        for listing in (files, times):
+            before, after = listing.format("documents"), listing.format("d2")
+            shown = run(f"{before} > /tmp/1; mv documents d2; {after} > /tmp/2; diff /tmp/1 /tmp/2")
+            assert shown == ""
+        assert run("mv -v documents d; mv -v d documents; mv -v documents/old documents/o") == (
+            "renamed 'documents' -> 'd'\nrenamed 'd' -> 'documents'\n"
+            "renamed 'documents/old' -> 'documents/o'\n"
+        )
+        assert run(
+            "mkdir z; mv -vT documents z; perl -e 'rename q(data), q(logs) or print $!'"
+        ) == ("renamed 'documents' -> 'z'\nDirectory not empty")
+        assert run("exec 3< documents/notes.txt; mv documents d; head -c 5 <&3; ls documents") == (
+            run("head -c 5 documents/notes.txt")
+            + "ls: cannot access 'documents': No such file or directory\n"
+        )
+        assert run("perl -e 'rename q(data), q(data/x) or print $!'") == "Invalid argument"
+        assert run("su bob -c 'mv /home/ubuntu/data /tmp/'") == (
+            "mv: cannot move '/home/ubuntu/data' to '/tmp/data': Permission denied\n"
+        )
+
+
+def test_a_directory_that_cannot_be_moved_whole_stays_whole(system: System) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        shown = sandbox.run(Request(
+            f"mkdir t e; chmod 751 e; touch -d @5 e; {TREE} > /tmp/1; mount --bind t data/shared; "
+            "perl -e 'for (qw(d3 e)) { rename q(data), $_ or print qq($!\\n) }'; "
+            "umount data/shared; "
+            f"{TREE} | diff /tmp/1 -; ls -d d3; stat -c '%a %Y' e"
+        )).output  # fmt: skip
+    refused = b"Invalid cross-device link\n"
+    gone = b"ls: cannot access 'd3': No such file or directory\n"
+    assert shown == refused + refused + gone + b"751 5\n"

@@ -21,6 +21,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.base import Execution, FileStat, Limits, Request
 from shioenv.sandbox.default import default_sandbox
+from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
@@ -296,16 +297,20 @@ def _is_unknown(behavior: Behavior) -> bool:
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:
-    """The entry as the sandbox shows it, where devices are mounted over some files."""
+    """The entry as the sandbox shows it, where devices are mounted over some files, and others
+    stand for devices.
+    """
+    mounted = entry.path in DEVICES or entry.path == "/dev/ptmx"
+    device = stat.S_IFCHR | 0o666 if mounted else device_mode(entry.target)
     return FileStat(
-        mode=stat.S_IFCHR | 0o666 if entry.path in DEVICES else entry.mode,
+        mode=device or entry.mode,
         uid=entry.uid,
         gid=entry.gid,
-        size=entry.size,
+        size=0 if device else entry.size,
         links=entry.links,
         mtime_ns=entry.mtime * 1_000_000_000,
         inode=0,
-        target=os.fsencode(entry.target) or None,
+        target=None if device else os.fsencode(entry.target) or None,
     )
 
 

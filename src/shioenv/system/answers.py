@@ -143,7 +143,8 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
         f"23 28 - / /proc {quiet} - proc proc rw",
         f"24 28 0:5 / /dev rw,nosuid,relatime - devtmpfs udev rw,size={half}k,"
         f"nr_inodes={half // 4},mode=755",
-        "25 24 - / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,mode=600,ptmxmode=666",
+        "25 24 - / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
+        "ptmxmode=666",
         f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
         f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
         "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",

@@ -99,7 +99,7 @@ def storage_errors(cache: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SystemStorageError(
                 f"the disk is full: {where}",
-                hint=f"a system needs about 300 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+                hint=f"a system needs about 450 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
             ) from error
         if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(

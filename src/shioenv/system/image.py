@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from shioenv.errors import RootfsTarError
 from shioenv.system.declare import SystemDeclaration
@@ -28,6 +28,8 @@ HOLE = 4096
 
 _EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/log", "var/lib/apt/lists")
 """Directories of the base whose content is not kept."""
+
+_AT_BOOTING = ("dev", "proc", "sys", "run")
 
 _DROPPED = re.compile(
     r"(var/cache/apt/.*|var/cache/debconf/.*-old|var/cache/ldconfig/.*|var/lib/dpkg/.*-old"
@@ -164,11 +166,32 @@ class Placed:
     target: str = ""
     """Of a symbolic link."""
     mtime: int | None = None
-    """Seconds since 1970; None for the base's time."""
+    """Seconds since 1970; None for when the system was installed, or booted."""
     uid: int = 0
     gid: int = 0
     holes: bool = False
     """Runs of zero bytes are holes."""
+
+
+def device(kind: str, major: int, minor: int, mode: int = 0o600, gid: int = 0) -> dict[str, Any]:
+    """Of `Placed`, what makes it stand for a device: a block (b) or character one (c), or a socket
+    (s) that nobody listens on.
+
+    Nobody may make device nodes where systems are built and used, so a link says what is meant, and
+    the sandbox makes of it what programs see as one (`native/around/tree.c`).
+    """
+    return {"target": f"{_DEVICE}{kind} {major} {minor} {mode:o}", "gid": gid}
+
+
+_DEVICE = "device: "
+_DEVICE_TARGET = re.compile(rf"{_DEVICE}([bcs]) (\d+) (\d+) ([0-7]+)")
+
+
+def device_mode(target: str) -> int | None:
+    """`st_mode` of what the link with this target stands for; None where it is just a link."""
+    found = _DEVICE_TARGET.fullmatch(target)
+    kinds = {"b": stat.S_IFBLK, "c": stat.S_IFCHR, "s": stat.S_IFSOCK}
+    return kinds[found[1]] | int(found[4], 8) if found else None
 
 
 def compose(
@@ -183,8 +206,7 @@ def compose(
     `entries` is what `read_base` gave for `base`.
     """
     entries = dict(entries)
-    time = base_time(declaration)
-    put = _Putter(entries, time)
+    put = _Putter(entries, base_time(declaration), int(declaration.boot_time.timestamp()))
     for path in list(entries):
         put.parents(path)
     _mount_points(put)
@@ -218,9 +240,13 @@ def _order(path: str) -> tuple[bytes, ...]:
 class _Putter:
     """Adds entries over those of the base, with the directories they need."""
 
-    def __init__(self, entries: dict[str, ImageEntry], time: int) -> None:
+    def __init__(self, entries: dict[str, ImageEntry], installed: int, booted: int) -> None:
         self.entries = entries
-        self.time = time
+        self.installed, self.booted = installed, booted
+
+    def time(self, path: str) -> int:
+        """How old something is that says nothing else: some directories are filled at booting."""
+        return self.booted if path.split("/")[0] in _AT_BOOTING else self.installed
 
     def real(self, path: str) -> str:
         """`path` with links among its directories followed, as /bin is one to usr/bin."""
@@ -238,7 +264,7 @@ class _Putter:
         parent = path.rpartition("/")[0]
         if parent and parent not in self.entries:
             self.parents(parent)
-            self.entries[parent] = ImageEntry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time)
+            self.entries[parent] = ImageEntry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time(parent))
 
     def add(self, placed: Placed) -> None:
         """Adds what is placed, through the links on its way, over what is there."""
@@ -249,7 +275,7 @@ class _Putter:
             mode, kind = 0o777, stat.S_IFLNK
         self.entries[path] = ImageEntry(
             path, kind, mode, placed.uid, placed.gid,
-            self.time if placed.mtime is None else placed.mtime, target=placed.target,
+            self.time(path) if placed.mtime is None else placed.mtime, target=placed.target,
             size=len(placed.data or b""), data=placed.data, holes=placed.holes,
         )  # fmt: skip
 
@@ -264,7 +290,9 @@ def _mount_points(put: _Putter) -> None:
         put.add(Placed(path, 0o1777))
     for name in ("null", "zero", "full", "random", "urandom", "tty"):
         put.add(Placed(f"dev/{name}", 0o666, b""))
+    put.add(Placed("dev/ptmx", 0o666, b"", gid=5))  # tty, in Debian's and Ubuntu's base-passwd
     put.add(Placed("dev/fd", target="/proc/self/fd"))
+    put.add(Placed("dev/core", target="/proc/kcore"))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         put.add(Placed(f"dev/{name}", target=f"/proc/self/fd/{number}"))
     put.add(Placed("etc/mtab", target="/proc/self/mounts"))

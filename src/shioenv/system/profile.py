@@ -1,10 +1,10 @@
 """The machine profile as files: what programs read to learn about the machine they run on.
 
 Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself:
-the files of /etc that name the host, login records, the kernel log, and a tree of ordinary files
-and links under /sys (no sysfs is mounted in the sandbox). `proc_files` lie beside the root
-filesystem and are bound over entries of /proc. `live_proc_files` are those that must agree with
-the clock or the kernel a run really has.
+the files of /etc that name the host, login records, the kernel log, what stands for devices in
+/dev, and a tree of ordinary files and links under /sys, of which the sandbox makes a read-only
+copy. `proc_files` lie beside the root filesystem and are bound over entries of /proc.
+`live_proc_files` are those that must agree with the clock or the kernel a run really has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from socket import inet_aton
 from shioenv.system.answers import Answers
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
 from shioenv.system.home import MONTHS, text_of
-from shioenv.system.image import Placed
+from shioenv.system.image import Placed, device
 
 _SECTOR = 512
 _PAGE = 4096
@@ -45,8 +45,7 @@ MASKED = (
 def root_files(declaration: SystemDeclaration) -> list[Placed]:
     """What the profile puts into the root filesystem, in no particular order."""
     machine = declaration.machine
-    files = [*_etc(declaration), *_sys(machine), *_login_records(declaration)]
-    files.append(Placed("dev/kmsg", 0o644, kernel_log(machine)))
+    files = [*_etc(declaration), *_dev(machine), *_sys(machine), *_login_records(declaration)]
     files.append(Placed("var/log/syslog", 0o640, _system_log(declaration), gid=4))
     return files
 
@@ -73,6 +72,64 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("etc/machine-id", 0o444, text_of(number))
     yield Placed("etc/fstab", data=text_of(mounts))
     yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
+    # there is no way out, and who tries it three times more is told so after seven seconds
+    yield Placed("etc/apt/apt.conf.d/80-retries", data=text_of(['Acquire::Retries "0";']))
+    # their passwords are locked, as on a machine of a cloud: they are asked for none
+    may = [user.name for user in declaration.users if "sudo" in user.groups]
+    rules = [f"{name} ALL=(ALL) NOPASSWD:ALL" for name in may]
+    yield Placed("etc/sudoers.d/90-cloud-init-users", 0o440, text_of(rules))
+
+
+_DISK, _TTY, _DIALOUT, _KMEM = 6, 5, 20, 15
+"""Groups, fixed numbers in Debian's and Ubuntu's base-passwd."""
+
+_MISC = {
+    "autofs": 235, "btrfs-control": 234, "cpu_dma_latency": 124, "hwrng": 183, "psaux": 1,
+    "mapper/control": 236, "snapshot": 231, "uinput": 223, "vga_arbiter": 63, "vhost-net": 238,
+}  # fmt: skip
+"""Minor numbers of devices of major number 10 that are for root alone."""
+
+
+def _dev(machine: Machine) -> Iterator[Placed]:
+    """What a virtual machine has in /dev besides what the sandbox mounts there."""
+    yield Placed("dev/kmsg", 0o644, kernel_log(machine))
+    for name, minor in _MISC.items():
+        yield Placed(f"dev/{name}", **device("c", 10, minor))
+    for name, major, minor, mode, gid in (
+        ("console", 5, 1, 0o600, 0), ("cpu/0/cpuid", 203, 0, 0o600, 0),
+        ("cpu/0/msr", 202, 0, 0o600, 0), ("fuse", 10, 229, 0o666, 0),
+        ("input/event0", 13, 64, 0o660, 0), ("input/mice", 13, 63, 0o660, 0),
+        ("loop-control", 10, 237, 0o660, _DISK), ("mem", 1, 1, 0o640, _KMEM),
+        ("net/tun", 10, 200, 0o666, 0), ("nvram", 10, 144, 0o640, _KMEM),
+        ("port", 1, 4, 0o640, _KMEM), ("ppp", 108, 0, 0o600, 0),
+        ("rtc0", 250, 0, 0o600, 0),
+    ):  # fmt: skip
+        yield Placed(f"dev/{name}", **device("c", major, minor, mode, gid))
+    for number in range(64):
+        yield Placed(f"dev/tty{number}", **device("c", 4, number, 0o620, _TTY))
+    for number in range(4):
+        yield Placed(f"dev/ttyS{number}", **device("c", 4, 64 + number, 0o660, _DIALOUT))
+    for number in range(7):
+        for name, first in (("vcs", 0), ("vcsu", 64), ("vcsa", 128)):
+            screen = device("c", 7, first + number, 0o660, _TTY)
+            yield Placed(f"dev/{name}{number or ''}", **screen)
+    for number in range(8):
+        yield Placed(f"dev/loop{number}", **device("b", 7, number, 0o660, _DISK))
+    for disk in machine.disks:
+        yield Placed(f"dev/{disk.name}", **device("b", disk.major, disk.minor, 0o660, _DISK))
+        yield Placed(f"dev/block/{disk.major}:{disk.minor}", target=f"../{disk.name}")
+        for kind, name in {"uuid": disk.uuid, "label": disk.label}.items():
+            if name:
+                yield Placed(f"dev/disk/by-{kind}/{name}", target=f"../../{disk.name}")
+        known = {"UUID": disk.uuid, "LABEL": disk.label, "TYPE": disk.filesystem}
+        lines = [f"E:ID_FS_{name}={value}" for name, value in known.items() if value]
+        place = f"run/udev/data/b{disk.major}:{disk.minor}"
+        yield Placed(place, data=text_of(["I:1412000", *lines, "G:systemd"]))
+    yield Placed("dev/rtc", target="rtc0")
+    yield Placed("dev/initctl", target="/run/initctl")
+    yield Placed("dev/log", target="/run/systemd/journal/dev-log")
+    yield Placed("run/systemd/journal/dev-log", **device("s", 0, 0, 0o666))
+    yield Placed("dev/hugepages", 0o755)
 
 
 def _sys(machine: Machine) -> Iterator[Placed]:
@@ -111,8 +168,9 @@ def _sys(machine: Machine) -> Iterator[Placed]:
         "class/dmi/id/sys_vendor": "QEMU",
         "class/dmi/id/product_name": "Standard PC (i440FX + PIIX, 1996)",
     })  # fmt: skip
-    for name in ("fs", "firmware", "bus", "module", "power", "hypervisor", "dev/char"):
+    for name in ("fs", "firmware", "bus", "power", "hypervisor", "dev/char"):
         yield Placed(f"sys/{name}", 0o755)
+    yield from _modules(machine)
     for disk in machine.disks:
         yield from _block(machine, disk)
     if not machine.disks:
@@ -120,6 +178,24 @@ def _sys(machine: Machine) -> Iterator[Placed]:
     yield from _net(Interface("lo", "00:00:00:00:00:00", "127.0.0.1", 8, "", 65536), 1)
     for index, interface in enumerate(machine.interfaces):
         yield from _net(interface, index + 2)
+
+
+def _modules(machine: Machine) -> Iterator[Placed]:
+    """What /proc/modules says of each module, in files of its own, and where modules would lie."""
+    yield Placed("sys/module", 0o755)
+    # for /proc/modules, where the host's kernel has none (`native/library/mounts.c`)
+    yield Placed("sys/kernel/modules", 0o444, text_of(machine.kernel.modules))
+    for module in machine.kernel.modules:
+        name, size, references, users = module.split()[:4]
+        yield from _values(f"module/{name}", {
+            "coresize": size, "initsize": 0, "initstate": "live", "refcnt": references, "taint": "",
+        })  # fmt: skip
+        yield Placed(f"sys/module/{name}/holders", 0o755)
+        for user in users.strip("-,").split(",") if users != "-" else ():
+            yield Placed(f"sys/module/{name}/holders/{user}", target=f"../../{user}")
+    top = f"lib/modules/{machine.kernel.release}"
+    for name in ("modules.builtin", "modules.dep", "modules.order"):
+        yield Placed(f"{top}/{name}", data=b"")
 
 
 def _values(directory: str, values: Mapping[str, object]) -> Iterator[Placed]:

@@ -304,8 +304,8 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     }
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
-        "lower", "tree", "system", "plain", "host", "proc", "devices", "empty", "layer", "old", "queues", "terminals",
-        "covers", "uptime",
+        "lower", "tree", "system", "plain", "host", "proc", "sys", "devices", "empty", "layer", "old", "queues",
+        "terminals", "covers", "uptime",
     };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
@@ -314,6 +314,10 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
     if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
+    /* What is in /sys is nobody's to change, as on a machine: not of the layer, where whatever root does counts. */
+    do_mount("sysfs", STAGING "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
+    fill_tree(STAGING "/lower/sys", STAGING "/sys", instant, true, NULL);
+    make_read_only(STAGING "/sys");
     for (unsigned i = 0; i < N_DEVICES; i++) {
         char node[64];
         snprintf(node, sizeof node, "/proc/self/fd/%d", nodes[i]);
@@ -323,6 +327,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
         make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
         close(nodes[i]);
     }
+    touch_file(STAGING "/devices/ptmx");
     do_mount("/proc", STAGING "/host", NULL, MS_BIND | MS_REC, NULL);
     CHECK(chdir(STAGING), "chdir to the new root");
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
@@ -347,7 +352,10 @@ void enter_kept_mounts(int kept, const char *name)
 void make_outer_mounts(void)
 {
     do_mount("mqueue", "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
-    do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64");
+    do_mount("devpts", "/terminals", "devpts", MS_NOSUID | MS_NOEXEC | MS_NOATIME, "newinstance,ptmxmode=0666,max=64,gid=5,mode=620");
+    CHECK(chown("/terminals/ptmx", 0, 5), "chown the terminal multiplexer");
+    do_mount("/terminals/ptmx", "/devices/ptmx", NULL, MS_BIND, NULL);
+    make_read_only("/devices/ptmx");
     /* made just now, and shown as old as their mount points */
     static const char *const made[][2] = {
         {"/system/dev/mqueue", "/queues"}, {"/system/dev/pts", "/terminals"}, {"/system/dev/pts", "/terminals/ptmx"},
@@ -403,7 +411,7 @@ void settle_root(void)
 
 /* What stands in every layer: moved from the last one to the next. */
 static struct { const char *from, *to; int fd; } standing[] = {
-    {"/proc", "proc", -1},
+    {"/proc", "proc", -1}, {"/sys", "sys", -1}, {"/devices/ptmx", "dev/ptmx", -1},
     {"/devices/null", "dev/null", -1}, {"/devices/zero", "dev/zero", -1}, {"/devices/full", "dev/full", -1},
     {"/devices/random", "dev/random", -1}, {"/devices/urandom", "dev/urandom", -1}, {"/devices/tty", "dev/tty", -1},
     {"/queues", "dev/mqueue", -1}, {"/terminals", "dev/pts", -1},

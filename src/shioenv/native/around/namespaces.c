@@ -121,6 +121,7 @@ void start_web(void)
         return;
     }
     prctl(PR_SET_NAME, "gateway");
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
     if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
@@ -212,9 +213,11 @@ void ask_init(void)
 }
 
 /* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
- * multicast groups within a day: what the network shows depends on nothing but the declaration. */
+ * multicast groups within a day: what the network shows depends on nothing but the declaration. Everybody may `ping`, as
+ * systemd lets them. */
 static void quiet_network(void)
 {
+    write_file(host_proc, "sys/net/ipv4/ping_group_range", "0 65535");
     static const struct { const char *name, *value; } settings[] = {
         {"accept_dad", "0"}, {"router_solicitations", "0"}, {"accept_ra", "0"}, {"addr_gen_mode", "0"},
         {"mldv1_unsolicited_report_interval", "86400000"}, {"mldv2_unsolicited_report_interval", "86400000"},

@@ -23,10 +23,11 @@
 #include "configuration.h"
 #include "notices.h"
 
+/* Not with no_new_privs, or setuid programs would have no effect: who is root of a user namespace may do without, and
+ * ids outside its range can be nobody's here. */
 void filter_calls(void)
 {
     if (!config.seccomp.len) return;
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &config.seccomp), "seccomp filter");
 }
 

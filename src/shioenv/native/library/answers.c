@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "answers.h"
+#include "devices.h"
 
 #ifdef __x86_64__  /* a system of another processor keeps the host's answers */
 
@@ -259,6 +260,7 @@ struct shown {
     uint32_t uid, gid;
     int64_t size, blocks;
     struct times times;
+    unsigned numbers[2];  /* of the device that it is, major and minor */
 };
 
 /* How its caller names the file. */
@@ -304,9 +306,23 @@ static uint64_t count_links(const struct named *name)
 
 static bool is_unnamed(dev_t device) { return !(device >> 8 & 0xfff) && !(device >> 32 & ~0xfffull); }
 
+/* What stands for a device is shown as one. */
+static void declare_device(struct shown *file)
+{
+    long mark = file->times.access.tv_nsec;
+    bool stands = S_ISSOCK(file->mode) || S_ISREG(file->mode);
+    if (!stands || file->times.access.tv_sec != facts.instant || !IS_DEVICE_MARK(mark)) return;
+    file->mode = (file->mode & 07777) | (MARKED_BLOCK(mark) ? S_IFBLK : S_IFCHR);
+    file->numbers[0] = MARKED_MAJOR(mark);
+    file->numbers[1] = MARKED_MINOR(mark);
+    file->size = file->blocks = 0;
+    file->times.access.tv_nsec = 0;
+}
+
 static void declare_file(const struct named *name, struct shown *file)
 {
     dev_t device = file->device;
+    declare_device(file);
     declare_proc(file);
     int64_t size = disk_size(file->mode, file->size, file->blocks, device);
     if (size) file->size = size, file->blocks = size / 512;
@@ -323,7 +339,7 @@ static int declared_stat(long result, int fd, const char *path, struct stat *fil
     if (result) return answer(result);
     struct shown shown = {
         file->st_dev, file->st_ino, file->st_nlink, file->st_mode, file->st_uid, file->st_gid, file->st_size,
-        file->st_blocks, {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}},
+        file->st_blocks, {file->st_atim, file->st_mtim, file->st_ctim, {0, 0}}, {0, 0},
     };
     declare_file(&(struct named){fd, path, flags}, &shown);
     file->st_dev = shown.device;
@@ -333,6 +349,8 @@ static int declared_stat(long result, int fd, const char *path, struct stat *fil
     file->st_gid = shown.gid;
     file->st_size = shown.size;
     file->st_blocks = shown.blocks;
+    file->st_mode = shown.mode;
+    if (shown.numbers[0]) file->st_rdev = shown.numbers[0] << 8 | shown.numbers[1];
     file->st_atim = shown.times.access;
     file->st_mtim = shown.times.change;
     file->st_ctim = shown.times.status;
@@ -385,7 +403,7 @@ EXPORT int statx(int fd, const char *restrict path, int flags, unsigned mask, st
         (dev_t)(minor & 0xff) | (dev_t)major << 8 | (dev_t)(minor & ~0xffu) << 12, file->stx_ino, file->stx_nlink,
         file->stx_mode, file->stx_uid, file->stx_gid, (int64_t)file->stx_size, (int64_t)file->stx_blocks,
         {from_statx(file->stx_atime), from_statx(file->stx_mtime), from_statx(file->stx_ctime),
-         from_statx(file->stx_btime)},
+         from_statx(file->stx_btime)}, {0, 0},
     };
     declare_file(&(struct named){fd, path, flags}, &shown);
     file->stx_dev_major = (uint32_t)(shown.device >> 8 & 0xfff);
@@ -396,6 +414,8 @@ EXPORT int statx(int fd, const char *restrict path, int flags, unsigned mask, st
     file->stx_gid = shown.gid;
     file->stx_size = (uint64_t)shown.size;
     file->stx_blocks = (uint64_t)shown.blocks;
+    file->stx_mode = (uint16_t)shown.mode;
+    if (shown.numbers[0]) file->stx_rdev_major = shown.numbers[0], file->stx_rdev_minor = shown.numbers[1];
     to_statx(&file->stx_atime, shown.times.access);
     to_statx(&file->stx_mtime, shown.times.change);
     to_statx(&file->stx_ctime, shown.times.status);

@@ -45,6 +45,7 @@ static int declared_statfs(long result, const char *path, struct statfs *disk)
     if (result) return answer(result);
     if (disk->f_type == OVERLAY_MAGIC && is_root(&disk->f_fsid))
         disk->f_type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
+    else if (disk->f_type == TMPFS_MAGIC && !disk->f_blocks) disk->f_type = SYSFS_MAGIC;  /* of no size: what stands for it */
     return 0;
 }
 
@@ -75,10 +76,16 @@ EXPORT int statvfs(const char *restrict path, struct statvfs *restrict disk)
 
 EXPORT int fstatvfs(int fd, struct statvfs *disk) { return declared_statvfs(ORIGINAL(fstatvfs)(fd, disk), NULL, disk); }
 
+static void declare_entry(struct dirent *entry)
+{
+    entry->d_ino = shown_inode(entry->d_ino);
+    if (entry->d_type == DT_SOCK) entry->d_type = DT_UNKNOWN;  /* it may stand for a device: `stat` says so */
+}
+
 EXPORT struct dirent *readdir(DIR *directory)
 {
     struct dirent *entry = ORIGINAL(readdir)(directory);
-    if (entry) entry->d_ino = shown_inode(entry->d_ino);
+    if (entry) declare_entry(entry);
     return entry;
 }
 
@@ -86,7 +93,7 @@ EXPORT struct dirent *readdir(DIR *directory)
 EXPORT int readdir_r(DIR *restrict directory, struct dirent *restrict entry, struct dirent **restrict result)
 {
     int error = ORIGINAL(readdir_r)(directory, entry, result);
-    if (!error && *result) (*result)->d_ino = shown_inode((*result)->d_ino);
+    if (!error && *result) declare_entry(*result);
     return error;
 }
 
@@ -97,7 +104,7 @@ EXPORT ssize_t getdents64(int fd, void *entries, size_t size)
     ssize_t length = ORIGINAL(getdents64)(fd, entries, size);
     for (ssize_t at = 0; at < length;) {
         struct dirent *entry = (struct dirent *)((char *)entries + at);
-        entry->d_ino = shown_inode(entry->d_ino);
+        declare_entry(entry);
         at += entry->d_reclen;
     }
     return length;

@@ -2,6 +2,7 @@
  * list is given one of the same form, with the root disk, the mounts that every machine has and those of the run, through a
  * pipe. A name tells such a file: `mounts`, `mountinfo`, `mountstats`, and `mtab`, which leads there. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <mntent.h>
@@ -152,6 +153,8 @@ static bool stands_for_another(const struct list *list, const struct line *line)
     bool memory = same(line->type, "tmpfs"), terse = list->kind == MOUNTSTATS;
     if (same(line->source, "proc") && memory) return terse || find(line->own, "size=0k");
     if (same(line->source, "proc") && same(line->type, "proc")) return same(line->point, "/proc/sys");
+    if (same(line->source, "sysfs") && memory) return terse || find(line->own, "size=0k");
+    if (same(line->type, "devpts") && same(line->point, "/dev/ptmx")) return true;
     return same(line->type, "devtmpfs") || (memory && is_node(line->point));
 }
 
@@ -347,8 +350,17 @@ static int opened_kind(int fd, int named)
     return named < N_KINDS ? named : length > 0 ? -1 : MOUNTS;
 }
 
+/* Where the host's kernel has no modules, it has no list of them either: the declared one lies elsewhere. */
+static bool is_list_of_modules(const char *path)
+{
+    return *ORIGINAL(__errno_location)() == ENOENT && path && same(path, "/proc/modules");
+}
+
+static const char modules[] = "/sys/kernel/modules";
+
 static int after_opening(int fd, const char *path, int flags)
 {
+    if (fd < 0 && is_list_of_modules(path)) return ORIGINAL(open)(modules, flags);
     int named = fd < 0 || !path || flags & (O_ACCMODE | O_CREAT | O_PATH | O_DIRECTORY) ? -1 : kind_of(last_part(path));
     int kind = named < 0 ? -1 : opened_kind(fd, named);
     return kind < 0 ? fd : hand_on(fd, (enum kind)kind, flags);
@@ -416,7 +428,9 @@ static bool open_list(const char *path, const char *mode, int flags, FILE **stre
 EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)
 {
     FILE *stream;
-    return open_list(path, mode, find(mode, "e") ? O_CLOEXEC : 0, &stream) ? stream : ORIGINAL(fopen)(path, mode);
+    if (open_list(path, mode, find(mode, "e") ? O_CLOEXEC : 0, &stream)) return stream;
+    stream = ORIGINAL(fopen)(path, mode);
+    return !stream && is_list_of_modules(path) ? ORIGINAL(fopen)(modules, mode) : stream;
 }
 
 EXPORT FILE *setmntent(const char *path, const char *mode)

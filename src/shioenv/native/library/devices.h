@@ -1,0 +1,10 @@
+/* Devices that nobody may make a node of: the tree marks what stands for them, the library knows it by the mark, the
+ * nanoseconds of a time of access that is the system's instant. */
+#pragma once
+
+#define DEVICE_MARK(block, major, minor) \
+    ((long)((block) ? 1 : 0) << 28 | (long)((major) & 0xff) << 20 | (long)((minor) & 0xff) << 8 | 0xd1)
+#define IS_DEVICE_MARK(mark) (((mark) & 0xff) == 0xd1)
+#define MARKED_BLOCK(mark) ((mark) >> 28 & 1)
+#define MARKED_MAJOR(mark) ((unsigned)((mark) >> 20 & 0xff))
+#define MARKED_MINOR(mark) ((unsigned)((mark) >> 8 & 0xff))
