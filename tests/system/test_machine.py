@@ -64,7 +64,7 @@ def test_free_shows_the_declared_memory(run: Run) -> None:
 
 def test_lsblk_and_df_show_the_declared_disks(run: Run) -> None:
     assert run("lsblk -rno NAME,MAJ:MIN,SIZE,TYPE,MOUNTPOINTS") == (
-        "vda 240:0 256M disk /\nvdb 240:16 64M disk \n"
+        "vda 240:0 512M disk /\nvdb 240:16 64M disk \n"
     )
     assert run("df -k --output=size / | tail -1").strip() == str(256 * 1024)
     assert run("wc -l < /proc/partitions") == "4\n"

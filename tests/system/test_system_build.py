@@ -150,7 +150,7 @@ def test_the_files_over_proc_lie_beside_the_root_filesystem(system: System) -> N
 
 def test_the_profile_is_what_was_declared(system: System) -> None:
     profile = system.profile
-    assert (profile["mem"], profile["disk"], profile["cpus"]) == ("216M", "256M", "1")
+    assert (profile["mem"], profile["disk"], profile["cpus"]) == ("216M", "512M", "1")
     assert profile["groups"] == ["root"]
 
 

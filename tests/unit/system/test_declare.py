@@ -32,7 +32,7 @@ def test_both_shipped_systems_parse_and_show_the_papers_machine() -> None:
         assert machine.hostname == "ubuntu"
         assert machine.cpu.count == 1
         assert machine.memory == 216 << 20
-        assert machine.disk == 256 << 20
+        assert machine.disk == 512 << 20
         assert load_declaration(name).start_directory == "/home/ubuntu"
         assert load_declaration(name).session.user == "root"
 
