@@ -312,7 +312,7 @@ static void kill_others(int i, const char *but)
 
 void end_survivors(void)
 {
-    enum { PATIENT = 400 };  /* turns; what goes on forking is ended together with the machine's own */
+    enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with the machine's own */
     for (int tries = 0; tries < PATIENT; tries++) {
         kill_others(OF_SERVER, "");
         kill_others(OF_INIT, own);
