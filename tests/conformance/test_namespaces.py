@@ -331,11 +331,3 @@ def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
             opened.run(Request("true"))
         there.symlink_to(system.path)
         assert opened.run(Request("hostname")).output == b"ubuntu\n"
-
-
-def test_process_1_sleeps_when_the_next_input_looks(system: System) -> None:
-    with NamespaceSandbox(system, LIMITS) as opened:
-        for _ in range(40):
-            opened.run(Request("for i in {1..9}; do sleep 9 & done; true"))
-            looked = opened.run(Request("read -r status < /proc/1/stat; set -- $status; echo $3"))
-            assert looked.output == b"S\n"

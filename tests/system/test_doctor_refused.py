@@ -169,7 +169,7 @@ def test_a_full_disk() -> None:
 
 def test_low_limits() -> None:
     found = doctor("unshare", "-U", "-r", "prlimit", "--nproc=70:70")["resource limits"]
-    assert "nproc 70 instead of 800" in found["detail"]
+    assert "nproc 70 instead of 8192" in found["detail"]
     assert found["needed"] is False
 
 

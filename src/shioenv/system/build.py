@@ -41,12 +41,12 @@ from shioenv.errors import (
     SystemStorageError,
 )
 from shioenv.files.durable import atomic_write, sha256_of
-from shioenv.system import answers, home, image, profile, web
+from shioenv.system import answers, home, image, processes, profile, web
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Of the cache directory; another one makes every system be built again."""
 
 Progress = Callable[[str], None]
@@ -177,14 +177,18 @@ def _build(
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
     proc = profile.proc_files(declaration, told)
+    own = processes.process_files(declaration)
     site = web.web_files(declaration, tree)
-    digest = _digest(declaration, rootfs_digest, proc, site, told)
+    digest = _digest(
+        declaration, rootfs_digest, proc | {f"/{name}": own[name] for name in own}, site, told
+    )
     where = cache / "systems" / digest
     if damage(where) is not None:
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
         _write_files(final / "proc", proc, declaration)
+        _write_files(final / "processes", own, declaration)
         _write_files(final / "web", site, declaration)
         # mtime=0: the file is the same for the same system
         with (
@@ -288,7 +292,7 @@ def damage(path: Path) -> str | None:
             rows = json.loads(index.read())
     except (OSError, ValueError, EOFError) as error:
         return str(error)
-    for name in ("rootfs", "proc", "contents.json.gz"):
+    for name in ("rootfs", "proc", "processes", "contents.json.gz"):
         if not (path / name).exists():
             return f"{name} is gone"
     rootfs = os.fsencode(path / "rootfs")

@@ -20,7 +20,7 @@ from shioenv.system.idmap import find_idmap, spawn_mapped
 
 _FILE = "contents.json.gz"
 _ATTRIBUTES = struct.Struct("=4I2q")
-_BESIDE = ("proc", "web")
+_BESIDE = ("proc", "processes", "web")
 """Directories beside `rootfs` whose files programs see as well."""
 
 

@@ -199,6 +199,8 @@ class SessionDeclaration:
     umask: Annotated[int, _mask] = 0o022
     environment: Mapping[Variable, str]
     """All of it: nothing of the host's environment is added."""
+    parent: Annotated[int, Meta(ge=2, le=999)]
+    """Number of the process whose children the shells are, one of `Machine.processes`."""
     limits: Annotated[Mapping[str, Limit], _Keys(LIMIT_NAMES)]
     """Soft and hard, in the units of setrlimit(2), by `LIMIT_NAMES`; `UNLIMITED` is -1."""
 
@@ -305,6 +307,36 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process of the machine that is there before any input."""
+
+    pid: Annotated[int, Meta(ge=1, le=999)]
+    parent: Annotated[int, Meta(ge=0, le=999)] = 1
+    """Number of its parent: 0 for the first one alone."""
+    name: Annotated[str, _like(r"[^\s()/]{1,15}", "up to 15 characters without spaces")]
+    """What `ps -o comm` shows."""
+    command: Annotated[str, _like(r".+", "a command line")]
+    """What `ps` shows; where it holds a colon it is one text, else words."""
+    program: Directory
+    """The program's file."""
+    user: str = "root"
+    """Whose it is: root or a declared user."""
+    terminal: Annotated[str, _like(r"|tty[1-9]|ttyS[0-3]|pts/\d+", "tty1, pts/0 or its like")] = ""
+    """The terminal that controls it, or empty."""
+    session: Annotated[int, Meta(ge=0, le=999)] = 0
+    """Number of the process that leads its session and group; 0: itself."""
+    started: Annotated[float, Meta(ge=0, description="seconds since boot")]
+    """Seconds after booting."""
+    cpu: Annotated[float, Meta(ge=0, description="seconds")] = 0.0
+    """Seconds of processor time that it has used."""
+    size: Size
+    """Bytes of its address space."""
+    resident: Size
+    """Bytes of it in memory."""
+    threads: Annotated[int, Meta(ge=1, le=99)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What programs see of the machine."""
 
@@ -328,6 +360,8 @@ class Machine:
     """With the user `reboot`: an earlier time the machine was up."""
     failed_logins: tuple[Login, ...] = ()
     """What /var/log/btmp holds."""
+    processes: tuple[Process, ...]
+    """What runs beside inputs; number 1 is among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,6 +562,7 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         ("$.machine.disks", [disk.name for disk in machine.disks]),
         ("$.machine.disks", [(disk.major, disk.minor) for disk in machine.disks]),
         ("$.machine.interfaces", [interface.name for interface in machine.interfaces]),
+        ("$.machine.processes", [process.pid for process in machine.processes]),
     ]
     for place, values in unique:
         for index, value in enumerate(values):
@@ -544,8 +579,24 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         place = f"$.users[{index}].group"
         references.append(("group", place, user.group, group_names))
         references += [("group", f"{place}s", name, group_names | _GROUPS) for name in user.groups]
+    numbers = {process.pid for process in machine.processes}
+    if 1 not in numbers:
+        problems.append("$.machine.processes: none has the number 1")
+    if declaration.session.parent not in numbers:
+        problems.append(f"$.session.parent: no process {declaration.session.parent} is declared")
+    for index, process in enumerate(machine.processes):
+        place = f"$.machine.processes[{index}]"
+        references.append(("user", f"{place}.user", process.user, user_names))
+        if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
+            problems.append(f"{place}.parent: no process {process.parent} is declared")
+        if process.session not in numbers | {0}:
+            problems.append(f"{place}.session: no process {process.session} is declared")
+        if process.started > machine.uptime:
+            problems.append(f"{place}.started: lies after the instant")
     for index, login in enumerate(machine.logins):
         place = f"$.machine.logins[{index}]"
+        if login.end is None and login.user != "reboot" and login.pid not in numbers:
+            problems.append(f"{place}.pid: nobody is logged in there, no process has this number")
         references.append(("user", f"{place}.user", login.user, user_names | {"reboot"}))
         if login.end is not None and login.end < login.begin:
             problems.append(f"{place}.end: lies before the login's begin")

@@ -13,7 +13,6 @@ import hashlib
 import struct
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from socket import inet_aton
 
@@ -310,9 +309,7 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
     group = 43  # utmp, a fixed number in Debian's and Ubuntu's base-passwd
     last = int(max((when for when, _, _ in events), default=boot).timestamp())
     current = sorted(present, key=lambda login: login.begin)
-    # `who` shows only sessions whose process exists: number 1, the one that always does.
-    shown = [replace(login, pid=1) for login in current]
-    utmp = up + level + b"".join(_record(_USER, login, login.begin) for login in shown)
+    utmp = up + level + b"".join(_record(_USER, login, login.begin) for login in current)
     yield Placed("run/utmp", 0o664, utmp, mtime=last, gid=group)
     wtmp = b"".join(record for _, _, record in events)
     yield Placed("var/log/wtmp", 0o664, wtmp, mtime=last, gid=group)
@@ -369,8 +366,6 @@ def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
     files = {
-        "1/stat": _first_process(),
-        "1/task/1/stat": _first_process(),
         "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
         # as Linux does: an eighth of the memory for stacks of 16 KiB
         "sys/kernel/threads-max": text_of([str(_memory(machine)["total"] // (8 * 16))]),
@@ -421,13 +416,6 @@ def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes
         files["sys/kernel/osrelease"] = text_of([machine.kernel.release])
         files["sys/kernel/version"] = text_of([machine.kernel.version])
     return files | dict.fromkeys(MASKED, b"")
-
-
-def _first_process() -> bytes:
-    """/proc/1/stat of a process as old as the machine, 0.02 seconds less: its 22nd number."""
-    unlimited = 2**64 - 1
-    numbers = (0, 1, 1, 0, -1, 4194624, 1310, 0, 0, 0, 0, 3, 0, 0, 20, 0, 1, 0, 2, 4202496, 186)
-    return text_of([f"1 (init) S {' '.join(map(str, numbers))} {unlimited}" + " 0" * 27])
 
 
 def _boot_id(machine: Machine) -> uuid.UUID:

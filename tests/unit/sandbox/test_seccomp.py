@@ -36,6 +36,9 @@ LAST = 450
 LATER = {"uretprobe": 335}
 """Calls of later kernels that got a number below it; only a newer libseccomp knows their names."""
 
+PARENT = 904
+"""Number of the shells' parent."""
+
 ALLOW = 0x7FFF0000
 ABSENT_ANSWER, FORBIDDEN_ANSWER = 0x50000 | errno.ENOSYS, 0x50000 | errno.EPERM
 NO_FAMILY, NO_PROTOCOL = 0x50000 | errno.EAFNOSUPPORT, 0x50000 | errno.EPROTONOSUPPORT
@@ -47,7 +50,7 @@ class ArgumentsMatter(Exception):  # noqa: N818 (an answer, not an error)
 
 @cache
 def instructions() -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("=HBBI", filter_program()))
+    return list(struct.iter_unpack("=HBBI", filter_program(PARENT)))
 
 
 def decide(
@@ -92,7 +95,7 @@ def test_every_call_of_linux_5_17_is_in_exactly_one_group() -> None:
             *names(FORBIDDEN),
             *names(HOLLOW),
             *names(ABSENT),
-            *("socket", "socketpair", "fcntl"),
+            *("socket", "socketpair", "fcntl", "kill"),
         ]
     )
     assert [name for name, times in grouped.items() if times > 1] == []
@@ -160,9 +163,16 @@ def test_pipes_stay_as_large_as_they_are_made() -> None:
         assert decide(call, (3, command, 1 << 20)) == ALLOW
 
 
-def test_only_sockets_and_pipes_have_their_arguments_looked_at() -> None:
+def test_what_is_sent_to_the_shells_parent_is_taken_and_goes_nowhere() -> None:
+    call = number("kill")
+    assert decide(call, (PARENT, 9)) == 0x50000
+    for process in (1, PARENT - 1, PARENT + 1, 1000, 0, 2**64 - 1, 2**64 - PARENT):
+        assert decide(call, (process, 9)) == ALLOW
+
+
+def test_few_calls_have_their_arguments_looked_at() -> None:
     """The kernel keeps the other answers in a bitmap: an allowed call does not run the filter."""
-    for name in ("socket", "socketpair", "fcntl"):
+    for name in ("socket", "socketpair", "fcntl", "kill"):
         with pytest.raises(ArgumentsMatter):
             decide(number(name))
 
@@ -218,7 +228,7 @@ def test_the_kernel_takes_the_filter_and_answers_as_it_says(tmp_path: Path) -> N
         ([number("getpid") | X32], errno.ENOSYS),
     ]
     program = tmp_path / "filter"
-    program.write_bytes(filter_program())
+    program.write_bytes(filter_program(PARENT))
     calls = json.dumps([arguments for arguments, _ in asked])
     child = [sys.executable, "-I", "-c", CONFINED, str(program), calls]
     done = subprocess.run(child, stdout=subprocess.PIPE, text=True)

@@ -85,8 +85,8 @@ def test_a_missing_table_is_one_fault() -> None:
         ('mac = "52:54', 'mac = "52-54', "$.machine.interfaces[0].mac"),
         ("prefix = 24", "prefix = 33", "expected a whole number from 1 to 32, got 33"),
         ('size = "64M"', "size = 1000", "expected a multiple of 512 bytes, got 1000"),
-        ("nofile = [1024, 4096]", "nofile = [8, 4]", "soft not above hard"),
-        ("nofile = [1024, 4096]", "nofiles = 4", "did you mean nofile?"),
+        ("nofile = [1024, 65536]", "nofile = [8, 4]", "soft not above hard"),
+        ("nofile = [1024, 65536]", "nofiles = 4", "did you mean nofile?"),
         ('start_directories = ["/home/ubuntu"]', "start_directories = []", "at least one"),
         ('["/home/ubuntu"]', '["home/../x"]', "start_directories[0]: expected an absolute path"),
         ('umask = "0022"', 'umask = "0099"', "an octal mask"),
@@ -116,7 +116,7 @@ def test_text_that_is_no_toml_is_said_to_be_none() -> None:
 
 def test_limits_take_numbers_words_and_pairs() -> None:
     limits = load_declaration().session.limits
-    assert limits["nofile"] == (1024, 4096)
+    assert limits["nofile"] == (1024, 65536)
     assert limits["cpu"] == (UNLIMITED, UNLIMITED)
     assert limits["core"] == (0, UNLIMITED)
 

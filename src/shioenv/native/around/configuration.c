@@ -72,6 +72,12 @@ void read_configuration(void)
             if (config.n_rlimits > 16) { errno = E2BIG; die("%u resource limits", config.n_rlimits); }
             memcpy(config.rlimits, value, config.n_rlimits * sizeof *config.rlimits);
             break;
+        case CONFIG_PARENT: config.parent = (uint32_t)atol(value); break;
+        case CONFIG_PROCESSES:
+            config.n_processes = record.length / sizeof *config.processes_declared;
+            if (config.n_processes > 64) { errno = E2BIG; die("%u processes", config.n_processes); }
+            memcpy(config.processes_declared, value, config.n_processes * sizeof *config.processes_declared);
+            break;
         default: errno = EINVAL; die("configuration record %u", record.kind);
         }
         free(value);

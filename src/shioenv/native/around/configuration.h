@@ -30,6 +30,9 @@ extern struct configuration {
     uint64_t cpu_ms, processes;  /* that a run may use */
     uint32_t n_rlimits;
     struct resource_limit rlimits[16];
+    uint32_t parent;  /* number of the process whose children the shells are */
+    uint32_t n_processes;
+    struct declared_process processes_declared[64];
 } config;
 
 void read_configuration(void);

@@ -22,6 +22,7 @@
 #include "configuration.h"
 #include "mounts.h"
 #include "namespaces.h"
+#include "processes.h"
 #include "tree.h"
 #include "uptime.h"
 
@@ -132,9 +133,9 @@ static void mask_proc(const char *proc, const char *covers, const char *empty_fi
         if (!stat(path, &status) && status.st_mode & 0001)
             do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     }
-    /* Nobody may look into process 1, which `netstat -p` takes for a caller who is not root. */
-    snprintf(path, sizeof path, "%s/1/fd", proc);
-    do_mount(empty_directory, path, NULL, MS_BIND, NULL);
+    /* Its root's alone, and nobody inside is that; on a machine it is empty. */
+    snprintf(path, sizeof path, "%s/tty/driver", proc);
+    if (!stat(path, &status)) do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     snprintf(path, sizeof path, "%s/sys", proc);
     do_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
     make_read_only(path);
@@ -305,12 +306,13 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     do_mount("proc", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "size=0,mode=755");
     static const char *const names[] = {
         "lower", "tree", "system", "plain", "host", "proc", "sys", "devices", "empty", "layer", "old", "queues",
-        "terminals", "covers", "uptime",
+        "terminals", "covers", "uptime", "processes",
     };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, STAGING "/%s", names[i]);
         make_directory(path);
     }
+    fill_processes(STAGING "/processes");
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
     if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
@@ -374,13 +376,15 @@ void make_outer_mounts(void)
     cover_proc("proc", "/covers", "/proc");
     mask_proc("/proc", "/covers", "/covers/.empty", "/covers/.directory");
     cover_uptime("/proc/uptime", "/uptime");
+    ask_init();
+    if (!init_alive) { errno = ECHILD; die("move init"); }
+    start_processes();
+    cover_processes("/proc");
     do_mount(NULL, "/covers", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/host", MNT_DETACH), "detach the host's /proc");
     ns_outer_mounts = openat(host_proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     CHECK(ns_outer_mounts, "open own mount namespace");
-    ask_init();
-    if (!init_alive) { errno = ECHILD; die("move init"); }
 }
 
 struct disk_state disk_state(void)

@@ -6,7 +6,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +30,10 @@
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
 #endif
+/* All but the last, NOBODY_INSIDE of inside/server.h: nobody can become the one whom the fork server belongs to. */
+#define INNER_USERS "0 0 65535\n"
 #define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
+#define PENDING_SIGNALS 4096u  /* that may wait for all processes of a sandbox */
 #define QUEUE_BYTES 204800u  /* of POSIX message queues: a quarter of what Linux lets each user have */
 
 int ns_user = -1, ns_pid = -1, ns_time = -1;
@@ -135,6 +137,15 @@ void start_web(void)
 
 bool web_is_alive(void) { return !web_server || !waitpid(web_server, NULL, WNOHANG); }
 
+void leave_for_processes(void)
+{
+    join_namespace(ns_gateway, CLONE_NEWNET, "gateway network");
+    CHECK(chroot("/empty"), "enter the empty directory");
+    CHECK(chdir("/"), "enter the empty directory");
+    join_namespace(ns_user, CLONE_NEWUSER, "inner user");
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
 /* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
  * that answers for the gateway's addresses and says of every other that it cannot be reached. This process is in
  * the first of the two afterwards. */
@@ -153,7 +164,7 @@ static void configure_network(int inside, int gateway)
     ns_gateway = gateway;
 }
 
-/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when it is
+/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when its children are
  * gone; where a network comes with the byte, joins that instead. The first byte says that the mounts are
  * ready. Ends, and with it everything inside, when the supervisor does. */
 static void __attribute__((noreturn)) run_init(int socket)
@@ -173,43 +184,18 @@ static void __attribute__((noreturn)) run_init(int socket)
             if (setns(fds[0], CLONE_NEWNET) || close(fds[0]) || write(0, &byte, 1) != 1) _exit(0);
             continue;
         }
-        /* Orphans become this process's children only when their parents are gone: again until none is
-         * left. The shell itself is the fork server's to reap. */
         signal(SIGCHLD, SIG_DFL);  /* who is waited for is gone by then, number and all */
-        while (!kill(-1, SIGKILL)) {
-            while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
-            nanosleep(&(struct timespec){0, 50000}, NULL);
-        }
+        kill(-1, SIGKILL);
+        while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
         signal(SIGCHLD, SIG_IGN);
         if (write(0, &byte, 1) != 1) _exit(0);
-    }
-}
-
-/* Who says that it is done is not yet asleep, as the next run shall find it: up to 100 ms. */
-static void wait_for_sleep(void)
-{
-    static int status = -1;
-    char text[128], path[32];
-    snprintf(path, sizeof path, "%d/stat", (int)init_pid);
-    if (status < 0) status = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    for (int tries = 0; tries < 1000; tries++) {
-        ssize_t length = pread(status, text, sizeof text - 1, 0);
-        text[length < 0 ? 0 : length] = 0;
-        const char *state = strstr(text, ") ");
-        if (!state || state[2] != 'R') return;
-        nanosleep(&(struct timespec){0, 100000}, NULL);
     }
 }
 
 void ask_init(void)
 {
     char byte = 0;
-    struct pollfd answer = {init_socket, POLLIN, 0};
-    if (send(init_socket, &byte, 1, MSG_NOSIGNAL) != 1) init_alive = false;
-    /* Where the fork server died, the shell is this process's to reap, and init waits for that. */
-    while (init_alive && poll(&answer, 1, 20) <= 0) while (waitpid(-1, NULL, WNOHANG | __WALL) > 0) {}
-    if (!init_alive || read(init_socket, &byte, 1) != 1) init_alive = false;
-    else wait_for_sleep();
+    if (send(init_socket, &byte, 1, MSG_NOSIGNAL) != 1 || read(init_socket, &byte, 1) != 1) init_alive = false;
 }
 
 /* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
@@ -264,8 +250,9 @@ void make_inner_namespaces(void)
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
-        struct rlimit processes = {config.processes + PROCESS_SLACK, config.processes + PROCESS_SLACK};
-        setrlimit(RLIMIT_NPROC, &processes);
+        rlim_t all = config.processes + PROCESS_SLACK + config.n_processes - 2;  /* but init and the fork server */
+        setrlimit(RLIMIT_NPROC, &(struct rlimit){all, all});
+        setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){PENDING_SIGNALS, PENDING_SIGNALS});
         setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){QUEUE_BYTES, QUEUE_BYTES});
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
@@ -298,7 +285,7 @@ void make_inner_namespaces(void)
     char path[64];
     if (read(up[0], &byte, 1) != 1) _exit(125);
     snprintf(path, sizeof path, "%d/uid_map", (int)child);
-    write_file(host_proc, path, "0 0 65536\n");
+    write_file(host_proc, path, INNER_USERS);
     snprintf(path, sizeof path, "%d/gid_map", (int)child);
     write_file(host_proc, path, "0 0 65536\n");
     if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);

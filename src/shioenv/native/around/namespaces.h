@@ -22,5 +22,8 @@ void forget_proxies(void);
  * inner one's descriptor. */
 int renew_network(void);
 
+/* Has a process that was forked for it leave all that the supervisor holds: the inputs' network, the files, its rights. */
+void leave_for_processes(void);
+
 /* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
 void ask_init(void);

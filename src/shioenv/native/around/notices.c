@@ -34,6 +34,7 @@ void filter_calls(void)
 enum { WAIT_KILLABLE = 1 << 5 };  /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: no signal interrupts a noticed call */
 enum { SYS_OPEN_TREE_ATTR = 467 };
 enum { SOCKET_REQUESTS = 0x8900, WIRELESS_REQUESTS = 0x8b00 };  /* of ioctl(2): 256 each */
+enum { LAST_OWN = 999 };  /* the largest number that a process of the machine's own may have */
 enum { IOPRIO_WHO_PGRP = 2, IOPRIO_WHO_USER = 3 };
 
 /* Calls by their number and up to two of their arguments, each within a range of 32 bits: a filter sees registers,
@@ -57,11 +58,12 @@ struct pattern {
 #define GETS(request) WITH(SYS_ioctl, 1, request, 0)
 static const struct pattern harmless[] = {
     WITHIN(SYS_ioctl, 1, 0, SOCKET_REQUESTS - 1, 0),
-    GETS(FIOSETOWN), GETS(SIOCSPGRP), GETS(FIOGETOWN), GETS(SIOCGPGRP), GETS(SIOCATMARK), GETS(SIOCGIFNAME),
+    GETS(FIOGETOWN), GETS(SIOCGPGRP), GETS(SIOCATMARK), GETS(SIOCGIFNAME),
     GETS(SIOCGIFCONF), GETS(SIOCGIFFLAGS), GETS(SIOCGIFADDR), GETS(SIOCGIFDSTADDR), GETS(SIOCGIFBRDADDR),
     GETS(SIOCGIFNETMASK), GETS(SIOCGIFMETRIC), GETS(SIOCGIFMTU), GETS(SIOCGIFHWADDR), GETS(SIOCGIFINDEX),
     GETS(SIOCGIFTXQLEN), GETS(SIOCGIFMAP), GETS(SIOCGARP),
     OPTIONS(SYS_setsockopt), OPTIONS(SYS_getsockopt),
+    WITH(SYS_kill, 1, 0, 0),  /* only asks */
 };
 
 /* What no check after a run would find, or only a slow one. */
@@ -86,18 +88,31 @@ static const struct pattern noticed[] = {
     ANY(SYS_getsockopt, NOTICED_SETTINGS),  /* a question about iptables makes its tables */
     WITHIN(SYS_ioctl, 1, SOCKET_REQUESTS, SOCKET_REQUESTS + 0xff, NOTICED_SETTINGS),
     WITHIN(SYS_ioctl, 1, WIRELESS_REQUESTS, WIRELESS_REQUESTS + 0xff, NOTICED_SETTINGS),
-    /* process 1 belongs to the input's user, who may set its limits and priorities */
-    WITH(SYS_prlimit64, 0, 1, NOTICED_INIT),
-    WITH(SYS_sched_setaffinity, 0, 1, NOTICED_INIT),
-    WITH(SYS_sched_setscheduler, 0, 1, NOTICED_INIT),
-    WITH(SYS_sched_setparam, 0, 1, NOTICED_INIT),
-    WITH(SYS_sched_setattr, 0, 1, NOTICED_INIT),
-    WITH(SYS_setpriority, 1, 1, NOTICED_INIT),
+    /* The machine's processes belong to the input's user, who may set their limits and priorities, */
+    WITHIN(SYS_prlimit64, 0, 1, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_sched_setaffinity, 0, 1, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_sched_setscheduler, 0, 1, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_sched_setparam, 0, 1, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_sched_setattr, 0, 1, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_setpriority, 1, 1, LAST_OWN, NOTICED_INIT),
     WITH(SYS_setpriority, 0, PRIO_PGRP, NOTICED_INIT),
     WITH(SYS_setpriority, 0, PRIO_USER, NOTICED_INIT),
-    WITH(SYS_ioprio_set, 1, 1, NOTICED_INIT),
+    WITHIN(SYS_ioprio_set, 1, 1, LAST_OWN, NOTICED_INIT),
     WITH(SYS_ioprio_set, 0, IOPRIO_WHO_PGRP, NOTICED_INIT),
     WITH(SYS_ioprio_set, 0, IOPRIO_WHO_USER, NOTICED_INIT),
+    /* and send them signals, which may stop them: nobody would see that. (Number 1 and the shells' parent take none.) */
+    WITHIN(SYS_kill, 0, 2, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_kill, 0, (unsigned)-LAST_OWN, (unsigned)-1, NOTICED_INIT),
+    WITHIN(SYS_tkill, 0, 2, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_tgkill, 1, 2, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_rt_sigqueueinfo, 0, 2, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_rt_tgsigqueueinfo, 1, 2, LAST_OWN, NOTICED_INIT),
+    WITHIN(SYS_pidfd_open, 0, 1, LAST_OWN, NOTICED_INIT),
+    /* Who is told of a file's events, by which signal. */
+    WITH(SYS_fcntl, 1, F_SETOWN, NOTICED_INIT),
+    WITH(SYS_fcntl, 1, F_SETOWN_EX, NOTICED_INIT),
+    WITH(SYS_ioctl, 1, FIOSETOWN, NOTICED_INIT),
+    WITH(SYS_ioctl, 1, SIOCSPGRP, NOTICED_INIT),
 };
 static const struct pattern sets_neighbour = WITH(SYS_ioctl, 1, SIOCSARP, 0);
 enum { N_HARMLESS = sizeof harmless / sizeof *harmless, N_NOTICED = sizeof noticed / sizeof *noticed };

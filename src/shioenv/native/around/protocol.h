@@ -16,11 +16,14 @@ enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
     CONFIG_NETLINK, CONFIG_GATEWAY, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
     CONFIG_DEVICE, CONFIG_PROCESSORS, CONFIG_COVER,
-    CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE, CONFIG_CLOCK,
+    CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE, CONFIG_CLOCK, CONFIG_PARENT, CONFIG_PROCESSES,
 };
 
 /* What CONFIG_RLIMITS is a row of, for setrlimit(2). */
 struct resource_limit { uint64_t resource, soft, hard; };
+
+/* What CONFIG_PROCESSES is a row of. */
+struct declared_process { uint32_t pid, uid, gid; char name[16]; };
 
 struct request {
     uint32_t flags;           /* REQUEST_* */

@@ -38,6 +38,7 @@
 #include "mounts.h"
 #include "namespaces.h"
 #include "notices.h"
+#include "processes.h"
 #include "protocol.h"
 #include "scan.h"
 #include "terminal.h"
@@ -47,9 +48,10 @@
 #include "usage.h"
 
 #define SHELL_PID 1000
+#define OPEN_FILES 65536  /* of a process; the host's own bound may be lower */
 #define LOOK_NS 50000000ll /* between two looks at what a run uses */
 
-static int server_socket = -1, children_fd = -1, siblings_fd = -1, shared_fd = -1;
+static int server_socket = -1, shared_fd = -1;
 
 /* ---- the fork server ---------------------------------------------------------------------------- */
 
@@ -63,41 +65,29 @@ static void move_server(int kind, int fd, const char *what)
     if (reply.error) { errno = reply.error; die("%s (%s)", what, config.shell_mode); }
 }
 
-/* Whether anything of a run is still there: a child of init, or one that the shell made its own sibling. */
-static bool has_survivors(void)
-{
-    char text[16];
-    return pread(children_fd, text, sizeof text, 0) > 0 || pread(siblings_fd, text, sizeof text, 0) > 0;
-}
-
-static int open_children(pid_t pid)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%d/task/%d/children", (int)pid, (int)pid);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    CHECK(fd, "open %s", path);
-    return fd;
-}
-
 static int notices = -1;      /* where the kernel tells of calls that inputs are about to make */
 static int mounts_copy = -1;  /* the copy of the layer's mounts that inputs share until one may have changed it */
 
-static void start_server(int library_layer, int layer, const int pair[2])
+/* Starts the fork server, which waits for the layers: what /proc says of it is a part of them. Its number. */
+static pid_t start_server(const int pair[2])
 {
     int last_pid = openat(host_proc, "sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
     CHECK(last_pid, "open ns_last_pid");
-    pid_t server = fork();
-    CHECK(server, "fork the server");
+    pid_t server = fork_inside((pid_t)config.parent);
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setsid();
         if (!config.declared_clock) join_namespace(ns_time, CLONE_NEWTIME, "time");
-        join_namespace(library_layer, CLONE_NEWNS, "layer mount");
+        char byte;
+        int layers[DESCRIPTORS];
+        if (receive_with(pair[1], &byte, 1, layers) != 1) _exit(125);
+        join_namespace(layers[0], CLONE_NEWNS, "layer mount");
         int nowhere = open("/dev/null", O_RDWR);
         for (int i = 0; i < 3; i++) dup2(nowhere, i);
         dup2(pair[1], FD_CONTROL);
         dup2(shared_fd, FD_SHARED);
         dup2(last_pid, FD_LAST_PID);
-        dup2(layer, FD_MOUNTS);
+        dup2(layers[1], FD_MOUNTS);
         dup2(ns_user, FD_USER);
         dup2(host_proc, FD_PROC);
         syscall(SYS_close_range, 3u, FD_CONTROL - 1u, 0u);
@@ -112,11 +102,7 @@ static void start_server(int library_layer, int layer, const int pair[2])
         int listener = notice_calls();
         if (listener < 0 || !send_with(FD_CONTROL, "", 1, &listener, 1)) _exit(125);
         close(listener);
-        for (uint32_t i = 0; i < config.n_rlimits; i++) {  /* every shell inherits them */
-            struct rlimit limit = {config.rlimits[i].soft, config.rlimits[i].hard};
-            unsigned resource = (unsigned)config.rlimits[i].resource;
-            CHECK(setrlimit(resource, &limit), "limit resource %u", resource);
-        }
+        take_declared_limits();
         if (!strcmp(config.shell_mode, "fresh")) {
             serve();
             exec_fresh(config.environment);
@@ -136,12 +122,18 @@ static void start_server(int library_layer, int layer, const int pair[2])
     close(pair[1]);
     close(last_pid);
     server_socket = pair[0];
-    siblings_fd = open_children(server);
-    char byte;
-    int fds[DESCRIPTORS];
-    if (receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
+    return server;
+}
+
+static void give_layers(int library_layer, int layer)
+{
+    char byte = 0;
+    int fds[DESCRIPTORS] = {library_layer, layer};
+    if (!send_with(server_socket, &byte, 1, fds, 2) || receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
     notices = fds[0];
-    move_server(CLONE_NEWPID, ns_pid, "start the fork server");
+    struct server_reply ready;
+    if (recv(server_socket, &ready, sizeof ready, 0) != sizeof ready) ready.error = EPIPE;
+    if (ready.error) { errno = ready.error; die("start the fork server (%s)", config.shell_mode); }
 }
 
 /* ---- one run ------------------------------------------------------------------------------------ */
@@ -271,7 +263,8 @@ static unsigned watch(const struct request *request, struct channel *channels, s
         if (why == REPLY_TIMED_OUT && looks.busy * 10 <= looks.all) reply->flags |= REPLY_WAITED;
         if (why) {
             reply->flags |= why;
-            ask_init();  /* kills everything */
+            if (why == REPLY_BACKGROUND) end_survivors();
+            else ask_init();  /* kills everything at once */
             killed = true;
         }
     }
@@ -357,8 +350,13 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     close_fd(&slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
-    bool survivors = has_survivors();
-    if (survivors) ask_init();
+    unsigned left = processes_left();
+    bool survivors = left & LEFT_SURVIVORS;
+    if (survivors) {
+        end_survivors();
+        left = processes_left();
+    }
+    if (left & LOST_PROCESSES) reply.flags |= REPLY_INIT;
     reply.ended_ns = now_ns(CLOCK_REALTIME);
 
     changes.length = 0;
@@ -420,7 +418,10 @@ static void run_as_any_other(void)
     setpriority(PRIO_PROCESS, 0, 0);
     syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0);
     /* Each sandbox has a bound of its own; of what all of root's may have together there need be none. */
-    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    static const int bounded[] = {RLIMIT_MSGQUEUE, RLIMIT_NPROC, RLIMIT_SIGPENDING};
+    for (unsigned i = 0; i < sizeof bounded / sizeof *bounded; i++)
+        setrlimit(bounded[i], &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){OPEN_FILES, OPEN_FILES});
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
 }
@@ -495,12 +496,13 @@ int main(int argc, char **argv)
     enter_kept_mounts(mounts, form);
     close(mounts);
     make_inner_namespaces();
+    pid_t server = start_server(pair);
     make_outer_mounts();
-    children_fd = open_children(init_pid);
     start_web();
     int library_layer = make_layer(strcmp(config.shell_mode, "fresh") != 0), layer = make_layer(false);
-    start_server(library_layer, layer, pair);
+    give_layers(library_layer, layer);
     close(library_layer);
+    watch_processes(server);
     watch_for_traces();
     write_all(control, "R\n", 2);
     serving_inputs = true;

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "common.h"
-#include "namespaces.h"
 #include "notices.h"
 #include "protocol.h"
 #include "terminal.h"
@@ -72,7 +71,7 @@ static struct watched_file {
     const char *line;  /* the one line of it that counts, by its beginning; NULL: all of it */
     int fd;
     char pristine[8192];
-} init_slack = {.fd = -1},  /* of process 1, which anybody may write */
+}
   /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
    * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
   traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
@@ -246,8 +245,6 @@ void watch_network(void)
 void watch_for_traces(void)
 {
     watch_network();
-    snprintf(init_slack.path, sizeof init_slack.path, "%d/timerslack_ns", (int)init_pid);
-    start_watching(&init_slack);
     static const char *const paths[N_STANDING] = {"/queues", "/terminals", "/terminals/ptmx"};
     for (int i = 0; i < N_STANDING; i++) standing_fd[i] = open(paths[i], O_PATH | O_CLOEXEC);
     remember_standing();
@@ -283,7 +280,7 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     if (noticed & NOTICED_IPC) flags |= REPLY_IPC;
     if (noticed & NOTICED_NAMES) flags |= REPLY_HOSTNAME;
     if (noticed & NOTICED_MOUNTS) flags |= REPLY_MOUNTS;
-    if (noticed & NOTICED_INIT || is_changed(&init_slack)) flags |= REPLY_INIT;
+    if (noticed & NOTICED_INIT) flags |= REPLY_INIT;
     unsigned network = drained_network();
     bool filter = drained(filter_events), policy = drained(policy_events);
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;

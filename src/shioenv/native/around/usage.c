@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -18,14 +19,16 @@ struct usage usage_now(void)
     int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
+    struct stat top, file;
+    if (fd < 0 || fstat(fd, &top)) return now;
     while (list && (entry = readdir(list))) {
-        /* process 1 is older than the run */
-        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !strcmp(entry->d_name, "1")) continue;
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
         char path[300], text[1024];
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
-        int stat = openat(fd, path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof text - 1);
-        if (stat >= 0) close(stat);
+        int numbers = openat(fd, path, O_RDONLY | O_CLOEXEC);
+        bool older = numbers >= 0 && !fstat(numbers, &file) && file.st_dev != top.st_dev;  /* than the run: a cover says so */
+        ssize_t n = numbers < 0 || older ? -1 : read(numbers, text, sizeof text - 1);
+        if (numbers >= 0) close(numbers);
         if (n <= 0) continue;
         text[n] = 0;
         char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */

@@ -259,7 +259,11 @@ static void prepare_late_state(void)
     bash.bind = symbol("bind_variable");
     if (!find || !bash.bind || !unbind) return;
     shell_variable *parent = find("PPID");
-    if (parent) parent->value = strdup("0");  /* the server is outside the child's pid namespace */
+    if (parent) {
+        static char number[16];
+        snprintf(number, sizeof number, "%d", (int)syscall(SYS_getpid));
+        parent->value = number;
+    }
     unbind("BASH_ENV");
     static const char *const argument_stacks[] = {"BASH_ARGC", "BASH_ARGV"};
     for (int i = 0; i < 2; i++) {

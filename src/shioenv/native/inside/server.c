@@ -169,6 +169,7 @@ static void enter_sandbox(int input, int output, int errors, int copy, bool on_t
     /* Processes the input starts are numbered from the shell's own id on. */
     if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
     enter_namespaces(copy);
+    if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
     if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);
@@ -198,6 +199,11 @@ static void close_all(int fds[DESCRIPTORS])
 void serve(void)
 {
     fcntl(FD_CONTROL, F_SETFD, FD_CLOEXEC);
+    /* Inputs find this process: it is their shell's parent. Signals and limits ask whose it is, and of them nobody is
+     * that; as what it acts decides what it may do. */
+    struct server_reply ready = {0};
+    if (syscall(SYS_setresuid, NOBODY_INSIDE, 0, NOBODY_INSIDE)) ready.error = errno;
+    send(FD_CONTROL, &ready, sizeof ready, MSG_NOSIGNAL);
     /* bash's own handler must not reap what this loop waits for */
     sigset_t blocked;
     sigemptyset(&blocked);

@@ -11,6 +11,9 @@
 #define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
 #define CWD_MAX 4096u
 
+/* An id of the outer user namespace that the inner one does not have. */
+enum { NOBODY_INSIDE = 65535 };
+
 /* Descriptors the fork server finds open. */
 enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
 
@@ -45,7 +48,7 @@ enum { SERVER_RUN = 1, SERVER_JOIN };
 enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8 };
 enum { DESCRIPTORS = 4 };  /* of one message at most */
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
-/* server -> supervisor: one when the shell was reaped; before it those from the child itself, which alone
+/* server -> supervisor: one when it is ready to serve; one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */
 struct server_reply { int32_t error; uint32_t stage; int32_t status; };
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
 import time
 from collections.abc import Iterator, Mapping
 
@@ -11,8 +10,9 @@ from shioenv import native
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
-from shioenv.sandbox.namespaces.wire import RLIMIT, Config, ShellMode, pack_configuration
-from shioenv.system.declare import UNLIMITED
+from shioenv.sandbox.namespaces.wire import PROCESS, RLIMIT, Config, ShellMode, pack_configuration
+from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.processes import owned_processes
 from shioenv.system.profile import idle_time, live_proc_files
 from shioenv.system.store import System
 
@@ -48,8 +48,10 @@ def configuration(system: System, limits: Limits, mode: ShellMode, *, plain: boo
             (Config.NETLINK, inside),
             (Config.GATEWAY, gateway),
             (Config.WEB_DATE, f"{declaration.instant:%a, %d %b %Y %H:%M:%S GMT}".encode()),
-            (Config.SECCOMP, filter_program()),
+            (Config.SECCOMP, filter_program(session.parent)),
             (Config.RLIMITS, b"".join(_resource_limits(session.limits))),
+            (Config.PARENT, str(session.parent).encode()),
+            (Config.PROCESSES, b"".join(_processes(declaration))),
             (Config.SHELL, mode.encode()),
             (Config.PRELOAD, native.preload_library().read_bytes()),
             (Config.PLAIN, b"1" if plain else b""),
@@ -67,17 +69,19 @@ _RESOURCES = (
 
 
 def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]:
-    """(resource, soft, hard) for setrlimit(2), never above what this process itself may have."""
+    """(resource, soft, hard) for setrlimit(2)."""
     for name, (soft, hard) in declared.items():
         number = _RESOURCES.index(name)
         if name == "core" and soft == 0:
             # `ulimit -c` shows 0 as well, and a crash never starts the host's own core handler
             soft = 1
-        ceiling = resource.getrlimit(number)[1]
-        yield RLIMIT.pack(number, _at_most(soft, ceiling), _at_most(hard, ceiling))
+        infinite = 2**64 - 1
+        yield RLIMIT.pack(
+            number, *(infinite if limit == UNLIMITED else limit for limit in (soft, hard))
+        )
 
 
-def _at_most(value: int, ceiling: int) -> int:
-    infinite = 2**64 - 1
-    value = infinite if value == UNLIMITED else value
-    return min(value, infinite if ceiling == resource.RLIM_INFINITY else ceiling)
+def _processes(declaration: SystemDeclaration) -> Iterator[bytes]:
+    """(number, owner, group, name) of each process of the machine."""
+    for process, uid, gid in owned_processes(declaration):
+        yield PROCESS.pack(process.pid, uid, gid, process.name.encode())

@@ -18,7 +18,7 @@ from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_her
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system import refusals
 from shioenv.system.build import cache_directory
-from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, load_declaration
+from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, SystemDeclaration, load_declaration
 from shioenv.system.host import HostCheck, try_it
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
 
@@ -26,6 +26,10 @@ OLDEST_KERNEL = (6, 6)
 """The first Linux whose tmpfs keeps user extended attributes, which the overlay needs."""
 
 _NEWER_KERNEL = "apt-get install -t bookworm-backports linux-image-amd64 (Debian 12), then reboot"
+
+
+def _declared() -> SystemDeclaration:
+    return load_declaration(DEFAULT_SYSTEM)
 
 
 def host_checks() -> Iterator[HostCheck]:
@@ -38,7 +42,7 @@ def host_checks() -> Iterator[HostCheck]:
     )
     yield try_it(
         "libseccomp",
-        lambda: f"a filter of {len(filter_program())} bytes",
+        lambda: f"a filter of {len(filter_program(_declared().session.parent))} bytes",
         "system calls that reach past the namespaces are refused with it",
     )
     idmap: list[IdMap] = []
@@ -203,7 +207,7 @@ def _tree() -> HostCheck:
 def _limits() -> HostCheck:
     """Whether inputs can be given the limits that the system declares."""
     lower = []
-    for name, (_, hard) in load_declaration(DEFAULT_SYSTEM).session.limits.items():
+    for name, (_, hard) in _declared().session.limits.items():
         kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
         ours = resource.RLIM_INFINITY if kind is None else resource.getrlimit(kind)[1]
         if ours != resource.RLIM_INFINITY and (hard == UNLIMITED or ours < hard):

@@ -118,7 +118,8 @@ def form_here() -> LowerForm:
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # for the root inside, who is nobody here
-        (directory / "rootfs").mkdir(mode=0o755)
+        for name in ("rootfs", "processes"):
+            (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")
         return keep(directory, 0).form
 

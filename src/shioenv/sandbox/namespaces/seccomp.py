@@ -80,7 +80,7 @@ ALLOWED = (
         "processes and threads",
         """clone clone3 fork vfork execve execveat exit exit_group wait4 waitid getpid getppid
         gettid set_tid_address set_robust_list get_robust_list rseq futex arch_prctl set_thread_area
-        get_thread_area prctl restart_syscall pidfd_open pidfd_getfd pidfd_send_signal""",
+        get_thread_area prctl restart_syscall pidfd_open pidfd_getfd""",
     ),
     _group(
         "looking into one's own processes: debuggers, and the kernel asks whose they are",
@@ -96,7 +96,7 @@ ALLOWED = (
     _group(
         "signals",
         """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait
-        rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack kill tkill tgkill pause signalfd signalfd4""",
+        rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack tkill tgkill pause signalfd signalfd4""",
     ),
     _group(
         "reading clocks, and timers of one's own",
@@ -169,6 +169,11 @@ ABSENT = (
         "mbind set_mempolicy set_mempolicy_home_node get_mempolicy migrate_pages move_pages",
     ),
     _group(
+        "a signal by an open directory of /proc, which of the machine's own processes is another "
+        "than the kernel's: killall then names the process",
+        "pidfd_send_signal",
+    ),
+    _group(
         "for databases, emulators and checkpoints alone",
         """io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel modify_ldt kcmp
         remap_file_pages futex_waitv""",
@@ -230,9 +235,21 @@ def _pipe_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
     yield ALLOW, "fcntl", [Arg(1, MASKED_EQ, whole - 0xF, 0x410)]
 
 
+def _kill_rules(parent: int) -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
+    """(action, call, conditions) for `kill`, which the shells' parent takes without effect: it
+    cannot be killed, and would answer as somebody else's process does.
+    """
+    from pyseccomp import ALLOW, EQ, ERRNO, NE, Arg
+
+    yield ALLOW, "kill", [Arg(0, NE, parent)]
+    yield ERRNO(0), "kill", [Arg(0, EQ, parent)]
+
+
 @cache
-def filter_program() -> bytes:
-    """The filter as BPF instructions for prctl(2). Raises HostError where libseccomp is missing.
+def filter_program(parent: int) -> bytes:
+    """The filter as BPF instructions for prctl(2); `parent` is the number of the shells' parent.
+
+    Raises HostError where libseccomp is missing.
 
     Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
     """
@@ -253,7 +270,7 @@ def filter_program() -> bytes:
     ):
         for name in (name for group in groups for name in group.names):
             rules.add_rule(action, _number(name))
-    for action, name, conditions in (*_socket_rules(), *_pipe_rules()):
+    for action, name, conditions in (*_socket_rules(), *_pipe_rules(), *_kill_rules(parent)):
         rules.add_rule(action, _number(name), *conditions)
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)

@@ -52,6 +52,8 @@ class Config(IntEnum):
     PLAIN = 17
     USAGE = 18
     CLOCK = 19
+    PARENT = 20
+    PROCESSES = 21
 
 
 class Ask(IntEnum):
@@ -118,6 +120,7 @@ REQUEST = struct.Struct("=4I2Q4I")
 REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
+PROCESS = struct.Struct("=3I16s")
 _LENGTH = struct.Struct("=I")
 
 _LIMITS_HIT = (

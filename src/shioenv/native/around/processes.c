@@ -1,0 +1,323 @@
+/* The machine's own processes: real ones, so that they can be found, asked and killed, that do nothing. Each is of the
+ * inner user namespace, behind the filter, in a network that no input is in, with nothing open, and nobody may look
+ * into it: its memory is a copy of the supervisor's. What /proc would say of it is of the host's making, so a directory with
+ * what is declared stands over its own; the kernel takes that away with the process.
+ *
+ * The shells' parent is the fork server, which no input may signal (inside/server.c), and the first one is init. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "configuration.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "processes.h"
+
+#define STARTER 999  /* the number of a process that is gone when the first input runs */
+
+/* ---- what /proc says ------------------------------------------------------------------------------ */
+
+static bool is_one_of(const char *name, const char *const names[])
+{
+    for (; *names; names++) if (!strcmp(name, *names)) return true;
+    return false;
+}
+
+/* What is a link in /proc is a file below ./processes that holds where it leads to. */
+static bool is_link(const char *directory, const char *name)
+{
+    static const char *const links[] = {"cwd", "exe", "root", "net", "mounts", "mountinfo", "mountstats", NULL};
+    return !strcmp(directory, "fd") || !strcmp(directory, "ns") || is_one_of(name, links);
+}
+
+/* As the kernel has them. */
+static mode_t mode_of(const char *name, bool is_directory)
+{
+    static const char *const closed[] = {
+        "auxv", "environ", "io", "mem", "pagemap", "personality", "stack", "syscall", "fd", "fdinfo", "map_files", NULL};
+    static const char *const written[] = {
+        "autogroup", "comm", "coredump_filter", "gid_map", "loginuid", "oom_adj", "oom_score_adj", "projid_map", "sched",
+        "setgroups", "timerslack_ns", "uid_map", NULL};
+    if (is_directory) return is_one_of(name, closed) ? 0500 : !strcmp(name, "ns") ? 0511 : 0555;
+    if (!strcmp(name, "clear_refs")) return 0200;
+    if (!strcmp(name, "mem")) return 0600;
+    return is_one_of(name, closed) ? 0400 : is_one_of(name, written) ? 0644 : 0444;
+}
+
+static void fill_entry(int from, int to, const char *directory, const char *name, uid_t uid, gid_t gid);
+
+static void fill_directory(int from, int to, const char *name, uid_t uid, gid_t gid)
+{
+    DIR *list = fdopendir(from);
+    if (!list) die("read the processes");
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (entry->d_name[0] != '.') fill_entry(from, to, name, entry->d_name, uid, gid);
+    closedir(list);
+    CHECK(fchown(to, uid, gid), "chown %s", name);
+    CHECK(fchmod(to, mode_of(name, true)), "chmod %s", name);
+    close(to);
+}
+
+static int make_directory_in(int parent, const char *name)
+{
+    CHECK(mkdirat(parent, name, 0755), "mkdir %s", name);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(fd, "open %s", name);
+    return fd;
+}
+
+static void fill_entry(int from, int to, const char *directory, const char *name, uid_t uid, gid_t gid)
+{
+    int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+    if (in < 0 || fstat(in, &status)) die("open %s", name);
+    if (S_ISDIR(status.st_mode)) {
+        fill_directory(in, make_directory_in(to, name), name, uid, gid);
+        return;
+    }
+    static char text[1 << 16];
+    ssize_t length = read(in, text, sizeof text - 1);
+    CHECK(length, "read %s", name);
+    close(in);
+    text[length] = 0;
+    struct timespec times[2] = {status.st_mtim, status.st_mtim};
+    if (is_link(directory, name)) {
+        CHECK(symlinkat(text, to, name), "link %s", name);
+    } else {
+        int out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        CHECK(out, "create %s", name);
+        write_all(out, text, (size_t)length);
+        CHECK(fchmod(out, mode_of(name, false)), "chmod %s", name);
+        close(out);
+    }
+    CHECK(fchownat(to, name, uid, gid, AT_SYMLINK_NOFOLLOW), "chown %s", name);
+    utimensat(to, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+void fill_processes(const char *to)
+{
+    do_mount("proc", to, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=755");
+    int from = open("processes", O_RDONLY | O_DIRECTORY | O_CLOEXEC), top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = from < 0 ? NULL : fdopendir(from);
+    if (!list || top < 0) die("read the processes");
+    for (struct dirent *entry; (entry = readdir(list));) {
+        unsigned pid, uid, gid;
+        if (sscanf(entry->d_name, "%u.%u.%u", &pid, &uid, &gid) != 3) continue;
+        char name[16];
+        snprintf(name, sizeof name, "%u", pid);
+        int inside = openat(from, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), out = make_directory_in(top, name);
+        CHECK(inside, "open %s", entry->d_name);
+        close(make_directory_in(out, "map_files"));
+        CHECK(fchownat(out, "map_files", uid, gid, 0), "chown map_files");
+        CHECK(fchmodat(out, "map_files", mode_of("map_files", true), 0), "chmod map_files");
+        fill_directory(inside, out, name, uid, gid);
+    }
+    closedir(list);
+    close(top);
+    do_mount(NULL, to, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
+}
+
+void cover_processes(const char *proc)
+{
+    for (uint32_t i = 0; i < config.n_processes; i++) {
+        char source[64], target[64];
+        snprintf(source, sizeof source, "/processes/%u", config.processes_declared[i].pid);
+        snprintf(target, sizeof target, "%s/%u", proc, config.processes_declared[i].pid);
+        do_mount(source, target, NULL, MS_BIND, NULL);
+    }
+}
+
+/* ---- starting them -------------------------------------------------------------------------------- */
+
+void take_declared_limits(void)
+{
+    for (uint32_t i = 0; i < config.n_rlimits; i++) {
+        const struct resource_limit *declared = &config.rlimits[i];
+        struct rlimit limit, most;
+        unsigned resource = (unsigned)declared->resource;
+        CHECK(getrlimit(resource, &most), "read the limit of resource %u", resource);
+        limit.rlim_cur = declared->soft < most.rlim_max ? declared->soft : most.rlim_max;
+        limit.rlim_max = declared->hard < most.rlim_max ? declared->hard : most.rlim_max;
+        CHECK(setrlimit(resource, &limit), "limit resource %u", resource);
+    }
+}
+
+/* Of no use where memory is shared with threads: the child has the C library's idea of who it is. */
+static pid_t clone_as(pid_t number, uint64_t flags)
+{
+    struct clone_args arguments = {
+        .flags = flags,
+        .exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD,
+        .set_tid = (uintptr_t)&number,
+        .set_tid_size = 1,
+    };
+    return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+}
+
+pid_t fork_inside(pid_t number)
+{
+    int up[2];
+    if (pipe2(up, O_CLOEXEC)) die("pipe");
+    pid_t middle = fork(), child = -1;
+    CHECK(middle, "fork");
+    if (middle == 0) {
+        CHECK(setns(ns_pid, CLONE_NEWPID), "join pid namespace");
+        child = clone_as(number, CLONE_PARENT);
+        if (child == 0) {
+            close(up[0]);
+            close(up[1]);
+            return 0;
+        }
+        CHECK(child, "start process %d", (int)number);
+        _exit(write(up[1], &child, sizeof child) != sizeof child);
+    }
+    close(up[1]);
+    if (read(up[0], &child, sizeof child) != sizeof child) _exit(125);
+    close(up[0]);
+    waitpid(middle, NULL, 0);
+    return child;
+}
+
+static void __attribute__((noreturn)) be_process(const struct declared_process *who)
+{
+    static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* than an end, to most of them */
+    for (unsigned i = 0; i < sizeof other_meanings / sizeof *other_meanings; i++) signal(other_meanings[i], SIG_IGN);
+    prctl(PR_SET_NAME, who->name);
+    if (setgroups(0, NULL) || setresgid(who->gid, who->gid, who->gid) || setresuid(who->uid, who->uid, who->uid)) _exit(125);
+    prctl(PR_SET_DUMPABLE, 0);
+    setsid();
+    syscall(SYS_close_range, 0u, ~0u, 0u);  /* the last of it: who started it waits for that */
+    for (;;) pause();
+}
+
+void start_processes(void)
+{
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC)) die("pipe");
+    pid_t starter = fork_inside(STARTER);
+    if (starter == 0) {
+        close(ready[0]);
+        leave_for_processes();
+        filter_calls();
+        take_declared_limits();
+        for (uint32_t i = 0; i < config.n_processes; i++) {
+            const struct declared_process *who = &config.processes_declared[i];
+            if (who->pid == 1 || who->pid == config.parent) continue;
+            pid_t child = clone_as((pid_t)who->pid, 0);
+            if (child == 0) be_process(who);
+            CHECK(child, "start process %u", who->pid);
+        }
+        _exit(0);  /* they are init's now */
+    }
+    close(ready[1]);
+    char byte;
+    while (read(ready[0], &byte, 1) > 0) {}
+    close(ready[0]);
+    int status;
+    if (waitpid(starter, &status, 0) != starter || status) _exit(125);
+}
+
+/* ---- what a run leaves, or ends --------------------------------------------------------------------- */
+
+/* Children of init and of the fork server, as the host numbers them; each with a space behind it. */
+enum { OF_INIT, OF_SERVER, N_LISTS };
+static int lists[N_LISTS] = {-1, -1};
+static char own[4096];  /* the machine's own: children of init */
+
+static const char *read_children(int i)
+{
+    static char text[sizeof own];
+    ssize_t length = pread(lists[i], text, sizeof text - 1, 0);
+    while (length > 0 && text[length - 1] != ' ') length--;  /* a list that is longer ends in a part of a number */
+    text[length < 0 ? 0 : length] = 0;
+    return text;
+}
+
+static int open_children(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/task/%d/children", (int)pid, (int)pid);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd, "open %s", path);
+    return fd;
+}
+
+void watch_processes(pid_t server)
+{
+    lists[OF_INIT] = open_children(init_pid);
+    lists[OF_SERVER] = open_children(server);
+    strcpy(own, read_children(OF_INIT));
+}
+
+/* Whether a number stands in a list of them. */
+static bool is_listed(const char *number, size_t length, const char *list)
+{
+    for (const char *at = list; *at;) {
+        size_t here = strcspn(at, " ");
+        if (here == length && !memcmp(at, number, length)) return true;
+        at += here + (at[here] == ' ');
+    }
+    return false;
+}
+
+/* Whether a list has any that another one has not. */
+static bool has_others(const char *list, const char *than)
+{
+    for (const char *at = list; *at; at += strcspn(at, " ") + 1)
+        if (!is_listed(at, strcspn(at, " "), than)) return true;
+    return false;
+}
+
+unsigned processes_left(void)
+{
+    unsigned left = *read_children(OF_SERVER) ? LEFT_SURVIVORS : 0;
+    const char *children = read_children(OF_INIT);
+    if (!strcmp(children, own)) return left;
+    if (has_others(children, own)) left |= LEFT_SURVIVORS;
+    if (has_others(own, children)) left |= LOST_PROCESSES;
+    return left;
+}
+
+/* Kills what is none of the machine's own. Each is held first and then looked for again, since its number may be another
+ * process's by now. */
+static void kill_others(int i, const char *but)
+{
+    static char seen[sizeof own];
+    strcpy(seen, read_children(i));
+    for (const char *at = seen; *at; at += strcspn(at, " ") + 1) {
+        size_t length = strcspn(at, " ");
+        if (is_listed(at, length, but)) continue;
+        int held = (int)syscall(SYS_pidfd_open, atoi(at), 0);
+        if (held >= 0 && is_listed(at, length, read_children(i))) syscall(SYS_pidfd_send_signal, held, SIGKILL, NULL, 0);
+        close_fd(&held);
+    }
+}
+
+void end_survivors(void)
+{
+    enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with the machine's own */
+    for (int tries = 0; tries < PATIENT; tries++) {
+        kill_others(OF_SERVER, "");
+        kill_others(OF_INIT, own);
+        if (!(processes_left() & LEFT_SURVIVORS)) return;
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+    ask_init();
+}
