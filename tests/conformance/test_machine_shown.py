@@ -142,9 +142,9 @@ def test_the_root_disk_is_in_use_and_takes_no_more_than_it_shows_free(
     shown = "df -k --output=source,fstype,size,used,avail / | tail -n 1"
     source, kind, size, used, free = run(shown).split()
     assert (source, kind) == ("/dev/vda", "ext4")
-    assert int(size) == system.declaration.machine.disk // 1024 == int(used) + int(free)
+    assert int(used) + int(free) == int(size) <= system.declaration.machine.disk // 1024
     assert int(used) == system.answers.disk_used // 1024 > int(size) // 4
-    filled = run(f"head -c 200M /dev/zero > x; stat -c %s x; {shown}; rm x; {shown}").splitlines()
+    filled = run(f"head -c 300M /dev/zero > x; stat -c %s x; {shown}; rm x; {shown}").splitlines()
     assert "No space left on device" in filled[0]
     assert int(free) - 64 <= int(filled[1]) // 1024 <= int(free)
     assert int(filled[2].split()[4]) == 0

@@ -115,13 +115,25 @@ def test_logins_are_those_of_processes(sandbox: NamespaceSandbox) -> None:
         assert _print(sandbox, f"ps -o pid= -p {pid}").strip() == pid
 
 
-def test_limits_rise_as_far_as_the_hosts_and_the_sandboxes_bounds_hold(
+def test_limits_are_a_machines_whatever_the_hosts_are_and_the_bounds_hold(
     sandbox: NamespaceSandbox,
 ) -> None:
-    most = min(32768, int(_print(sandbox, "ulimit -Hn")))
-    text = f"ulimit -n {most} && ulimit -n; ulimit -u 8192 && ulimit -u; "
-    text += "ulimit -c unlimited && ulimit -c"
-    assert _print(sandbox, text) == f"{most}\n8192\nunlimited\n"
+    text = "ulimit -Hn; ulimit -n 32768 && ulimit -n; bash -c 'ulimit -n'; ulimit -u 8192 && "
+    text += "ulimit -u; ulimit -c unlimited && ulimit -c"
+    assert _print(sandbox, text) == "65536\n32768\n32768\n8192\nunlimited\n"
+    assert _print(sandbox, "ulimit -n 1048576 && ulimit -Hn; ulimit -n 1048577 2>&1").startswith(
+        "1048576\nbash: "
+    )
+    text = "ulimit -Hn 4096; prlimit --nofile -o SOFT,HARD --noheadings; ulimit -n 5000"
+    said = _print(sandbox, f"su ubuntu -c '{text}' 2>&1")
+    assert said.startswith("1024 4096\n")
+    assert said.endswith("open files: cannot modify limit: Operation not permitted\n")
+    two = "open(F, q(<), q(/etc/passwd)) && open(G, q(<), q(/etc/group))"
+    few = f"ulimit -n 4; perl -e 'print {two} ? 0 : int $!'"
+    assert _print(sandbox, few) == "24"
+    assert _print(sandbox, "ulimit -x; ulimit -Sn 2000; ulimit -Sn; ulimit -Hn") == (
+        "unlimited\n2000\n65536\n"
+    )
     bomb = "ulimit -u 8192; for i in {1..400}; do sleep 5 & done 2> /dev/null; jobs -p | wc -l"
     with NamespaceSandbox(sandbox.system, Limits(processes=60)) as bounded:
         for who in ("", "su -s /bin/bash alice -c "):

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../library/kept_limits.h"
 #include "common.h"
 #include "configuration.h"
 #include "namespaces.h"
@@ -146,6 +147,22 @@ void cover_processes(const char *proc)
 
 /* ---- starting them -------------------------------------------------------------------------------- */
 
+/* Where the host allows fewer open files than are declared, the library shows and raises the declared limits. Where file
+ * locks are limited too, what the host allows shows. */
+static void keep_open_files(void)
+{
+    struct rlimit files, locks;
+    const struct resource_limit *declared = NULL;
+    for (uint32_t i = 0; i < config.n_rlimits; i++)
+        if (config.rlimits[i].resource == RLIMIT_NOFILE) declared = &config.rlimits[i];
+    if (!declared || declared->hard > MOST_OPEN_FILES) return;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files), "read the limit of open files");
+    CHECK(getrlimit(RLIMIT_LOCKS, &locks), "read the limit of file locks");
+    if (files.rlim_max >= declared->hard || locks.rlim_max != RLIM_INFINITY) return;
+    locks.rlim_cur = KEPT_LIMITS(declared->soft, declared->hard);
+    CHECK(setrlimit(RLIMIT_LOCKS, &locks), "keep the limits of open files");
+}
+
 void take_declared_limits(void)
 {
     for (uint32_t i = 0; i < config.n_rlimits; i++) {
@@ -157,6 +174,7 @@ void take_declared_limits(void)
         limit.rlim_max = declared->hard < most.rlim_max ? declared->hard : most.rlim_max;
         CHECK(setrlimit(resource, &limit), "limit resource %u", resource);
     }
+    keep_open_files();
 }
 
 /* Of no use where memory is shared with threads: the child has the C library's idea of who it is. */

@@ -118,7 +118,7 @@ def form_here() -> LowerForm:
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # for the root inside, who is nobody here
-        for name in ("rootfs", "processes"):
+        for name in ("rootfs", "rootfs/sys", "processes"):
             (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")
         return keep(directory, 0).form
