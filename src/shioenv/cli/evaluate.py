@@ -1,0 +1,112 @@
+"""`shioenv evaluate`: predictors judged by a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.progress import Meter
+from shioenv.report.text import fixed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from shioenv.evaluation.evaluate import Evaluation
+
+app = typer.Typer(help="Judge predictors by what a suite's inputs really do.")
+
+SHOWN = {
+    "em": "EM",
+    "em_masked": "masked",
+    "em_exit": "+exit",
+    "em_files": "files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+}
+"""Metrics of the table on a screen; `--json` has all of them, with intervals."""
+
+
+@shared.group(app, "shioenv evaluate --predictor trivial --suite dev.suite --out ./evaluation")
+def evaluate(
+    predictor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predictor",
+            metavar="NAME[:ARGS]",
+            autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
+            help="What is judged; may be given again. sandbox, trivial, errors, recording:FILE, "
+            "command:PROG, and those of other packages.",
+        ),
+    ] = None,
+    suite: Annotated[
+        Path | None, typer.Option(metavar="SUITE", help="What it is judged by.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Answers and results are kept there; the same command goes on where one was "
+            "stopped, and adds predictors.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="W", help="Processes of each predictor (default: one per processor)."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="For each answer.")
+    ] = 30.0,
+) -> shared.Printout:
+    """Ask predictors about every input of a suite, and tell how right they are.
+
+    Each metric comes with a 95% interval, for single-step and multi-step inputs and all; pairs of
+    predictors with their differences. A predictor that dies, or does not answer in time, has given
+    a wrong answer, which is counted. The exit status is 1 where one could not run here.
+    """
+    from shioenv.errors import UsageError
+    from shioenv.evaluation.evaluate import evaluate as evaluate_predictors
+
+    if not predictor or suite is None:
+        raise UsageError(
+            "an evaluation needs a predictor and a suite",
+            hint="shioenv evaluate --predictor sandbox --suite FILE",
+        )
+    stopped = "stopped" if out is None else f"stopped; answers are kept in {out}: run this again"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        done = evaluate_predictors(
+            suite,
+            predictor,
+            out,
+            workers=workers,
+            timeout=timeout,
+            report=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
+        )
+    document = done.document
+    status = 1 if done.unable else 0
+    return shared.Printout(document, _parts(done, document), indent=2, status=status)
+
+
+def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
+    """A table for each group of inputs, and what went wrong."""
+    for group in ("single", "multi", "all"):
+        table = shared.table((group, *SHOWN.values(), "ms"), left=1)
+        for name, facts in document["predictors"].items():
+            values = [fixed(facts[group][metric][0]) for metric in SHOWN]
+            label = f"{shared.printable(name)} ({facts['patch_level']})"
+            table.add_row(label, *values, fixed(facts[group]["ms_p50"][0], 1))
+        yield table
+        yield ""
+    for one in done.predictors:
+        failed = [said for said in one.said if said.status.value in ("crashed", "timed_out")]
+        if failed:
+            yield f"{one.name}: {len(failed)} without an answer, the first: {failed[0].why}"
+    yield from (f"{name}: {why}" for name, why in done.unable.items())

@@ -1,0 +1,105 @@
+"""A program over standard input and output, in whatever language it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import AnswerError, PredictorError
+from shioenv.evaluation.answers import answer_from
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+
+
+class Command:
+    """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
+    `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
+    on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
+    may answer with `version` and `patch_level`, or anything else.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        try:
+            self._words = shlex.split(setting.text)
+        except ValueError as error:
+            raise PredictorError(f"{setting.text!r} is no command: {error}") from None
+        if not self._words:
+            raise PredictorError("no program is named", hint="command:./predict.py")
+        self._start = setting.start
+        self.version, self.patch_level = _version(self._words), Level.FULL.value
+        self._process = self._started()
+        with suppress(ValueError, AttributeError):
+            document = json.loads(self._asked({"hello": True}))
+            self.version = str(document.get("version", self.version))
+            self.patch_level = str(document.get("patch_level", self.patch_level))
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the program says. Errors: Abstained, AnswerError; EOFError where it ended."""
+        question: dict[str, object] = {
+            "input": shell_input,
+            "cwd": state.cwd if state else self._start,
+            "history": list(state.history) if state else [],
+        }
+        line = self._asked(question)
+        try:
+            return answer_from(json.loads(line))
+        except ValueError:
+            raise AnswerError(f"no JSON: {line[:80]!r}") from None
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def close(self) -> None:
+        """Ends the program: its standard input ends, and if it does not, it is killed."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self._process.communicate(timeout=2)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _started(self) -> subprocess.Popen[str]:
+        try:
+            return subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+        except OSError as error:
+            raise PredictorError(f"{self._words[0]} cannot be run: {error.strerror}") from None
+
+    def _asked(self, document: dict[str, object]) -> str:
+        process = self._process
+        if process.poll() is not None:  # it ended at an earlier input: that one alone is lost
+            self._process = process = self._started()
+            self._asked({"hello": True})
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(document) + "\n")
+            process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise EOFError(f"{self._words[0]} ended with status {process.wait()}")
+        return line
+
+
+def _version(words: list[str]) -> str:
+    """The program's name and a digest of it, and of the script that it is given first: once one of
+    them is changed, it is another predictor.
+    """
+    digest = hashlib.sha256()
+    for word in words[:2]:
+        file = shutil.which(word) or word
+        with suppress(OSError):
+            digest.update(Path(file).read_bytes())
+    return f"{Path(words[0]).name} {digest.hexdigest()[:12]}"
