@@ -110,3 +110,27 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
         if failed:
             yield f"{one.name}: {len(failed)} without an answer, the first: {failed[0].why}"
     yield from (f"{name}: {why}" for name, why in done.unable.items())
+
+
+@shared.command(app, "shioenv evaluate report ./evaluation")
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Show an evaluation as one HTML page: scores, utilities, and every answer beside the gold.
+
+    The page needs no network and no other file. It says where a predictor is wrong: that is how it
+    is made better.
+    """
+    from shioenv.evaluation.page import FILE, write_page
+
+    done = write_page(directory, out)
+    path = directory / FILE if out is None else out
+    size = path.stat().st_size / 1e6
+    line = f"{path}: {len(done.predictors)} predictors, {size:.1f} MB"
+    return shared.Printout(done.document, [line], indent=2)
