@@ -168,6 +168,7 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("altair", ["report", "experiments"]),
         ("scipy", ["report"]),
         ("vl_convert", ["report"]),
+        ("bashkit", ["evaluation"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

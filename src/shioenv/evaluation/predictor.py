@@ -22,6 +22,9 @@ OURS = {
     "errors": f"{_HERE}.constant:Errors",
     "recording": f"{_HERE}.recording:recording",
     "command": f"{_HERE}.command:Command",
+    "bashkit": f"{_HERE}.bashkit:Bashkit",
+    "memory": f"{_HERE}.memory:memory",
+    "memory-plain": f"{_HERE}.memory:plain_memory",
 }
 """Those that come with the package, as entry points name theirs; these need no metadata."""
 
