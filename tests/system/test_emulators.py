@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.domain.runner import State
+from shioenv.errors import HostError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
@@ -15,10 +16,12 @@ pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
 
 
-@pytest.fixture(scope="module", params=["bashkit"])
+@pytest.fixture(scope="module", params=["bashkit", "just-bash"])
 def emulator(request: pytest.FixtureRequest) -> Iterator[Predictor]:
-    pytest.importorskip(request.param, reason=f"{request.param} is not installed: make setup")
-    made = make_predictor(request.param, "debian-12", HOME)
+    try:
+        made = make_predictor(request.param, "debian-12", HOME)
+    except HostError as error:
+        pytest.skip(f"{error.message}: {error.hint}")
     yield made
     getattr(made, "close", lambda: None)()
 

@@ -23,6 +23,7 @@ OURS = {
     "recording": f"{_HERE}.recording:recording",
     "command": f"{_HERE}.command:Command",
     "bashkit": f"{_HERE}.bashkit:Bashkit",
+    "just-bash": f"{_HERE}.just_bash:JustBash",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
 }

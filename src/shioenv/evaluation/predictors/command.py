@@ -6,7 +6,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from shioenv.errors import AnswerError, PredictorError
 from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.lines import LineProcess
 
 
 class Command:
@@ -34,9 +34,9 @@ class Command:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), Level.FULL.value
-        self._process = self._started()
+        self._process = LineProcess(self._words, {"hello": True})
         with suppress(ValueError, AttributeError):
-            document = json.loads(self._asked({"hello": True}))
+            document = json.loads(self._process.hello)
             self.version = str(document.get("version", self.version))
             self.patch_level = str(document.get("patch_level", self.patch_level))
 
@@ -47,7 +47,7 @@ class Command:
             "cwd": state.cwd if state else self._start,
             "history": list(state.history) if state else [],
         }
-        line = self._asked(question)
+        line = self._process.ask(question)
         try:
             return answer_from(json.loads(line))
         except ValueError:
@@ -58,39 +58,8 @@ class Command:
         return self.answer(shell_input, state).behavior
 
     def close(self) -> None:
-        """Ends the program: its standard input ends, and if it does not, it is killed."""
-        with suppress(OSError, subprocess.TimeoutExpired):
-            self._process.communicate(timeout=2)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    def _started(self) -> subprocess.Popen[str]:
-        try:
-            return subprocess.Popen(
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                errors="surrogateescape",
-            )
-        except OSError as error:
-            raise PredictorError(f"{self._words[0]} cannot be run: {error.strerror}") from None
-
-    def _asked(self, document: dict[str, object]) -> str:
-        process = self._process
-        if process.poll() is not None:  # it ended at an earlier input: that one alone is lost
-            self._process = process = self._started()
-            self._asked({"hello": True})
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(document) + "\n")
-            process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            raise EOFError(f"{self._words[0]} ended with status {process.wait()}")
-        return line
+        """Ends the program."""
+        self._process.close()
 
 
 def _version(words: list[str]) -> str:

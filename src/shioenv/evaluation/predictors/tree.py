@@ -12,7 +12,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
 
-LARGEST = 256 * 1024
+LARGEST = 64 * 1024
 """Bytes of a file whose content is loaded; of larger ones, which are programs, the name."""
 
 
