@@ -24,6 +24,7 @@ OURS = {
     "command": f"{_HERE}.command:Command",
     "bashkit": f"{_HERE}.bashkit:Bashkit",
     "just-bash": f"{_HERE}.just_bash:JustBash",
+    "cowrie": f"{_HERE}.cowrie:Cowrie",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
 }
