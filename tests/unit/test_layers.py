@@ -169,6 +169,7 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("scipy", ["report"]),
         ("vl_convert", ["report"]),
         ("bashkit", ["evaluation"]),
+        ("openai", ["evaluation"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

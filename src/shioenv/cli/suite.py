@@ -25,13 +25,14 @@ SHOWN = 20
 File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
 
 
-@shared.command(app, "shioenv suite record inputs.txt --out dev.suite")
+@shared.command(app, "shioenv suite record public-dev --out dev.suite")
 def record(
     inputs: Annotated[
         str,
         typer.Argument(
             metavar="INPUTS",
-            help="A file with an input on each line, as text or as JSON.",
+            help="A file with an input on each line, as text or as JSON; or public, public-dev, "
+            "public-test: those that come with shioenv.",
         ),
     ],
     *,

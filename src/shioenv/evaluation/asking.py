@@ -238,7 +238,9 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
     except Abstained as error:
         return Said(Status.ABSTAINED, milliseconds=took(), why=error.message)
     except AnswerError as error:
-        return Said(Status.INVALID, error.received, milliseconds=took(), why=error.message)
+        tokens = getattr(predictor, "tokens", (0, 0))
+        why = error.message
+        return Said(Status.INVALID, error.received, None, took(), why, tokens)
     except Exception as error:
         return Said(Status.CRASHED, milliseconds=took(), why=unable(error))
     return Said(
@@ -246,4 +248,5 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
         confidence=answer.confidence,
         milliseconds=took(),
         why=answer.source,
+        tokens=getattr(predictor, "tokens", (0, 0)),
     )

@@ -183,6 +183,7 @@ def _encoded(place: int, said: Said) -> bytes:
         "confidence": said.confidence,
         "milliseconds": said.milliseconds,
         "why": said.why,
+        "tokens": said.tokens,
         "answer": None if said.behavior is None else behavior_json(said.behavior),
     }
     return json.dumps(document).encode()
@@ -197,6 +198,7 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
         document["confidence"],
         document["milliseconds"],
         document["why"],
+        tuple(document["tokens"]),
     )
 
 

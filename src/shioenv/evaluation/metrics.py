@@ -54,6 +54,8 @@ class Said:
     milliseconds: float = 0.0
     why: str = ""
     """Why there is no answer, or where it is from."""
+    tokens: tuple[int, int] = (0, 0)
+    """Of what a model was asked, and of what it said; 0 where nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)

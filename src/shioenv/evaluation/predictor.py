@@ -25,6 +25,7 @@ OURS = {
     "bashkit": f"{_HERE}.bashkit:Bashkit",
     "just-bash": f"{_HERE}.just_bash:JustBash",
     "cowrie": f"{_HERE}.cowrie:Cowrie",
+    "llm": f"{_HERE}.llm:Model",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
 }

@@ -6,11 +6,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import SuiteError
+from shioenv.errors import SuiteError, UsageError
 from shioenv.grammar.normal import is_single, utilities
+
+PUBLIC = "public"
+"""The inputs that come with the package; `public-dev` and `public-test` are its halves."""
 
 STEPS = ("single", "multi")
 _KEYS = ("id", "input", "cwd", "kind", "steps", "history")
@@ -83,7 +88,7 @@ def read_questions(inputs: str | Path) -> list[Question]:
 
     Single is one command without operator, redirection or substitution, all else multi, unless the
     file says so. Errors: SuiteError for a file that cannot be read or holds none, for lines that
-    are none, and for two inputs of one id.
+    are none, and for two inputs of one id; UsageError for a name of no file.
     """
     questions = list(_read(inputs))
     if not questions:
@@ -97,16 +102,26 @@ def read_questions(inputs: str | Path) -> list[Question]:
 
 
 def _read(inputs: str | Path) -> Iterator[Question]:
-    yield from _questions(_lines(Path(inputs)), str(inputs))
+    name = str(inputs)
+    if name.split("-")[0] == PUBLIC and not Path(name).exists():
+        part = name.removeprefix(PUBLIC).removeprefix("-")
+        if part not in ("", "dev", "test"):
+            raise UsageError(f"no inputs are called {name}", hint="public, public-dev, public-test")
+        lines = _lines(files("shioenv.evaluation").joinpath("suites/public.jsonl"), name)
+        for question in _questions(lines, name):
+            if part in ("", question.extra.get("split")):
+                yield question
+        return
+    yield from _questions(_lines(Path(inputs), name), name)
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Traversable | Path, name: str) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise SuiteError(f"{path} cannot be read: {error.strerror}") from None
+        raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise SuiteError(f"{path} is not UTF-8") from None
+        raise SuiteError(f"{name} is not UTF-8") from None
 
 
 def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:

@@ -93,6 +93,7 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
             "patch_level": one.level.value,
             **groups,
             **one.facts,
+            **_tokens(one),
         }
     for first, second in combinations(predictors, 2):
         same = first.level is second.level
@@ -108,6 +109,12 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
             }
         )
     return document
+
+
+def _tokens(one: Judged) -> dict[str, Any]:
+    """What a model was asked and said, in tokens; nothing of predictors without any."""
+    asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
+    return {"tokens": {"prompt": asked, "completion": answered}} if asked or answered else {}
 
 
 def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -> dict[str, Any]:

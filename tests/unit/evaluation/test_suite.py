@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from evaluation_fakes import ENTRY, case, did, suite_of
 
-from shioenv.errors import SuiteError
+from shioenv.errors import SuiteError, UsageError
 from shioenv.evaluation.questions import read_questions
 from shioenv.evaluation.suite import digest_of, read_suite, write_suite
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.normal import is_single
 
 
 def test_a_suite_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -97,6 +100,28 @@ def test_inputs_that_are_none_are_named(tmp_path: Path, content: str, why: str) 
 def test_files_that_are_none_are_named(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="cannot be read"):
         read_questions(tmp_path / "none")
+    with pytest.raises(UsageError, match="public-train"):
+        read_questions("public-train")
+
+
+def test_the_public_inputs_are_what_their_page_says() -> None:
+    questions = read_questions("public")
+    assert len(questions) == 600
+    steps = Counter(question.steps for question in questions)
+    assert steps == {"single": 367, "multi": 233}
+    for question in questions:
+        assert question.steps == ("single" if is_single(question.input) else "multi"), question.id
+    used = Counter(name for question in questions for name in question.utilities)
+    wanted = [grammar.header.command.replace(" ", "-") for grammar in load_grammars()]
+    assert len(wanted) == 86
+    assert {name: used[name] for name in wanted if used[name] < 4} == {}
+    assert len({(question.history, question.input) for question in questions}) == 600
+    assert max(len(question.history) for question in questions) <= 4
+    halves = {name: read_questions(f"public-{name}") for name in ("dev", "test")}
+    assert {name: len(half) for name, half in halves.items()} == {"dev": 302, "test": 298}
+    kinds = Counter(question.kind for question in questions)
+    assert kinds["intruder"] == 41
+    assert sum(bool(question.history) for question in questions) == 35
 
 
 def test_the_digest_is_of_inputs_system_and_settings(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ are filled in. Nothing is learned: whoever does no better has memorised.
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import posixpath
@@ -112,16 +113,28 @@ class Memory:
         if not candidates:
             raise Abstained(f"nothing like {shell_input!r:.60} was executed")
         known = self._known(parsed, cwd)
-        reads = not _READERS.isdisjoint(_shape(parsed))
-        distance, place = min(
-            (_distance(known, kept.known, reads) + START * (kept.cwd != cwd), place)
-            for place, kept in enumerate(candidates)
-        )
-        nearest = candidates[place]
+        ((distance, nearest),) = self._ranked(parsed, known, cwd, 1)
         behavior = _behavior(nearest.record)
         if self._fills:
             behavior = _filled(behavior, nearest.known, known)
         return Answer(behavior, math.exp(-distance) * 0.9, f"{nearest.text} ({distance:.2f} away)")
+
+    def nearest(self, shell_input: str, cwd: str, count: int) -> list[Kept]:
+        """So many records of the same commands and operators, the nearest first; perhaps none."""
+        parsed = self._parser.parse(shell_input)
+        known = self._known(parsed, cwd)
+        return [kept for _, kept in self._ranked(parsed, known, cwd, count)]
+
+    def _ranked(
+        self, parsed: Input, known: Known, cwd: str, count: int
+    ) -> list[tuple[float, Kept]]:
+        reads = not _READERS.isdisjoint(_shape(parsed))
+        far = (
+            (_distance(known, kept.known, reads) + START * (kept.cwd != cwd), place, kept)
+            for place, kept in enumerate(self._by_shape.get(_shape(parsed), ()))
+        )
+        ranked = heapq.nsmallest(count, far, key=lambda one: one[:2])
+        return [(distance, kept) for distance, _, kept in ranked]
 
     def _known(self, shell_input: Input, cwd: str) -> Known:
         options: list[tuple[str, ...]] = []
