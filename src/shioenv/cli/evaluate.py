@@ -110,6 +110,14 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
         failed = [said for said in one.said if said.status.value in ("crashed", "timed_out")]
         if failed:
             yield f"{one.name}: {len(failed)} without an answer, the first: {failed[0].why}"
+    for name, facts in document["predictors"].items():
+        if "training" in facts:
+            known, everything = facts["training"], facts["all"]
+            yield (
+                f"{name}: trained on the text of {known['text']:.1%} of the inputs, on the form of "
+                f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
+                f"{fixed(everything['em_new_form'][0])}"
+            )
     yield from (f"{name}: {why}" for name, why in done.unable.items())
 
 

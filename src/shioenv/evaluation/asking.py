@@ -47,7 +47,8 @@ class Ready:
 
     version: str
     level: Level
-    facts: dict[str, Any]
+    training: str = ""
+    """What it was trained on; empty where it does not say."""
 
 
 class Asking:
@@ -213,8 +214,8 @@ def main() -> None:
     except Exception as error:
         connection.send(unable(error))
         return
-    facts = getattr(predictor, "facts", {})
-    connection.send(Ready(str(getattr(predictor, "version", "")), level, dict(facts)))
+    training = str(getattr(predictor, "training", ""))
+    connection.send(Ready(str(getattr(predictor, "version", "")), level, training))
     try:
         with suppress(EOFError):
             while True:

@@ -20,6 +20,7 @@ from shioenv.evaluation.metrics import Level, Said, Status
 from shioenv.evaluation.predictor import predictor_names
 from shioenv.evaluation.results import Judged, judged, results
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
+from shioenv.evaluation.training import Training, trained_on
 from shioenv.execution.job import processes
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
@@ -109,7 +110,9 @@ def read_evaluation(directory: str | Path) -> Evaluation:
             raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
         kept = [one for one in said if one is not None]
         level = Level(facts["patch_level"])
-        found.append(judged(suite, kept, name, facts["version"], level, facts["facts"]))
+        known = facts["training"]
+        training = None if known is None else Training.from_json(known)
+        found.append(judged(suite, kept, name, facts["version"], level, training))
     return Evaluation(suite, tuple(found), plan["unable"])
 
 
@@ -155,7 +158,8 @@ def _asked(
                 journal.append(place, one, _encoded(place, one))
                 report(name, len(said), total, kept)
             answers = [said[place] for place in range(total)]
-    return judged(suite, answers, name, about.version, about.level, about.facts)
+    training = trained_on(suite, about.training) if about.training else None
+    return judged(suite, answers, name, about.version, about.level, training)
 
 
 @contextmanager
@@ -214,7 +218,7 @@ def _note(
         there["predictors"][one.name] = {
             "version": one.version,
             "patch_level": one.level.value,
-            "facts": dict(one.facts),
+            "training": None if one.training is None else one.training.to_json(),
         }
         there["unable"].pop(one.name, None)
     there["unable"] |= dict(unable)

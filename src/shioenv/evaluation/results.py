@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from shioenv.evaluation.metrics import METRICS, Level, Marks, Said, Status, mark
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Case, Suite
+from shioenv.evaluation.training import Training
 
 GROUPS = ("single", "multi", "all")
 COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
@@ -34,8 +35,8 @@ class Judged:
     marks: tuple[Marks, ...]
     version: str = ""
     level: Level = Level.FULL
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else is to be known of it: tokens, what of the suite it was trained on."""
+    training: Training | None = None
+    """What of the suite it was trained on, where it says on what."""
 
 
 def judged(
@@ -44,11 +45,11 @@ def judged(
     name: str,
     version: str = "",
     level: Level = Level.FULL,
-    facts: Mapping[str, Any] | None = None,
+    training: Training | None = None,
 ) -> Judged:
     """The marks of what a predictor said of each of a suite's cases, in their order."""
     marks = tuple(mark(case, one, level) for case, one in zip(suite.cases, said, strict=True))
-    return Judged(name, tuple(said), marks, version, level, facts or {})
+    return Judged(name, tuple(said), marks, version, level, training)
 
 
 def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
@@ -92,8 +93,8 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
             "version": one.version,
             "patch_level": one.level.value,
             **groups,
-            **one.facts,
             **_tokens(one),
+            **_trained(one, len(suite.cases)),
         }
     for first, second in combinations(predictors, 2):
         same = first.level is second.level
@@ -117,6 +118,15 @@ def _tokens(one: Judged) -> dict[str, Any]:
     return {"tokens": {"prompt": asked, "completion": answered}} if asked or answered else {}
 
 
+def _trained(one: Judged, cases: int) -> dict[str, Any]:
+    """How much of the suite a predictor was trained on; nothing where it does not say."""
+    if one.training is None:
+        return {}
+    shares = {name: len(getattr(one.training, name)) / cases for name in ("text", "form")}
+    rounded = {name: round(share, 4) for name, share in shares.items()}
+    return {"training": {"data": one.training.data, "inputs": one.training.inputs, **rounded}}
+
+
 def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -> dict[str, Any]:
     """What is told beside the plain metrics."""
     cases = [suite.cases[place] for place in chosen]
@@ -127,6 +137,12 @@ def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -
         values = _values(one, chosen, name)
         kept = [value if sure else None for value, sure in zip(values, steady, strict=True)]
         found[f"{name}_deterministic"] = drawn.drawn(kept).estimate
+    if one.training is not None:
+        values = _values(one, chosen, "em")
+        for name, seen in (("text", one.training.text), ("form", one.training.form)):
+            pairs = zip(chosen, values, strict=True)
+            kept = [None if place in seen else value for place, value in pairs]
+            found[f"em_new_{name}"] = drawn.drawn(kept).estimate
     groups = by_utility(cases)
     found |= {f"{name}_macro": drawn.macro(_values(one, chosen, name), groups) for name in MACRO}
     for status in FAILURES:

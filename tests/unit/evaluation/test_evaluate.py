@@ -170,3 +170,23 @@ def test_a_program_is_told_where_an_input_starts(tmp_path: Path, program: str) -
     assert said.behavior is not None
     assert said.behavior.output == b"/home/ubuntu \n"
     assert said.confidence == 0.5
+
+
+def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
+    made = suite(tmp_path, "ls -l a", "ls -l b", "cat c", "wc d")
+    inputs = tmp_path / "trained"
+    inputs.write_text("cd /home/ubuntu; ls -l a\ncat z -n\nsort x\n")
+    path = tmp_path / "answers.jsonl"
+    lines: list[dict[str, object]] = [{"training": str(inputs)}]
+    lines += [{"input": text, "output": "x\n"} for text in ("ls -l a", "wc d")]
+    lines += [{"input": text, "output": "y\n"} for text in ("ls -l b", "cat c")]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    name = f"recording:{path}"
+    facts = evaluate(made, [name], tmp_path / "out", workers=1).document["predictors"][name]
+    assert facts["training"] == {"data": str(inputs), "inputs": 3, "text": 0.25, "form": 0.5}
+    everything = facts["all"]
+    assert everything["em"][0] == 0.5
+    assert everything["em_new_text"][0] == pytest.approx(1 / 3, abs=1e-4), "without ls -l a"
+    assert everything["em_new_form"][0] == 0.5, "without both ls -l: cat is wrong, wc right"
+    again = read_evaluation(tmp_path / "out").document["predictors"][name]
+    assert again["all"]["em_new_form"] == everything["em_new_form"]

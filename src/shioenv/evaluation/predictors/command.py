@@ -22,7 +22,8 @@ class Command:
     """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
     `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
     on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
-    may answer with `version` and `patch_level`, or anything else.
+    may answer with `version`, `patch_level` and `training` (a dataset, or a file of the inputs that
+    it was trained on), or with anything else.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -34,11 +35,13 @@ class Command:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), Level.FULL.value
+        self.training = ""
         self._process = LineProcess(self._words, {"hello": True})
         with suppress(ValueError, AttributeError):
             document = json.loads(self._process.hello)
             self.version = str(document.get("version", self.version))
             self.patch_level = str(document.get("patch_level", self.patch_level))
+            self.training = str(document.get("training", ""))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the program says. Errors: Abstained, AnswerError; EOFError where it ended."""

@@ -78,6 +78,8 @@ class Memory:
         self, records: Iterable[Record], system: System, version: str, fills: bool
     ) -> None:
         self.version = version
+        self.training = ""
+        """The dataset, whose inputs are set aside where what is new is asked for."""
         self._system, self._fills = system, fills
         self._start = system.declaration.start_directory
         self._parser = InputParser(load_grammars(versions=system.versions))
@@ -191,7 +193,9 @@ def _memory(setting: Setting, *, fills: bool) -> Memory:
     manifest = finished_manifest(directory)
     digest = "-".join(shard.sha256[:4] for shard in manifest.shards[:3])
     version = f"{manifest.records} records {digest}"
-    return Memory(read_records(directory), find_system(setting.system), version, fills)
+    made = Memory(read_records(directory), find_system(setting.system), version, fills)
+    made.training = str(directory)
+    return made
 
 
 def _shape(shell_input: Input) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from shioenv.domain.behavior import Behavior
@@ -21,9 +22,10 @@ class Recording:
     a start directory answer in any.
     """
 
-    def __init__(self, answers: dict[Key, str], version: str, level: str) -> None:
+    def __init__(self, answers: dict[Key, str], facts: Mapping[str, str]) -> None:
         self._answers = answers
-        self.version, self.patch_level = version, level
+        self.version, self.patch_level = facts["version"], facts["patch_level"]
+        self.training = facts["training"]
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the file says. Errors: Abstained where it says nothing, or that it abstains;
@@ -43,7 +45,7 @@ class Recording:
 
 def recording(setting: Setting) -> Recording:
     """The predictor `recording:FILE`. Lines hold `input`, perhaps `cwd` and `history`, and an
-    answer. A line that has `version` or `patch_level` instead speaks of the whole file.
+    answer. A line that has `version`, `patch_level` or `training` instead speaks of the whole file.
 
     Errors: PredictorError for a file that cannot be read, or a line that holds no input.
     """
@@ -56,6 +58,7 @@ def recording(setting: Setting) -> Recording:
             hint="recording:FILE, with an answer as JSON on each line",
         ) from None
     facts = {"version": hashlib.sha256(content).hexdigest()[:12], "patch_level": Level.FULL.value}
+    facts["training"] = ""
     answers: dict[Key, str] = {}
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip():
@@ -69,4 +72,4 @@ def recording(setting: Setting) -> Recording:
         except (ValueError, TypeError, AttributeError) as error:
             raise PredictorError(f"{path}:{number}: {error}") from None
         answers[key] = line
-    return Recording(answers, facts["version"], facts["patch_level"])
+    return Recording(answers, facts)
