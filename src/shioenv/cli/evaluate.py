@@ -143,3 +143,41 @@ def report(
     size = path.stat().st_size / 1e6
     line = f"{path}: {len(done.predictors)} predictors, {size:.1f} MB"
     return shared.Printout(done.document, [line], indent=2)
+
+
+@shared.command(app, "shioenv evaluate table ./evaluation")
+def table(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+) -> shared.Printout:
+    """Print an evaluation as Markdown, with the paper's numbers beside ours."""
+    from shioenv.evaluation.evaluate import read_evaluation
+    from shioenv.evaluation.table import markdown
+
+    done = read_evaluation(directory)
+    return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)
+
+
+@shared.command(app, "shioenv evaluate prepare cowrie just-bash")
+def prepare(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Predictors, as `--predictor` has them.")
+    ],
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make predictors ready ahead: what they install on first use, and what they make of a system.
+
+    The exit status is 3 where one cannot run here.
+    """
+    from shioenv.evaluation.predictor import make_predictor
+    from shioenv.system.store import find_system
+
+    built = find_system(system)
+    ready = {}
+    for name in names:
+        made = make_predictor(name, system or built.name, built.declaration.start_directory)
+        ready[name] = str(made.version)
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
+    lines = [f"{shared.printable(name)} is ready: {version}" for name, version in ready.items()]
+    return shared.Printout(ready, lines)

@@ -190,3 +190,25 @@ def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
     assert everything["em_new_form"][0] == 0.5, "without both ls -l: cat is wrong, wc right"
     again = read_evaluation(tmp_path / "out").document["predictors"][name]
     assert again["all"]["em_new_form"] == everything["em_new_form"]
+
+
+def test_other_packages_add_theirs_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from shioenv.domain.behavior import Behavior\n"
+        "class Mine:\n"
+        "    def __init__(self, setting):\n"
+        "        self.version, self.patch_level = setting.text, 'files'\n"
+        "    def run(self, text, state=None):\n"
+        "        return Behavior(0, b'x\\n')\n"
+    )
+    about = tmp_path / "mine-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[shioenv.predictors]\nmine = mine:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = evaluate(suite(tmp_path, "a"), ["mine:weights.bin"], workers=1)
+    facts = done.document["predictors"]["mine:weights.bin"]
+    assert (facts["version"], facts["patch_level"]) == ("weights.bin", "files")
+    assert facts["all"]["em"][0] == 1
