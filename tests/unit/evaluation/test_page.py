@@ -106,3 +106,12 @@ def test_a_page_is_written_of_what_was_kept(tmp_path: Path) -> None:
         write_page(tmp_path / "out", tmp_path)
     with pytest.raises(SuiteError):
         write_page(tmp_path)
+
+
+def test_predictors_of_different_levels_share_a_page() -> None:
+    suite = suite_of(case(did("x\n", added("a"))))
+    said = [Said(behavior=did("x\n", added("a", owner="alice")))]
+    both = judged(suite, said, "whole"), judged(suite, said, "files", level=Level.FILES)
+    html = page(Evaluation(suite, both, {"third": "it lacks node"}))
+    assert "whole \u2212 files" in html
+    assert "third" in html
