@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check docs grammars-report bench bench-generate soak clean help
+.PHONY: setup demo test check docs grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
@@ -50,13 +50,26 @@ bench: setup ## what a run costs: bare bash and other sandboxes beside it, in on
 bench-generate: setup ## records a second: one worker and two, executions shared or not
 	@$(BIN)/python benchmarks/generate.py
 
+JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory cowrie just-bash bashkit
+RECORDS := 30000
+
+evaluate: setup ## judge every predictor that runs here by the public test suite, and write its page
+	@mkdir -p evaluation
+	@[ -f evaluation/suite ] || $(BIN)/shioenv suite record public-test --out evaluation/suite
+	@$(BIN)/shioenv generate evaluation/memory --count $(RECORDS) --seed 11 --budget 1 --noise-runs 1
+	@$(BIN)/shioenv evaluate --suite evaluation/suite --out evaluation/answers \
+		$(JUDGED:%=--predictor %) || [ $$? = 1 ]
+	@$(BIN)/shioenv evaluate report evaluation/answers
+	@$(BIN)/shioenv evaluate table evaluation/answers > docs/experiments/evaluation.md.new
+	@mv docs/experiments/evaluation.md.new docs/experiments/evaluation.md
+
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
 	@for check in sanitizers determinism completeness fidelity fuzz leaks faults; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
-	@rm -rf .venv demo-dataset build dist src/shioenv/native/bin
+	@rm -rf .venv demo-dataset evaluation build dist src/shioenv/native/bin
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## show this

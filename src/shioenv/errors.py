@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ShioenvError(Exception):
@@ -339,3 +339,31 @@ class RepairError(ShioenvError):
     """Records that were made again are not those that the manifest describes; nothing changed."""
 
     code = "SHIO-D09"
+
+
+# evaluation
+
+
+class SuiteError(ShioenvError):
+    """A file that holds no suite, or no inputs for one, or a suite that was changed since."""
+
+    code = "SHIO-V01"
+
+
+class PredictorError(ShioenvError):
+    """A predictor that nobody knows, or that cannot take the text behind its name."""
+
+    code = "SHIO-V02"
+    exit_status = 2
+
+
+class AnswerError(ShioenvError):
+    """What a predictor said is no answer; `received` is the behavior that could be read of it, None
+    where there is nothing.
+    """
+
+    code = "SHIO-V03"
+
+    def __init__(self, message: str, *, hint: str | None = None, received: Any = None) -> None:
+        self.received = received
+        super().__init__(message, hint=hint)

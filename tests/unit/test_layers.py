@@ -15,7 +15,7 @@ import shioenv
 LAYERS = (
     "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
     "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "report",
-    "experiments", "cli",
+    "evaluation", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 
@@ -168,6 +168,8 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("altair", ["report", "experiments"]),
         ("scipy", ["report"]),
         ("vl_convert", ["report"]),
+        ("bashkit", ["evaluation"]),
+        ("openai", ["evaluation"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

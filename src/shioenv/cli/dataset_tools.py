@@ -283,8 +283,9 @@ def leakage(
     """Tell how many inputs of a test set a training set gives away.
 
     exact: the same line in the same start directory (where both are known); reordered: the same
-    arguments in another order, or elsewhere; near: the same commands and a similar line. Each test
-    input counts once, for the strongest. The exit status is 1 where there is an exact one, else 0.
+    arguments in another order, or elsewhere; near: the same commands and a similar line; form: the
+    same but for numbers and names. Each test input counts once, for the strongest. The exit status
+    is 1 where there is an exact one, else 0.
     """
     from shioenv.dataset.leakage import leakage as find_leakage
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from shioenv.cli import (
     dataset,
     doctor,
+    evaluate,
     experiment,
     generate,
     grammar,
@@ -22,6 +23,7 @@ from shioenv.cli import (
     sample,
     score,
     shared,
+    suite,
     system,
 )
 from shioenv.errors import ShioenvError
@@ -102,6 +104,8 @@ shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate
 shared.command(dataset.app, "shioenv dataset report ./dataset --out report.html")(report.report)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(experiment.app, name="experiment")
+app.add_typer(suite.app, name="suite")
+app.add_typer(evaluate.app, name="evaluate")
 
 
 def main() -> None:

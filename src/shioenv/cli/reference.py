@@ -32,8 +32,9 @@ def reference() -> str:
 
 def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     """Every command that does something, with the words that call it."""
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "commands") or command.invoke_without_command:
         yield path, command
+    if not hasattr(command, "commands"):
         return
     for name, inner in command.commands.items():
         yield from commands(f"{path} {name}", inner)

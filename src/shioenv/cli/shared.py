@@ -75,12 +75,40 @@ def command(
     """
 
     def add(function: Function) -> Function:
-        paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, cls=cls, help=text, epilog=f"Example: {example}")(_printing(function))
+        epilog = f"Example: {example}"
+        app.command(name, cls=cls, help=_help(function), epilog=epilog)(_printing(function))
         return function
 
     return add
+
+
+def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
+    """Makes a function what a group does without a subcommand; else as `command`."""
+
+    def add(function: Function) -> Function:
+        printing = _printing(function)
+
+        def callback(ctx: typer.Context, **given: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                printing(**given)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        context = inspect.Parameter("ctx", kind, annotation=typer.Context)
+        options = inspect.signature(printing).parameters.values()
+        callback.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
+        callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
+        text = _help(function)
+        epilog = f"Example: {example}"
+        app.callback(invoke_without_command=True, help=text, epilog=epilog)(callback)
+        return function
+
+    return add
+
+
+def _help(function: Callable[..., Any]) -> str:
+    """A docstring's paragraphs, a line each."""
+    paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:

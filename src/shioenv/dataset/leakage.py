@@ -16,6 +16,7 @@ from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import InputError, UsageError
+from shioenv.grammar.normal import normal
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
@@ -33,6 +34,8 @@ class Level(StrEnum):
     """The same arguments in another order or bundled otherwise, or in another start directory."""
     NEAR = "near"
     """The same commands, and a line that is as similar as the threshold asks."""
+    FORM = "form"
+    """The same normal form: other numbers and names alone (`shioenv.grammar.normal`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ class _Known:
     commands: tuple[str, ...]
     key: tuple[Any, ...]
     """The same for the same arguments in any order."""
+    form: str | None
+    """The normal form; None where it has none."""
 
 
 def leakage(
@@ -146,6 +151,7 @@ class _Finder:
         self.trained = 0
         self._by_text: dict[str, list[int]] = defaultdict(list)
         self._by_key: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        self._by_form: dict[str | None, list[int]] = defaultdict(list)
         self._by_commands: dict[tuple[str, ...], list[int]] = defaultdict(list)
         self._waiting: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
         self._n_waiting = 0
@@ -154,6 +160,8 @@ class _Finder:
         for number, test in enumerate(tests):
             self._by_text[test.text].append(number)
             self._by_key[test.key].append(number)
+            if test.form is not None:
+                self._by_form[test.form].append(number)
             self._by_commands[test.commands].append(number)
 
     def add(self, number: int, train: _Known) -> None:
@@ -166,6 +174,8 @@ class _Finder:
             self._keep(test, Level.EXACT if same else Level.REORDERED, 1.0, number, train.text)
         for test in self._by_key.get(train.key, ()):
             self._keep(test, Level.REORDERED, 1.0, number, train.text)
+        for test in self._by_form.get(train.form, ()):
+            self._keep(test, Level.FORM, 1.0, number, train.text)
         if train.commands in self._by_commands:
             self._waiting[train.commands].append((number, train.text))
             self._n_waiting += 1
@@ -221,6 +231,9 @@ def _inputs(path: Path) -> Iterator[_Known]:
     for _, line in read_lines(path):
         text = line.decode("utf-8", "replace").replace("\0", " ")
         document = _document(text)
+        if "suite" in document:  # the head of a suite; its cases hold their inputs one level deeper
+            continue
+        document = document.get("question", document)
         known = _recorded(document)
         if known is None and text.strip():
             own = document.get("input")
@@ -267,4 +280,13 @@ def _known(shell_input: Input, cwd: str) -> _Known:
         cwd,
         tuple(segment.command for segment in shell_input.segments),
         tuple(key),
+        normal(shell_input.text),
     )
+
+
+def inputs_of(path: str | Path) -> Iterator[str]:
+    """The inputs of a dataset or a file as `leakage` reads them, without their start directories.
+
+    Errors: those of `leakage`.
+    """
+    return (known.text for known in _inputs(Path(path)))

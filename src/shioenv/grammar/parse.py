@@ -65,10 +65,8 @@ class InputParser:
         if "\0" not in text:
             source = text.encode("utf-8", "surrogateescape")
             with suppress(RecursionError):  # brackets nested by the thousand
-                root = _parser().parse(source).root_node
-                if root.has_error:  # it cannot read `#` inside a word: `curl -0#`
-                    root = _parser().parse(_HASH_IN_WORD.sub(b"H", source)).root_node
-                if not root.has_error and not _has_heredoc(root):
+                root = read_tree(text)
+                if root is not None and not _has_heredoc(root):
                     tokens = self._tokens(source, root)
         if tokens:
             return _read_back(tokens), True
@@ -193,6 +191,15 @@ class _Piece:
     node: tree_sitter.Node | None
     whole: bool
     redirects: list[tree_sitter.Node]
+
+
+def read_tree(text: str) -> tree_sitter.Node | None:
+    """The Bash parser's tree of a text, over its bytes; None where it cannot read all of it."""
+    source = text.encode("utf-8", "surrogateescape")
+    root = _parser().parse(source).root_node
+    if root.has_error:  # it cannot read `#` inside a word: `curl -0#`
+        root = _parser().parse(_HASH_IN_WORD.sub(b"H", source)).root_node
+    return None if root.has_error else root
 
 
 @cache

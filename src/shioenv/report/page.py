@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +16,8 @@ from shioenv.report.drawing import DARK, require_libraries
 from shioenv.report.samples import SAID_BY_FLAGS, Samples
 from shioenv.report.stats import Statistics, statistics_of
 from shioenv.report.tables import Table
-from shioenv.report.text import count, fixed, share, visible
+from shioenv.report.template import rendered
+from shioenv.report.text import count
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
@@ -81,34 +80,20 @@ def collect(
 
 def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
     """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     from shioenv.report.charts import figures
 
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates = Path(__file__).parent / "templates"
     drawing = manifest.plan.drawing
-    style = (templates / "page.css").read_text() + dark_charts()
-    script = (templates / "page.js").read_text()
     chosen = samples.chosen()
-    return environment.get_template("page.html").render(
+    return rendered(
+        __package__,
+        style=dark_charts(),
         title=f"ShIOEnv dataset: {drawing.sampler}, seed {drawing.seed}",
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
         samples=Markup("[" + ",\n".join(chosen.texts) + "]"),
         n_samples=len(chosen.texts),
         every_pair=chosen.every_pair,
         figures=figures(statistics),
-        markup=Markup,
         manifest=manifest,
         plan=manifest.plan,
         stats=statistics,
@@ -116,10 +101,6 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
         facts=facts(manifest),
         tables=tables(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
-        visible=visible,
-        fixed=fixed,
-        count=count,
-        share=share,
     )
 
 
@@ -181,8 +162,3 @@ def dark_charts() -> str:
         for part in ("fill", "stroke")
     ]
     return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
-
-
-def _hash(text: str) -> str:
-    """How a content security policy names an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

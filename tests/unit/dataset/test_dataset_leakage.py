@@ -34,10 +34,12 @@ def found(tmp_path: Path, train: list[str], test: list[str], threshold: float = 
         ("ls -la documents", "ls documents -l -a", Level.REORDERED),
         ("sort -r a | head -n 3 -q", "sort -r a | head -q -n 3", Level.REORDERED),
         ("grep -rn error logs/app.log", "grep -rn errors logs/app.log", Level.NEAR),
-        ("ls -la documents", "ls -la images", None),
+        ("ls -la documents", "ls -la images", Level.FORM),
         ("cp a b", "mv a b", None),
         ("cat a && ls b", "ls b && cat a", None),
-        ("sort a > b", "sort b > a", None),
+        ("sort a > b", "sort b > a", Level.FORM),
+        ("head -n 5 a b", "head -n 77 c", Level.FORM),
+        ("ls -la documents", "ls -lh documents/old", None),
     ],
 )
 def test_levels(tmp_path: Path, train: str, test: str, level: Level | None) -> None:
@@ -104,7 +106,9 @@ def test_numbers_add_up(tmp_path: Path) -> None:
     result = found(tmp_path, train, test, threshold=0.95)
     document = result.to_json()
     assert document["train"] == 5002
-    assert document["exact"] + document["reordered"] + document["near"] + document["clean"] == 5
+    assert {name: document[name] for name in ("exact", "reordered", "near", "form", "clean")} == {
+        "exact": 2, "reordered": 0, "near": 0, "form": 1, "clean": 2,
+    }  # fmt: skip
     assert document["exact"] == 2
     assert document["known_commands"] == 4
     assert document["by_command"]["ls"] == {"test": 2, "given_away": 1}

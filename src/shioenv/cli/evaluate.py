@@ -1,0 +1,183 @@
+"""`shioenv evaluate`: predictors judged by a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.progress import Meter
+from shioenv.report.text import fixed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from shioenv.evaluation.evaluate import Evaluation
+
+app = typer.Typer(help="Judge predictors by what a suite's inputs really do.")
+
+SHOWN = {
+    "em": "EM",
+    "em_masked": "masked",
+    "em_exit": "+exit",
+    "em_files": "files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+}
+"""Metrics of the table on a screen; `--json` has all of them, with intervals."""
+
+
+@shared.group(app, "shioenv evaluate --predictor trivial --suite dev.suite --out ./evaluation")
+def evaluate(
+    predictor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predictor",
+            metavar="NAME[:ARGS]",
+            autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
+            help="What is judged; may be given again. sandbox, trivial, errors, recording:FILE, "
+            "command:PROG, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, and those of "
+            "other packages.",
+        ),
+    ] = None,
+    suite: Annotated[
+        Path | None, typer.Option(metavar="SUITE", help="What it is judged by.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Answers and results are kept there; the same command goes on where one was "
+            "stopped, and adds predictors.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="W", help="Processes of each predictor (default: one per processor)."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="For each answer.")
+    ] = 30.0,
+) -> shared.Printout:
+    """Ask predictors about every input of a suite, and tell how right they are.
+
+    Each metric comes with a 95% interval, for single-step and multi-step inputs and all; pairs of
+    predictors with their differences. A predictor that dies, or does not answer in time, has given
+    a wrong answer, which is counted. The exit status is 1 where one could not run here.
+    """
+    from shioenv.errors import UsageError
+    from shioenv.evaluation.evaluate import evaluate as evaluate_predictors
+
+    if not predictor or suite is None:
+        raise UsageError(
+            "an evaluation needs a predictor and a suite",
+            hint="shioenv evaluate --predictor sandbox --suite FILE",
+        )
+    stopped = "stopped" if out is None else f"stopped; answers are kept in {out}: run this again"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        done = evaluate_predictors(
+            suite,
+            predictor,
+            out,
+            workers=workers,
+            timeout=timeout,
+            report=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
+        )
+    document = done.document
+    status = 1 if done.unable else 0
+    return shared.Printout(document, _parts(done, document), indent=2, status=status)
+
+
+def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
+    """A table for each group of inputs, and what went wrong."""
+    for group in ("single", "multi", "all"):
+        table = shared.table((group, *SHOWN.values(), "ms"), left=1)
+        for name, facts in document["predictors"].items():
+            values = [fixed(facts[group][metric][0]) for metric in SHOWN]
+            label = f"{shared.printable(name)} ({facts['patch_level']})"
+            table.add_row(label, *values, fixed(facts[group]["ms_p50"][0], 1))
+        yield table
+        yield ""
+    for one in done.predictors:
+        failed = [said for said in one.said if said.status.value in ("crashed", "timed_out")]
+        if failed:
+            yield f"{one.name}: {len(failed)} without an answer, the first: {failed[0].why}"
+    for name, facts in document["predictors"].items():
+        if "training" in facts:
+            known, everything = facts["training"], facts["all"]
+            yield (
+                f"{name}: trained on the text of {known['text']:.1%} of the inputs, on the form of "
+                f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
+                f"{fixed(everything['em_new_form'][0])}"
+            )
+    yield from (f"{name}: {why}" for name, why in done.unable.items())
+
+
+@shared.command(app, "shioenv evaluate report ./evaluation")
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Show an evaluation as one HTML page: scores, utilities, and every answer beside the gold.
+
+    The page needs no network and no other file. It says where a predictor is wrong: that is how it
+    is made better.
+    """
+    from shioenv.evaluation.page import FILE, write_page
+
+    done = write_page(directory, out)
+    path = directory / FILE if out is None else out
+    size = path.stat().st_size / 1e6
+    line = f"{path}: {len(done.predictors)} predictors, {size:.1f} MB"
+    return shared.Printout(done.document, [line], indent=2)
+
+
+@shared.command(app, "shioenv evaluate table ./evaluation")
+def table(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+) -> shared.Printout:
+    """Print an evaluation as Markdown, with the paper's numbers beside ours."""
+    from shioenv.evaluation.evaluate import read_evaluation
+    from shioenv.evaluation.table import markdown
+
+    done = read_evaluation(directory)
+    return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)
+
+
+@shared.command(app, "shioenv evaluate prepare cowrie just-bash")
+def prepare(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Predictors, as `--predictor` has them.")
+    ],
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make predictors ready ahead: what they install on first use, and what they make of a system.
+
+    The exit status is 3 where one cannot run here.
+    """
+    from shioenv.evaluation.predictor import make_predictor
+    from shioenv.system.store import find_system
+
+    built = find_system(system)
+    ready = {}
+    for name in names:
+        made = make_predictor(name, system or built.name, built.declaration.start_directory)
+        ready[name] = str(made.version)
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
+    lines = [f"{shared.printable(name)} is ready: {version}" for name, version in ready.items()]
+    return shared.Printout(ready, lines)

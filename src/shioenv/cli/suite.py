@@ -1,0 +1,143 @@
+"""`shioenv suite`: inputs with what they really do, to judge predictors by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.progress import counting
+from shioenv.report.text import share
+
+if TYPE_CHECKING:
+    from shioenv.evaluation.suite import Case
+
+app = typer.Typer(
+    no_args_is_help=True, help="Suites: inputs with what they really do, to judge predictors by."
+)
+
+SHOWN = 20
+"""Utilities and misses printed; `--json` has all of them."""
+
+File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
+
+
+@shared.command(app, "shioenv suite record public-dev --out dev.suite")
+def record(
+    inputs: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUTS",
+            help="A file with an input on each line, as text or as JSON; or public, public-dev, "
+            "public-test: those that come with shioenv.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(metavar="SUITE", help="The file to write.")],
+    runs: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Runs of each input, the last one later.")
+    ] = 5,
+    workers: shared.Workers = None,
+    limits: shared.LimitsOptions,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Run every input several times and keep what it does, and what of that varies.
+
+    The last run is in another sandbox and at least 61 seconds after the others. A JSON line holds
+    `input`, and perhaps `id`, `cwd`, `kind`, `steps` (single or multi) and `history` (the inputs
+    before it in the same shell); what else it holds is kept.
+    """
+    from shioenv.evaluation.record import record_suite
+    from shioenv.evaluation.suite import write_suite
+
+    with counting("runs") as report:
+        suite = record_suite(
+            inputs, system=system, limits=limits, runs=runs, workers=workers, report=report
+        )
+    write_suite(suite, out)
+    facts = suite.stats()
+    line = (
+        f"{out}: {facts['inputs']} inputs, {facts['volatile']} of them volatile "
+        f"({share(facts['volatile'], facts['inputs'])})"
+    )
+    return shared.Printout(facts, [line], indent=2)
+
+
+@shared.command(app, "shioenv suite stats dev.suite")
+def stats(file: File) -> shared.Printout:
+    """Count what a suite holds: steps, kinds, utilities, and how much of it varies."""
+    from shioenv.evaluation.suite import read_suite
+
+    facts = read_suite(file).stats()
+    used = list(facts["utilities"].items())
+    shown = {
+        **{name.replace("_", " "): value for name, value in facts.items() if name != "utilities"},
+        "steps": ", ".join(f"{count} {name}" for name, count in facts["steps"].items()),
+        "kinds": ", ".join(f"{count} {name or '(none)'}" for name, count in facts["kinds"].items()),
+        "volatile channels": ", ".join(
+            f"{count} {name}" for name, count in facts["volatile_channels"].items()
+        )
+        or "none",
+        "utilities": ", ".join(f"{name} {count}" for name, count in used[:SHOWN])
+        + (f" and {len(used) - SHOWN} more" if used[SHOWN:] else ""),
+    }
+    return shared.Printout(facts, shared.rows(shown, 18), indent=2)
+
+
+@shared.command(app, "shioenv suite show dev.suite --volatile")
+def show(
+    file: File,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Cases shown at most.")] = 10,
+    case: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The case of this id alone.")
+    ] = None,
+    volatile: Annotated[
+        bool, typer.Option("--volatile", help="Those alone of which something varies.")
+    ] = False,
+) -> shared.Printout:
+    """Show inputs of a suite with what they do."""
+    from shioenv.evaluation.suite import read_suite
+
+    cases = [
+        each
+        for each in read_suite(file).cases
+        if (case is None or each.question.id == case) and (not volatile or each.mask.volatile)
+    ][:count]
+    lines = (line for each in cases for line in _shown(each))
+    return shared.Printout([each.to_json() for each in cases], lines, indent=2)
+
+
+@shared.command(app, "shioenv suite check dev.suite")
+def check(file: File, workers: shared.Workers = None) -> shared.Printout:
+    """Check a suite: its file, and the ceiling, which is what the sandbox itself reaches today.
+
+    Every input runs once more on the system. The exit status is 1 where less than 0.99 of them are
+    right outside what is volatile; each miss is printed with what differs.
+    """
+    from shioenv.evaluation.ceiling import AIM, ceiling
+    from shioenv.evaluation.suite import read_suite
+
+    suite = read_suite(file)
+    with counting("inputs") as report:
+        found = ceiling(suite, workers=workers, report=report)
+    lines = [f"{miss.id}: {shared.printable(miss.input)}: {miss.why}" for miss in found.misses]
+    verdict = "as it should be" if found.ok else f"less than {AIM}"
+    lines.append(f"{found.right} of {found.inputs} right outside what is volatile: {verdict}")
+    return shared.Printout(found.to_json(), lines, indent=2, status=0 if found.ok else 1)
+
+
+def _shown(case: Case) -> Iterator[str]:
+    from shioenv.cli.run import describe
+
+    question, gold = case.question, case.gold
+    varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
+    yield f"{question.id} ({question.steps}{varies})"
+    yield from (f"  (before) {shared.printable(text)}" for text in question.history)
+    yield f"  $ {shared.printable(question.input)}"
+    yield from (f"  {shared.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
+    yield f"  exit code {gold[0].exit_code}"
+    yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
+    yield ""

@@ -1,0 +1,1 @@
+"""Predictions judged: suites of inputs with what they really do, metrics, predictors, reports."""

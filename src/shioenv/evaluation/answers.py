@@ -1,0 +1,91 @@
+"""Behaviors as JSON: how suites keep them, how answers are kept, and what other programs write."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import output_text
+from shioenv.domain.runner import Answer
+from shioenv.errors import Abstained, AnswerError, PatchError
+
+FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
+"""Written where they are true alone."""
+
+
+def behavior_json(behavior: Behavior) -> dict[str, Any]:
+    """A behavior for programs, by the names of `shioenv run --json`; what is empty is left out."""
+    output, encoded = output_text(behavior.output)
+    document: dict[str, Any] = {"exit_code": behavior.exit_code, "output": output}
+    if encoded is not None:
+        document["output_b64"] = encoded
+    document["context_patch"] = json.loads(behavior.patch.to_json())
+    if behavior.content_digests:
+        document["content_digests"] = dict(sorted(behavior.content_digests.items()))
+    document.update({name: True for name in FLAGS if getattr(behavior, name)})
+    return document
+
+
+def behavior_of(document: Mapping[str, Any]) -> Behavior:
+    """The behavior that a JSON object says.
+
+    `exit_code` is 0 where it is missing, `output` (or `output_b64`) and `context_patch` are empty;
+    the patch is a list, or its text. Other keys say nothing. Errors: AnswerError, with what could
+    be read where that is the output alone.
+    """
+    try:
+        output = _output(document)
+    except (ValueError, binascii.Error, UnicodeError) as error:
+        raise AnswerError(f"an output that is none: {error}") from None
+    exit_code = document.get("exit_code", 0)
+    if type(exit_code) is not int or not 0 <= exit_code <= 255:
+        raise AnswerError(
+            f"an exit code of {exit_code!r:.40}", received=Behavior(exit_code=1, output=output)
+        )
+    received = Behavior(exit_code=exit_code, output=output)
+    try:
+        patch = ContextPatch.from_json(document.get("context_patch") or [])
+    except (PatchError, TypeError, AttributeError) as error:
+        raise AnswerError(f"a patch that is none: {error}", received=received) from None
+    digests = document.get("content_digests") or {}
+    flags: dict[str, Any] = {name: bool(document.get(name)) for name in FLAGS}
+    return replace(
+        received,
+        patch=patch,
+        content_digests=digests if isinstance(digests, dict) else {},
+        **flags,
+    )
+
+
+def _output(document: Mapping[str, Any]) -> bytes:
+    encoded = document.get("output_b64")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    text = document.get("output", "")
+    if not isinstance(text, str):
+        raise ValueError(f"expected text, got {text!r:.40}")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def answer_from(document: Any) -> Answer:
+    """The answer that a JSON object says: a behavior, perhaps `confidence` (0 to 1) and `source`.
+
+    Errors: Abstained where it has `abstained` as true; AnswerError.
+    """
+    if not isinstance(document, dict):
+        raise AnswerError(f"expected a JSON object, got {document!r:.60}")
+    if document.get("abstained"):
+        raise Abstained(str(document.get("source") or "it declines"))
+    confidence = document.get("confidence", 1.0)
+    behavior = behavior_of(document)
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        raise AnswerError(f"a confidence of {confidence!r:.40}", received=behavior)
+    if not 0 <= confidence <= 1:
+        raise AnswerError(f"a confidence of {confidence}, not 0 to 1", received=behavior)
+    return Answer(behavior, float(confidence), str(document.get("source") or ""))

@@ -1,0 +1,114 @@
+"""The ceiling: what the machine itself reaches when it is judged as a predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.metrics import Said, mark
+from shioenv.evaluation.patches import operations
+from shioenv.evaluation.suite import Case, Suite
+from shioenv.execution.job import Job
+from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.sandbox.base import Limits
+
+AIM = 0.99
+"""Share of inputs that have to be right outside what is volatile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An input that did something else than in any of its gold runs, where nothing had varied."""
+
+    id: str
+    input: str
+    why: str
+    """The channel that differs, with the first difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What came of running a suite once more."""
+
+    inputs: int
+    misses: tuple[Miss, ...]
+
+    @property
+    def right(self) -> int:
+        """Inputs that did the same outside what is volatile."""
+        return self.inputs - len(self.misses)
+
+    @property
+    def ok(self) -> bool:
+        """Whether enough of them did."""
+        return self.right >= AIM * self.inputs
+
+    def to_json(self) -> dict[str, Any]:
+        """The ceiling for programs."""
+        share = self.right / self.inputs if self.inputs else 1.0
+        misses = [asdict(miss) for miss in self.misses]
+        return {"inputs": self.inputs, "em_masked": round(share, 4), "misses": misses}
+
+
+def ceiling(
+    suite: Suite,
+    *,
+    workers: int | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Ceiling:
+    """What running every input of a suite once more gives, on the system it was recorded on.
+
+    Errors: those of `find_system` and sandboxes; ShioenvError where the system was built anew.
+    """
+    job = Job(
+        _executed,
+        system=suite.head.system,
+        limits=Limits(**suite.head.limits),
+        digest=suite.head.system_digest,
+        lanes=LANES,
+        what="input",
+    )
+    tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
+    misses: dict[int, Miss] = {}
+    with LocalExecutor(workers) as executor:
+        for done, (number, behavior) in enumerate(executor.map(job, enumerate(tasks)), 1):
+            case = suite.cases[number]
+            said = Said(behavior=behavior)
+            if not mark(case, said).em_masked:
+                misses[number] = Miss(case.question.id, case.question.input, why(case, behavior))
+            report(done, len(tasks))
+    return Ceiling(len(tasks), tuple(misses[number] for number in sorted(misses)))
+
+
+def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
+    text, state = task[1]
+    return lane.run(text, state)
+
+
+def why(case: Case, behavior: Behavior) -> str:
+    """What tells a behavior from the first gold run: its channels, each with the first thing that
+    differs.
+    """
+    gold = case.gold[0]
+    found = []
+    if behavior.exit_code != gold.exit_code:
+        found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
+    before, now = (text_of(one.output).split("\n") for one in (gold, behavior))
+    if before != now:
+        place = next(
+            (n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]),
+            min(len(before), len(now)),
+        )
+        lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]
+        found.append(f"line {place + 1} is {lines[0]!r}, not {lines[1]!r}")
+    old, new = (operations(one.patch, case.moved) for one in (gold, behavior))
+    for kind, rest in (("also", new - old), ("without", old - new)):
+        if rest:
+            code, path, _ = min(rest)
+            found.append(f"{kind} {code} {path}" + (" and more" if len(rest) > 1 else ""))
+    return "; ".join(found)

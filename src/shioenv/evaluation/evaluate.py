@@ -1,0 +1,227 @@
+"""Predictors asked about every input of a suite; what they said is kept, and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import HostError, PredictorError, SuiteError, UsageError, did_you_mean
+from shioenv.evaluation.answers import behavior_json, behavior_of
+from shioenv.evaluation.asking import REPLY_SECONDS, Asking
+from shioenv.evaluation.metrics import Level, Said, Status
+from shioenv.evaluation.predictor import predictor_names
+from shioenv.evaluation.results import Judged, judged, results
+from shioenv.evaluation.suite import Suite, read_suite, write_suite
+from shioenv.evaluation.training import Training, trained_on
+from shioenv.execution.job import processes
+from shioenv.files.durable import atomic_write, locked, storage_errors
+from shioenv.files.journal import Journal
+
+RESULTS = "results.json"
+SUITE = "suite.jsonl"
+PLAN = "evaluation.json"
+
+Report = Callable[[str, int, int, int], None]
+"""Told a predictor, how many of its answers are there, of how many, how many were there before."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A suite, and what predictors said of it."""
+
+    suite: Suite
+    predictors: tuple[Judged, ...]
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Why a predictor could not run here, by name."""
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """`results`, and `unable`: what programs are told."""
+        return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
+
+
+def evaluate(
+    suite: str | Path | Suite,
+    predictors: Sequence[str],
+    out: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    timeout: float = REPLY_SECONDS,
+    report: Report = lambda name, done, total, kept: None,
+) -> Evaluation:
+    """What predictors, by name, say of a suite, and how right that is.
+
+    Each is asked in so many processes (None: one a processor), every input from its own state; an
+    answer that does not come in `timeout` seconds is none, and a predictor that dies is started
+    anew. With `out` every answer is kept there at once, and the same call goes on where one was
+    stopped; answers of another version of a predictor are asked anew. Errors: SuiteError;
+    PredictorError for names that nobody has, before anything is asked; UsageError where `out` holds
+    an evaluation of another suite; those of directories.
+    """
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    names = list(dict.fromkeys(predictors))
+    known = predictor_names()
+    for name in names:
+        head = name.partition(":")[0]
+        if head not in known:
+            raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, known))
+    found: list[Judged] = []
+    unable: dict[str, str] = {}
+    with _directory(out, suite) as directory:
+        for name in names:
+            try:
+                ask = _asked(name, suite, directory, processes(workers), timeout, report)
+                found.append(ask)
+            except HostError as error:
+                unable[name] = error.message
+        _note(directory, suite, found, unable)
+        evaluation = Evaluation(suite, tuple(found), unable)
+        content = json.dumps(evaluation.document, ensure_ascii=False, indent=1)
+        with storage_errors(directory):
+            atomic_write(directory / RESULTS, f"{content}\n".encode())
+    return evaluation
+
+
+def read_evaluation(directory: str | Path) -> Evaluation:
+    """What was kept in a directory, judged again. Errors: SuiteError where nothing is kept there,
+    or less than a predictor's every answer.
+    """
+    directory = Path(directory)
+    try:
+        plan = json.loads((directory / PLAN).read_bytes())
+    except (OSError, ValueError):
+        raise SuiteError(
+            f"{directory} holds no evaluation", hint="shioenv evaluate ... --out DIR makes one"
+        ) from None
+    suite = read_suite(directory / SUITE)
+    found = []
+    for name, facts in plan["predictors"].items():
+        with _journal(directory, name) as journal:
+            said = [journal.values.get(place) for place in range(len(suite.cases))]
+        if None in said:
+            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
+        kept = [one for one in said if one is not None]
+        level = Level(facts["patch_level"])
+        known = facts["training"]
+        training = None if known is None else Training.from_json(known)
+        found.append(judged(suite, kept, name, facts["version"], level, training))
+    return Evaluation(suite, tuple(found), plan["unable"])
+
+
+@contextmanager
+def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
+    """Where answers are kept: there, or nowhere for long."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="shioenv-evaluation-") as name:
+            yield Path(name)
+        return
+    directory = Path(out)
+    with storage_errors(directory):
+        (directory / "answers").mkdir(parents=True, exist_ok=True)
+        with locked(directory):
+            if (directory / SUITE).exists():
+                there = read_suite(directory / SUITE)
+                if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
+                    raise UsageError(
+                        f"{directory} holds an evaluation of another suite, or recording",
+                        hint="choose another directory",
+                    )
+            else:
+                write_suite(suite, directory / SUITE)
+            yield directory
+
+
+def _asked(
+    name: str, suite: Suite, directory: Path, workers: int, timeout: float, report: Report
+) -> Judged:
+    """What a predictor says, as far as it is not kept. Errors: HostError."""
+    (directory / "answers").mkdir(exist_ok=True)
+    total = len(suite.cases)
+    tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
+    with Asking(name, suite.head.system, suite.head.start, workers, timeout) as asking:
+        about = asking.ready
+        version = json.dumps([about.version, about.level])
+        with _journal(directory, name, version) as journal:
+            said = journal.values
+            kept = len(said)
+            report(name, kept, total, kept)
+            missing = [(place, task) for place, task in enumerate(tasks) if place not in said]
+            for place, one in asking.said(missing):
+                journal.append(place, one, _encoded(place, one))
+                report(name, len(said), total, kept)
+            answers = [said[place] for place in range(total)]
+    training = trained_on(suite, about.training) if about.training else None
+    return judged(suite, answers, name, about.version, about.level, training)
+
+
+@contextmanager
+def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
+    """The answers of a predictor; those of another version are removed."""
+    slug = re.sub(r"[^\w.-]+", "_", name)[:60]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    path = directory / "answers" / f"{slug}-{digest}.ndjson"
+    mark = path.with_suffix(".version")
+    with storage_errors(path):
+        if version and (not mark.exists() or mark.read_text(encoding="utf-8") != version):
+            path.unlink(missing_ok=True)
+            atomic_write(mark, version.encode())
+        journal: Journal[Said] = Journal(path, _decoded)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _encoded(place: int, said: Said) -> bytes:
+    document = {
+        "number": place,
+        "status": said.status.value,
+        "confidence": said.confidence,
+        "milliseconds": said.milliseconds,
+        "why": said.why,
+        "tokens": said.tokens,
+        "answer": None if said.behavior is None else behavior_json(said.behavior),
+    }
+    return json.dumps(document).encode()
+
+
+def _decoded(line: bytes) -> tuple[int, Said] | None:
+    document = json.loads(line)
+    answer = document["answer"]
+    return document["number"], Said(
+        Status(document["status"]),
+        None if answer is None else behavior_of(answer),
+        document["confidence"],
+        document["milliseconds"],
+        document["why"],
+        tuple(document["tokens"]),
+    )
+
+
+def _note(
+    directory: Path, suite: Suite, found: Sequence[Judged], unable: Mapping[str, str]
+) -> None:
+    """Writes down what is in the directory, what earlier calls left there included."""
+    there: dict[str, Any] = {"predictors": {}, "unable": {}}
+    path = directory / PLAN
+    if path.exists():
+        there = json.loads(path.read_bytes())
+    for one in found:
+        there["predictors"][one.name] = {
+            "version": one.version,
+            "patch_level": one.level.value,
+            "training": None if one.training is None else one.training.to_json(),
+        }
+        there["unable"].pop(one.name, None)
+    there["unable"] |= dict(unable)
+    document = {"suite": suite.head.digest, **there}
+    with storage_errors(path):
+        atomic_write(path, f"{json.dumps(document, indent=1)}\n".encode())

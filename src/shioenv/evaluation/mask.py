@@ -1,0 +1,227 @@
+"""What of an input's behavior varies from run to run: the rest is what can be predicted.
+
+A field, line or number that differs between the runs is volatile. Where outputs have as many lines
+in every run, lines are held against each other: words that differ are volatile, or the numbers in
+them alone where the rest of the word stays. Where the numbers of lines differ, the lines that all
+runs share in one order stay, and anything may stand where any run has more between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Any
+
+from shioenv.behavior.noise import Names
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import escape
+from shioenv.evaluation.patches import Operations, changed_files, operations
+
+NUMBER = r"\d+(?:[.,:]\d+)*"
+_NUMBERS = re.compile(NUMBER)
+_WORDS = re.compile(r"(\S+)")
+UNIT = r"(?:[kKMGT]?i?B(?:/s)?|[mun]?s)"
+_UNIT = re.compile(UNIT + r"([,)]*)")
+"""What a number is counted in: another number may be counted in another unit."""
+_BLANK, _WORD = r"[^\S\n]", r"\S+"
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What is not compared."""
+
+    exit_code: bool = False
+    paths: Names = field(default_factory=Names)
+    """Of operations of the full patch."""
+    files: Names = field(default_factory=Names)
+    """Of files, by their names in `fs`."""
+    lines: tuple[str | None, ...] | None = None
+    """One regular expression for each line of the output, None for any number of any lines; the
+    whole is None where every run wrote the same."""
+
+    @property
+    def volatile(self) -> bool:
+        """Whether anything varies."""
+        return bool(self.exit_code or self.paths or self.files or self.lines is not None)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What varies: of `exit_code`, `output`, `patch`."""
+        varying = {
+            "exit_code": self.exit_code,
+            "output": self.lines is not None,
+            "patch": bool(self.paths or self.files),
+        }
+        return tuple(name for name, varies in varying.items() if varies)
+
+    @classmethod
+    def of(cls, runs: Sequence[Behavior], moved: Mapping[str, Any] | None = None) -> Mask:
+        """What at least one run and others of the same input disagree about. Where the content of a
+        file varies its size is volatile too, even if it was the same in all of these.
+        """
+        texts = list(dict.fromkeys(text_of(run.output) for run in runs))
+        patches = [operations(run.patch, moved) for run in runs]
+        paths = Names.of([_by_path(patch) for patch in patches])
+        contents = Names.of([run.content_digests for run in runs])
+        written = {f"/fs/{escape(name)}" for name in contents.exact}
+        sizes = written | {f"{path}/size" for path in written}
+        return cls(
+            exit_code=len({run.exit_code for run in runs}) > 1,
+            paths=Names(paths.exact | sizes, paths.patterns),
+            files=Names.of([_by_name(patch) for patch in patches]),
+            lines=tuple(_patterns(texts)) if len(texts) > 1 else None,
+        )
+
+    def fits(self, output: bytes) -> bool:
+        """Whether an output is one of those where everything that is not volatile is right. Never
+        where no line is: then the runs are all that is known.
+        """
+        return self.lines is not None and _fits(self._compiled, text_of(output).split("\n"))
+
+    def operations(self, operations: Operations) -> Operations:
+        """Those of a patch that are compared."""
+        if not self.paths:
+            return operations
+        return frozenset(one for one in operations if one[1] not in self.paths)
+
+    def changes(self, changes: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Those of files that are compared."""
+        if not self.files:
+            return changes
+        return frozenset(one for one in changes if one[1] not in self.files)
+
+    @cached_property
+    def _compiled(self) -> list[re.Pattern[str] | None]:
+        return [None if line is None else re.compile(line) for line in self.lines or ()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The mask for programs; `from_json` reads it."""
+        return {
+            "exit_code": self.exit_code,
+            "paths": _names_json(self.paths),
+            "files": _names_json(self.files),
+            "lines": None if self.lines is None else list(self.lines),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Mask:
+        """What `to_json` wrote."""
+        lines = document["lines"]
+        return cls(
+            document["exit_code"],
+            _names(document["paths"]),
+            _names(document["files"]),
+            None if lines is None else tuple(lines),
+        )
+
+
+def text_of(output: bytes) -> str:
+    """An output as it is compared: CR LF as LF, nothing stripped; bytes that are no UTF-8 stay
+    apart.
+    """
+    return output.replace(b"\r\n", b"\n").decode("utf-8", "surrogateescape")
+
+
+def _by_path(operations: Operations) -> dict[str, object]:
+    found: dict[str, frozenset[object]] = {}
+    for operation in operations:
+        found[operation[1]] = found.get(operation[1], frozenset()) | {operation}
+    return dict(found)
+
+
+def _by_name(operations: Operations) -> dict[str, object]:
+    found: dict[str, frozenset[object]] = {}
+    for verb, name in changed_files(operations):
+        found[name] = found.get(name, frozenset()) | {verb}
+    return dict(found)
+
+
+def _names_json(names: Names) -> dict[str, list[str]]:
+    return {"exact": sorted(names.exact), "patterns": list(names.patterns)}
+
+
+def _names(document: Mapping[str, Any]) -> Names:
+    return Names(frozenset(document["exact"]), tuple(document["patterns"]))
+
+
+def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
+    """A pattern for each line that all texts share; None between those where some have more."""
+    runs = [text.split("\n") for text in texts]
+    if len({len(lines) for lines in runs}) == 1:
+        yield from map(_pattern, zip(*runs, strict=True))
+        return
+    shared = runs[0]
+    for lines in runs[1:]:
+        blocks = SequenceMatcher(None, shared, lines, autojunk=False).get_matching_blocks()
+        shared = [line for block in blocks for line in shared[block.a : block.a + block.size]]
+    gaps = [False] * (len(shared) + 1)
+    for lines in runs:
+        place = 0
+        for number, line in enumerate(shared):
+            found = lines.index(line, place)
+            gaps[number] |= found > place
+            place = found + 1
+        gaps[-1] |= place < len(lines)
+    for gap, kept in zip(gaps, [*shared, None], strict=True):
+        if gap:
+            yield None
+        if kept is not None:
+            yield re.escape(kept)
+
+
+def _pattern(lines: Sequence[str]) -> str:
+    """A regular expression of one line, of which each run has its own."""
+    if all(line == lines[0] for line in lines):
+        return re.escape(lines[0])
+    pieces = [_WORDS.split(line) for line in lines]  # blanks and words by turns
+    if len({len(line) for line in pieces}) > 1:
+        return r"[^\n]*"
+    columns = list(zip(*pieces, strict=True))
+    varies = [len(set(column)) > 1 for column in columns]
+    made = []
+    for place, column in enumerate(columns):
+        if place % 2:
+            unit = _UNIT.fullmatch(column[0]) if place >= 2 and varies[place - 2] else None
+            made.append(UNIT + re.escape(unit[1]) if unit else _word(column))
+        elif any(varies[max(0, place - 1) : place + 2]):
+            inner = 0 < place < len(columns) - 1
+            made.append(_BLANK + ("+" if inner else "*"))
+        else:
+            made.append(re.escape(column[0]))
+    return "".join(made)
+
+
+def _word(words: Sequence[str]) -> str:
+    if all(word == words[0] for word in words):
+        return re.escape(words[0])
+    if len({_NUMBERS.sub("0", word) for word in words}) > 1:
+        return _WORD
+    numbers = list(zip(*(_NUMBERS.findall(word) for word in words), strict=True))
+    parts = _NUMBERS.split(words[0])
+    made = re.escape(parts[0])
+    for number, rest in zip(numbers, parts[1:], strict=True):
+        made += (re.escape(number[0]) if len(set(number)) == 1 else NUMBER) + re.escape(rest)
+    return made
+
+
+def _fits(patterns: Sequence[re.Pattern[str] | None], lines: Sequence[str]) -> bool:
+    """Whether lines are as the patterns say; None stands for any number of any lines."""
+    place = pattern = 0
+    gap: tuple[int, int] | None = None
+    while place < len(lines):
+        here = patterns[pattern] if pattern < len(patterns) else None
+        if pattern < len(patterns) and here is None:
+            gap = pattern, place
+            pattern += 1
+        elif here is not None and here.fullmatch(lines[place]):
+            pattern += 1
+            place += 1
+        elif gap is not None:
+            gap = gap[0], gap[1] + 1
+            pattern, place = gap[0] + 1, gap[1]
+        else:
+            return False
+    return all(left is None for left in patterns[pattern:])

@@ -1,0 +1,188 @@
+"""How right an answer is: pure functions of a case and what was said of it.
+
+Output is compared as text with CR LF as LF, nothing stripped; it is right where it equals that of
+any of the gold runs. The paper gives no formulas; every choice is explained in
+`docs/design/evaluation.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from shioenv.behavior.similarity import similarity
+from shioenv.domain.behavior import Behavior
+from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.patches import Operations, changed_files, jaccard, leaves, operations, paths
+from shioenv.evaluation.suite import Case
+
+
+class Status(StrEnum):
+    """What came of asking."""
+
+    ANSWERED = "answered"
+    ABSTAINED = "abstained"
+    """The predictor declined."""
+    INVALID = "invalid"
+    """What it said is no answer; what could be read of it is kept."""
+    TIMED_OUT = "timed_out"
+    """Nothing came in time."""
+    CRASHED = "crashed"
+    """It raised something else, or its process ended."""
+
+
+class Level(StrEnum):
+    """How much of a patch a predictor can know."""
+
+    FULL = "full"
+    """All of the context: owners, sizes, variables, the working directory."""
+    FILES = "files"
+    """Which files were added, removed, changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a predictor said of one input."""
+
+    status: Status = Status.ANSWERED
+    behavior: Behavior | None = None
+    """The answer; of an invalid one what could be read. None where there is nothing."""
+    confidence: float | None = None
+    """0 to 1; None where it did not say."""
+    milliseconds: float = 0.0
+    why: str = ""
+    """Why there is no answer, or where it is from."""
+    tokens: tuple[int, int] = (0, 0)
+    """Of what a model was asked, and of what it said; 0 where nobody counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """One answer's values, 0 to 1 each; None where a metric has nothing to say of the input."""
+
+    em: float
+    """Output and patch as in one of the gold runs, the patch at the predictor's level."""
+    em_masked: float
+    """The same outside what is volatile."""
+    em_exit: float
+    """`em`, and the exit code of the same run."""
+    em_files: float
+    """Output and changed files as in one of the gold runs, whatever the predictor's level."""
+    em_output: float
+    em_patch: float
+    """Each of one channel alone; the patch at the predictor's level."""
+    exit_code: float
+    """The exit code alone."""
+    o_es: float
+    """Similarity of outputs, the highest among the gold runs."""
+    djs: float | None
+    """What the patches share of what either holds, at the predictor's level; the highest among the
+    gold runs; None where gold and answer are empty."""
+    djs_all: float
+    """The same, 1 where both are empty."""
+    djs_path: float | None
+    """Values left out."""
+    djs_leaf: float | None
+    """Entries taken apart into their fields."""
+    djs_files: float | None
+    """At the level of files."""
+
+    def to_json(self) -> dict[str, float | None]:
+        """The marks by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+METRICS = tuple(Marks.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One behavior as it is compared."""
+
+    output: str
+    exit_code: int
+    changes: Operations
+    files: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, behavior: Behavior, moved: Mapping[str, Any]) -> _View:
+        changes = operations(behavior.patch, moved)
+        return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
+
+
+def mark(case: Case, said: Said, level: Level = Level.FULL) -> Marks:
+    """How right an answer is.
+
+    No answer is wrong in everything: its output is similar to none, its patch shares nothing. Of an
+    invalid one the patch is wrong, and with it every joint metric, whatever it holds; output and
+    exit code are as they were received.
+    """
+    behavior = said.behavior
+    if behavior is None:
+        return _nothing(case, level)
+    gold = [_View.of(run, case.moved) for run in case.gold]
+    view = _View.of(behavior, case.moved)
+    valid = said.status is Status.ANSWERED
+    full = level is Level.FULL
+
+    def patch_of(one: _View) -> frozenset[Any]:
+        return one.changes if full else one.files
+
+    def share(of: Callable[[_View], frozenset[Any]]) -> float | None:
+        if not valid:
+            return 0.0
+        found = [jaccard(of(run), of(view)) for run in gold]
+        # a run without changes is matched by an answer without changes
+        return None if None in found else max(one for one in found if one is not None)
+
+    outputs = [run.output == view.output for run in gold]
+    patches = [valid and patch_of(run) == patch_of(view) for run in gold]
+    exits = [run.exit_code == view.exit_code for run in gold]
+    files = [valid and run.files == view.files for run in gold]
+    joint = [output and patch for output, patch in zip(outputs, patches, strict=True)]
+    djs = share(patch_of)
+    return Marks(
+        em=float(any(joint)),
+        em_masked=float(valid and _masked(case, gold, view, behavior.output, full)),
+        em_exit=float(any(one and code for one, code in zip(joint, exits, strict=True))),
+        em_files=float(any(one and file for one, file in zip(outputs, files, strict=True))),
+        em_output=float(any(outputs)),
+        em_patch=float(any(patches)),
+        exit_code=float(any(exits)),
+        o_es=max(_likeness(run, view) for run in gold),
+        djs=djs,
+        djs_all=1.0 if djs is None else djs,
+        djs_path=share(lambda one: paths(one.changes) if full else one.files),
+        djs_leaf=share(lambda one: leaves(one.changes)) if full else None,
+        djs_files=share(lambda one: one.files),
+    )
+
+
+def _masked(case: Case, gold: list[_View], view: _View, output: bytes, full: bool) -> bool:
+    mask = case.mask
+    if not (mask.fits(output) or any(run.output == view.output for run in gold)):
+        return False
+    if full:
+        said: frozenset[Any] = mask.operations(view.changes)
+        return any(mask.operations(run.changes) == said for run in gold)
+    said = mask.changes(view.files)
+    return any(mask.changes(run.files) == said for run in gold)
+
+
+def _likeness(run: _View, view: _View) -> float:
+    first, second = (one.output.encode("utf-8", "surrogateescape") for one in (run, view))
+    return similarity(first, second)
+
+
+def _nothing(case: Case, level: Level) -> Marks:
+    """The marks of no answer: 0, and of the shares None where nothing changed."""
+    gold = [_View.of(run, case.moved) for run in case.gold]
+    changed = 0.0 if all(run.changes for run in gold) else None
+    files = 0.0 if all(run.files for run in gold) else None
+    full = level is Level.FULL
+    own = changed if full else files
+    zeros = dict.fromkeys(METRICS, 0.0)
+    shares = {"djs": own, "djs_path": own, "djs_leaf": changed if full else None}
+    return Marks(**{**zeros, **shares, "djs_files": files})  # type: ignore[arg-type]

@@ -1,0 +1,240 @@
+"""An evaluation as one HTML page: the table, where each predictor is wrong, and every answer beside
+the gold with the difference marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.similarity import similarity
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import UsageError
+from shioenv.evaluation.evaluate import Evaluation, read_evaluation
+from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.metrics import Level, Status
+from shioenv.evaluation.results import GROUPS, Judged, by_utility
+from shioenv.evaluation.suite import Case
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.report.drawing import require_libraries
+from shioenv.report.samples import changes, script_json
+from shioenv.report.template import LIBRARIES, rendered
+from shioenv.report.text import visible
+
+FILE = "report.html"
+"""What the page is called in the evaluation's directory."""
+
+LINES = 120
+"""Of an output at most, gold and answer together; what is cut is counted."""
+CHARACTERS = 400
+"""Of a line at most."""
+OPERATIONS = 40
+"""Of a patch at most."""
+SHADES = 10
+"""Colours of the heat map from 0 to 1."""
+
+HEADINGS = {
+    "em": "EM",
+    "em_masked": "EM masked",
+    "em_exit": "EM + exit",
+    "em_files": "EM files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit code",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+    "em_macro": "EM by utility",
+}
+"""Metrics of the page's tables."""
+
+Row = list[str]
+
+
+def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluation:
+    """The evaluation that was kept in a directory, after its page was written to `file` (default:
+    `report.html` there).
+
+    Errors: SuiteError where nothing is kept there, MissingExtraError where the extra `report` is
+    not installed, UsageError for a directory in the file's place, DatasetStorageError.
+    """
+    require_libraries("a report", "report", *LIBRARIES)
+    path = Path(directory) / FILE if file is None else Path(file)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    evaluation = read_evaluation(directory)
+    content = page(evaluation).encode()
+    with storage_errors(path):
+        atomic_write(path, content)
+    return evaluation
+
+
+def page(evaluation: Evaluation) -> str:
+    """The page's HTML; it asks the network for nothing."""
+    document = evaluation.document
+    names = list(document["predictors"])
+    return rendered(
+        __package__,
+        title=f"ShIOEnv evaluation: {document['suite']['name']}",
+        document=document,
+        names=names,
+        groups=GROUPS,
+        headings=HEADINGS,
+        heat=heat_map(evaluation),
+        shade=shade,
+        calibrations=[
+            {"name": one.name, "rows": rows}
+            for one in evaluation.predictors
+            if (rows := calibration(one))
+        ],
+        failures=[failure for one in evaluation.predictors for failure in _failures(one)],
+        data=_data(evaluation),
+    )
+
+
+def shade(value: float | None) -> str:
+    """The style class of a share."""
+    return "h-none" if value is None else f"h{round(value * SHADES)}"
+
+
+def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """For each utility how many inputs call it, and the share of right ones by predictor: exact
+    match at the level of files, outside what is volatile where the level is the predictor's own.
+    """
+    rows = []
+    for utility, places in by_utility(evaluation.suite.cases).items():
+        shares = [
+            sum(max(one.marks[place].em_files, one.marks[place].em_masked) for place in places)
+            / len(places)
+            for one in evaluation.predictors
+        ]
+        rows.append({"utility": utility, "n": len(places), "shares": shares})
+    return rows
+
+
+def calibration(one: Judged) -> list[dict[str, Any]]:
+    """How right the surest quarter, half, three quarters and all answers of a predictor are; empty
+    where it is always equally sure and never abstains.
+    """
+    sure = [
+        (-1.0 if said.behavior is None else said.confidence or 0.0, mark.em_masked)
+        for said, mark in zip(one.said, one.marks, strict=True)
+        if said.status in (Status.ANSWERED, Status.ABSTAINED)
+    ]
+    if len({confidence for confidence, _ in sure}) < 2:
+        return []
+    ranked = sorted(sure, key=lambda pair: -pair[0])
+    rows = []
+    for part in (0.1, 0.25, 0.5, 0.75, 1.0):
+        kept = ranked[: max(1, round(part * len(ranked)))]
+        rows.append(
+            {
+                "part": part,
+                "n": len(kept),
+                "least": max(0.0, kept[-1][0]),
+                "said": sum(max(0.0, confidence) for confidence, _ in kept) / len(kept),
+                "right": sum(right for _, right in kept) / len(kept),
+            }
+        )
+    return rows
+
+
+def _failures(one: Judged) -> Iterator[dict[str, Any]]:
+    """What went wrong with a predictor, by kind, with the first reason."""
+    for status in Status:
+        found = [said for said in one.said if said.status is status]
+        if found and status is not Status.ANSWERED:
+            yield {
+                "name": one.name,
+                "status": status.value.replace("_", " "),
+                "n": len(found),
+                "why": found[0].why,
+            }
+
+
+def _data(evaluation: Evaluation) -> Any:
+    """The cases and answers that the browser shows, as JSON that may stand inside `<script>`. Keys
+    are short because there are thousands of them.
+    """
+    from markupsafe import Markup
+
+    cases = []
+    for place, case in enumerate(evaluation.suite.cases):
+        question = case.question
+        answers = [_answer(case, one, place) for one in evaluation.predictors]
+        cases.append(
+            {
+                "i": question.id,
+                "t": visible(question.input),
+                "h": [visible(text) for text in question.history],
+                "c": question.cwd or "",
+                "s": question.steps,
+                "u": list(question.utilities),
+                "v": list(case.mask.channels),
+                "a": answers,
+            }
+        )
+    names = [one.name for one in evaluation.predictors]
+    return Markup(script_json({"names": names, "cases": cases}))
+
+
+def _answer(case: Case, one: Judged, place: int) -> dict[str, Any]:
+    said, mark = one.said[place], one.marks[place]
+    behavior = said.behavior
+    gold = _nearest(case, behavior)
+    shown: dict[str, Any] = {
+        "k": said.status.value,
+        "m": round(said.milliseconds, 1),
+        "r": [mark.em, mark.em_masked, mark.em_output, mark.em_patch, mark.exit_code],
+        "w": visible(said.why[:CHARACTERS]),
+        "e": [gold.exit_code, None if behavior is None else behavior.exit_code],
+        "o": _lines(gold, behavior),
+        "p": _operations(gold, behavior, one.level),
+    }
+    if said.confidence is not None and said.confidence < 1:
+        shown["f"] = round(said.confidence, 3)
+    return shown
+
+
+def _nearest(case: Case, behavior: Behavior | None) -> Behavior:
+    """The gold run that an answer is held against."""
+    if behavior is None or len(case.gold) == 1:
+        return case.gold[0]
+    return max(case.gold, key=lambda run: similarity(run.output, behavior.output))
+
+
+def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
+    """The lines of both outputs: `=` in both, `-` missing, `+` said too much, `…` cut."""
+    before = text_of(gold.output).split("\n")
+    after = before if behavior is None else text_of(behavior.output).split("\n")
+    rows = list(_compared(before, after))
+    if behavior is None:
+        rows = [["-", text] for _, text in rows]
+    if rows[-1] in (["=", ""], ["-", ""]):
+        rows.pop()  # what a newline at the end leaves behind it
+    cut = len(rows) - LINES
+    shown = [[kind, visible(text[:CHARACTERS])] for kind, text in rows[:LINES]]
+    return [*shown, ["…", f"and {cut} more lines"]] if cut > 0 else shown
+
+
+def _operations(gold: Behavior, behavior: Behavior | None, level: Level) -> list[Row]:
+    """The same of the patches, as people read them."""
+
+    def told(one: Behavior | None) -> list[str]:
+        listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])
+        if level is Level.FILES:
+            return sorted({f"{verb} {name}" for verb, name, _ in listed})
+        return [" ".join(part for part in parts if part) for parts in listed]
+
+    return [[kind, text[:CHARACTERS]] for kind, text in _compared(told(gold), told(behavior))]
+
+
+def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
+    matcher = SequenceMatcher(None, before, after, autojunk=len(before) > 1000)
+    for kind, start, stop, other, end in matcher.get_opcodes():
+        if kind == "equal":
+            yield from (["=", text] for text in before[start:stop])
+        else:
+            yield from (["-", text] for text in before[start:stop])
+            yield from (["+", text] for text in after[other:end])

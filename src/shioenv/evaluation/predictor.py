@@ -1,0 +1,105 @@
+"""What can be judged, by name: `sandbox`, `memory:DATASET`, `command:./mine.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+from shioenv.domain.runner import Runner
+from shioenv.errors import PredictorError, ShioenvError, did_you_mean
+from shioenv.evaluation.metrics import Level
+
+GROUP = "shioenv.predictors"
+"""The entry points by which other packages add theirs."""
+
+_HERE = "shioenv.evaluation.predictors"
+OURS = {
+    "sandbox": f"{_HERE}.sandbox:sandbox",
+    "trivial": f"{_HERE}.constant:Trivial",
+    "errors": f"{_HERE}.constant:Errors",
+    "recording": f"{_HERE}.recording:recording",
+    "command": f"{_HERE}.command:Command",
+    "bashkit": f"{_HERE}.bashkit:Bashkit",
+    "just-bash": f"{_HERE}.just_bash:JustBash",
+    "cowrie": f"{_HERE}.cowrie:Cowrie",
+    "llm": f"{_HERE}.llm:Model",
+    "memory": f"{_HERE}.memory:memory",
+    "memory-plain": f"{_HERE}.memory:plain_memory",
+}
+"""Those that come with the package, as entry points name theirs; these need no metadata."""
+
+
+class Predictor(Runner, Protocol):
+    """A runner that is judged. One that has `close()` is closed when it is asked nothing more."""
+
+    @property
+    def version(self) -> str:
+        """What exactly it is, in every result."""
+        ...
+
+    @property
+    def patch_level(self) -> Level | str:
+        """`full`, or `files` for what knows no owners."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a predictor is made for."""
+
+    text: str
+    """What stands behind its name and the colon."""
+    system: str
+    """The system that the suite was recorded on."""
+    start: str
+    """That system's first start directory."""
+
+
+Maker = Callable[[Setting], Any]
+
+
+def predictor_names() -> list[str]:
+    """Every name that can be asked for."""
+    return sorted({*OURS, *_others()})
+
+
+def make_predictor(name: str, system: str, start: str) -> Predictor:
+    """The predictor that a text such as `memory:./dataset` names, ready to be asked.
+
+    Errors: PredictorError for a name that nobody has or a text that it cannot take; HostError
+    where it lacks something here; what else its maker raises.
+    """
+    head, _, text = name.partition(":")
+    if head in OURS:
+        maker: Maker = resolve_name(OURS[head])
+    elif head in (others := _others()):
+        maker = others[head].load()
+    else:
+        raise PredictorError(
+            f"no predictor is called {head!r}", hint=did_you_mean(head, predictor_names())
+        )
+    made: Predictor = maker(Setting(text, system, start))
+    return made
+
+
+def _others() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def level_of(predictor: Any) -> Level:
+    """A predictor's level; full where it does not say. Errors: PredictorError."""
+    said = getattr(predictor, "patch_level", Level.FULL)
+    try:
+        return Level(said)
+    except ValueError:
+        raise PredictorError(f"a patch level is full or files, not {said!r}") from None
+
+
+def unable(error: BaseException) -> str:
+    """What went wrong, with the way out where one is known."""
+    if isinstance(error, ShioenvError):
+        return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,154 @@
+"""bashkit: a Bash with coreutils written anew in Rust, over a virtual file system.
+
+The strongest rule-based system we know: whoever beats a honeypot alone has proved little.
+"""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.errors import MissingExtraError
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.tree import Node, changes, loaded
+from shioenv.system.store import IndexEntry, System, find_system
+
+MOUNTED = ("/etc", "/usr", "/var")
+"""What is loaded once and mounted for every input; what an input changes there is loaded anew."""
+
+BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
+"""What it has of its own, or does not let be made."""
+
+WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/media", "/run")
+"""Where what an input changed is looked for."""
+
+Loaded = list[tuple[IndexEntry, bytes | None]]
+
+
+class Bashkit:
+    """Answers by running inputs in it, each in an interpreter of its own with the system's files.
+
+    Its own /etc cannot be replaced file by file, so the system's is mounted over it. It tells the
+    host's time and knows no owners.
+    """
+
+    patch_level = Level.FILES
+
+    def __init__(self, setting: Setting) -> None:
+        try:
+            import bashkit
+        except ImportError:
+            raise MissingExtraError("the predictor bashkit", "bashkit", "evaluation") from None
+        self._bashkit: Any = bashkit
+        self.version = _version()
+        system = find_system(setting.text or setting.system)
+        self._start = setting.start
+        self._hostname = system.declaration.machine.hostname
+        self._environment = dict(system.declaration.session.environment)
+        self._home = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
+        self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
+        self._mounts = {top: self._filled(top) for top in MOUNTED}
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What it does there."""
+        cwd = state.cwd if state else self._start
+        bash = self._fresh(cwd)
+        for text in state.history if state else ():
+            bash.execute_sync(f"{text}\n")
+        before = self._tree(bash)
+        done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
+        after = self._tree(bash)
+        patch = changes(before, after, cwd)
+        for top in MOUNTED:
+            if any(_is_under(path, (top,)) and before.get(path) != after.get(path)
+                   for path in {*before, *after}):  # fmt: skip
+                self._mounts[top] = self._filled(top)
+        output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
+        return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
+
+    def _fresh(self, cwd: str) -> Any:
+        """An interpreter over the system's files as they were built."""
+        bash = self._bashkit.Bash(
+            username="root", hostname=self._hostname, cwd=cwd, env=self._environment
+        )
+        for top, files in self._mounts.items():
+            bash.mount(top, files)
+        _fill(bash.fs(), self._home)
+        _date(bash, self._home)
+        bash.execute_sync(f"cd {shlex.quote(cwd)}")
+        return bash
+
+    def _filled(self, top: str) -> Any:
+        files = self._bashkit.FileSystem()
+        _fill(files, self._under[top], top)
+        bash = self._bashkit.Bash(username="root")
+        bash.mount(top, files)
+        _date(bash, self._under[top])
+        return files
+
+    def _tree(self, bash: Any) -> dict[str, Node]:
+        files = bash.fs()
+        found: dict[str, Node] = {}
+        waiting = [top for top in WATCHED if files.exists(top)]
+        while waiting:
+            directory = waiting.pop()
+            for entry in files.read_dir(directory):
+                path, facts = f"{directory}/{entry['name']}", entry["metadata"]
+                kind = facts["file_type"]
+                found[path] = Node(kind, facts["mode"], facts["modified"], facts["size"])
+                if kind == "directory":
+                    found[path] = Node(kind, facts["mode"], 0.0)
+                    waiting.append(path)
+        return found
+
+
+def _version() -> str:
+    try:
+        return version("bashkit")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _is_under(path: str, tops: Iterable[str]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
+
+
+def _beneath(system: System, top: str) -> Loaded:
+    return [pair for pair in loaded(system) if _is_under(pair[0].path, (top,))]
+
+
+def _fill(files: Any, entries: Loaded, top: str = "") -> None:
+    """Writes files; those it does not let be written (names with newlines) are left out."""
+    for entry, content in entries:
+        path = entry.path[len(top) :]
+        if path in BUILT_IN or not path:
+            continue
+        try:
+            if stat.S_ISLNK(entry.mode):
+                files.symlink(entry.target, path)
+                continue
+            if content is None:
+                files.mkdir(path, True)
+            else:
+                files.write_file(path, content)
+            files.chmod(path, stat.S_IMODE(entry.mode))
+        except Exception:  # its errors have no type of their own
+            continue
+
+
+def _date(bash: Any, entries: Loaded) -> None:
+    """Gives files their times, as many at once as have the same; directories after what is in
+    them.
+    """
+    times: dict[int, list[str]] = {}
+    for entry, _ in entries:
+        if not stat.S_ISLNK(entry.mode) and entry.path not in BUILT_IN and "\n" not in entry.path:
+            times.setdefault(entry.mtime, []).append(shlex.quote(entry.path))
+    lines = (f"touch -d @{when} {' '.join(paths)}" for when, paths in times.items())
+    bash.execute_sync("\n".join(lines))

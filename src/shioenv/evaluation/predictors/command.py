@@ -1,0 +1,77 @@
+"""A program over standard input and output, in whatever language it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import AnswerError, PredictorError
+from shioenv.evaluation.answers import answer_from
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.lines import LineProcess
+
+
+class Command:
+    """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
+    `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
+    on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
+    may answer with `version`, `patch_level` and `training` (a dataset, or a file of the inputs that
+    it was trained on), or with anything else.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        try:
+            self._words = shlex.split(setting.text)
+        except ValueError as error:
+            raise PredictorError(f"{setting.text!r} is no command: {error}") from None
+        if not self._words:
+            raise PredictorError("no program is named", hint="command:./predict.py")
+        self._start = setting.start
+        self.version, self.patch_level = _version(self._words), Level.FULL.value
+        self.training = ""
+        self._process = LineProcess(self._words, {"hello": True})
+        with suppress(ValueError, AttributeError):
+            document = json.loads(self._process.hello)
+            self.version = str(document.get("version", self.version))
+            self.patch_level = str(document.get("patch_level", self.patch_level))
+            self.training = str(document.get("training", ""))
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the program says. Errors: Abstained, AnswerError; EOFError where it ended."""
+        question: dict[str, object] = {
+            "input": shell_input,
+            "cwd": state.cwd if state else self._start,
+            "history": list(state.history) if state else [],
+        }
+        line = self._process.ask(question)
+        try:
+            return answer_from(json.loads(line))
+        except ValueError:
+            raise AnswerError(f"no JSON: {line[:80]!r}") from None
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def close(self) -> None:
+        """Ends the program."""
+        self._process.close()
+
+
+def _version(words: list[str]) -> str:
+    """The program's name and a digest of it, and of the script that it is given first: once one of
+    them is changed, it is another predictor.
+    """
+    digest = hashlib.sha256()
+    for word in words[:2]:
+        file = shutil.which(word) or word
+        with suppress(OSError):
+            digest.update(Path(file).read_bytes())
+    return f"{Path(words[0]).name} {digest.hexdigest()[:12]}"

@@ -1,0 +1,76 @@
+"""Cowrie as it is, run in its own environment; when an input ends, what it changed of its virtual
+file system is written down, a line of JSON each: `{"code": ..., "files": {path: state}}`.
+
+Standard library and Cowrie only: this is a program for another environment.
+"""
+
+import hashlib
+import json
+import os
+import sys
+
+from cowrie.core import honeyfs
+from cowrie.shell import protocol
+
+NAME, TYPE, UID, GID, SIZE, MODE, TIME, CONTENTS, TARGET, REAL = range(10)
+DIRECTORY = 1
+LOG = os.environ["SHIOENV_COWRIE_CHANGES"]
+BASE = {}
+
+
+def flat(node, path, found):
+    for child in node[CONTENTS]:
+        here = path + "/" + child[NAME]
+        found[here] = state(child)
+        if child[TYPE] == DIRECTORY:
+            flat(child, here, found)
+    return found
+
+
+def state(node):
+    """What is compared of a file; of a directory no times, which every new entry changes."""
+    seen = [node[TYPE], node[MODE], node[UID], node[GID]]
+    if node[TYPE] == DIRECTORY:
+        return seen
+    contents = node[CONTENTS]
+    if node[REAL]:
+        with open(node[REAL], "rb") as file:
+            contents = file.read()
+    digest = hashlib.sha256(contents).hexdigest() if isinstance(contents, bytes) else ""
+    return [*seen, node[TIME], digest, node[TARGET]]
+
+
+def changes(files):
+    if not files._private_fs:
+        return {}
+    if not BASE:
+        BASE.update(flat(honeyfs.get_tree(), "", {}))
+    now = flat(files.fs, "", {})
+    found = {path: after for path, after in now.items() if BASE.get(path) != after}
+    found.update({path: None for path in BASE if path not in now})
+    return {
+        path: [
+            "changed" if path in BASE and after else "removed" if after is None else "added",
+            after,
+        ]
+        for path, after in found.items()
+    }
+
+
+ended = protocol.HoneyPotBaseProtocol.end_process
+
+
+def end_process(self, code):
+    if not self._process_ended and isinstance(self, protocol.HoneyPotExecProtocol):
+        with open(LOG, "a") as log:
+            log.write(json.dumps({"code": code, "files": changes(self.fs)}) + "\n")
+    return ended(self, code)
+
+
+protocol.HoneyPotBaseProtocol.end_process = end_process
+
+if __name__ == "__main__":
+    from twisted.scripts.twistd import run
+
+    sys.argv = ["twistd", "-n", "--umask=0022", "--pidfile=", "cowrie"]
+    run()

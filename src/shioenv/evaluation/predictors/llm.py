@@ -1,0 +1,278 @@
+"""Prompted language models behind any endpoint that speaks OpenAI's protocol.
+
+Two prompts: the paper's (Appendix B), filled from the real context before the input; and one of
+ours, which asks for the exit code too and shows the nearest executed inputs. Every reply is kept in
+a file, from which the same evaluation is repeated without the endpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.errors import AnswerError, HostError, MissingExtraError, PatchError, PredictorError
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.memory import Memory, memory
+from shioenv.system.build import cache_directory
+
+SHOWN = 5
+"""Nearest records in our prompt."""
+
+LONGEST_SHOWN = 1500
+"""Characters of an output in it."""
+
+TOKENS = 4096
+"""Of a reply at most."""
+
+RETRIES = 4
+"""Of a request that the endpoint refuses for a while."""
+
+PAPER = """\
+You are emulating a Linux command-line interface for a user to interact with. \
+Features of this emulated environment are as follows:
+{context}
+For each input, respond with:
+1. An OUT segment containing exactly the text that would be printed to stdout or stderr, \
+enclosed as <OUT>...</OUT>.
+2. A DIFF segment containing a JSON-encoded compact RFC6902-style patch representing the changes \
+to the abstract environment, enclosed as <DIFF>...</DIFF>.
+
+The DIFF uses the following compact encoding (a JSON list of operations):
+  ["a", "/path", value]   # add
+  ["=", "/path", value]   # replace
+  ["r", "/path"]          # remove
+  ["m", "/from", "/to"]   # move
+
+Always respond in the exact format:
+<OUT> OUTPUT_TEXT </OUT> <DIFF> JSON_PATCH </DIFF>
+"""
+"""The instructions of Appendix B."""
+
+NEAREST = (
+    PAPER
+    + """\
+Put <EXIT>N</EXIT> behind it, N being the exit status. A file that is added is ["a", "/fs/NAME", \
+{{"perms": ..., "links": 1, "owner": ..., "group": ..., "size": ..., "month": ..., "day": ..., \
+"year": ..., "time": ...}}]; NAME is relative to the start directory, with / as ~1. The time of \
+all that changes is the present. Where nothing changes, the DIFF is [].
+"""
+)
+"""Ours."""
+
+PROMPTS = {"paper": PAPER, "nearest": NEAREST}
+
+_FIELDS = (
+    "arch", "kernel", "disk", "cpus", "mem", "hostname", "os_family", "groups", "cwd", "env",
+)  # fmt: skip
+_DIFF = re.compile(r"<DIFF>(.*?)(?:</DIFF>|\Z)", re.DOTALL)
+_EXIT = re.compile(r"<EXIT>\s*(\d{1,3})\s*</EXIT>")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What stands behind `llm:`: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL`."""
+
+    model: str
+    prompt: str = "paper"
+    memory: str = ""
+    """The dataset whose records our prompt shows."""
+    replay: str = ""
+    """The file of replies; None: one in the user's cache directory."""
+    url: str = ""
+    """The endpoint; else OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY."""
+
+    @classmethod
+    def of(cls, text: str) -> Options:
+        """The options that a text says. Errors: PredictorError."""
+        model, *rest = text.split(",")
+        pairs = [item.partition("=") for item in rest]
+        given = {name: value for name, _, value in pairs}
+        unknown = sorted(set(given) - set(cls.__slots__) | ({"model"} & set(given)))
+        if not model or unknown:
+            raise PredictorError(
+                f"llm cannot take {', '.join(unknown) or 'no model'}",
+                hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL",
+            )
+        options = cls(model, **given)
+        if options.prompt not in PROMPTS:
+            raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
+        if (options.prompt == "nearest") != bool(options.memory):
+            raise PredictorError("the prompt nearest, and it alone, needs memory=DATASET")
+        return options
+
+
+class Model:
+    """Answers as the model replies, each input by itself, at temperature 0.
+
+    The paper's prompt asks for no exit code: 0 is taken. One newline or blank at either end of the
+    output is the format's; an output that then lacks its last newline gets it, because the format
+    cannot tell. `tokens` are those of the newest reply: of the prompt, and said.
+    """
+
+    patch_level = Level.FULL
+
+    def __init__(self, setting: Setting) -> None:
+        self._options = options = Options.of(setting.text)
+        template = PROMPTS[options.prompt]
+        digest = hashlib.sha256(f"{template}{SHOWN}".encode()).hexdigest()[:8]
+        self.version = f"{options.model}, prompt {options.prompt} {digest}"
+        self.tokens = (0, 0)
+        slug = re.sub(r"[^\w.-]+", "_", options.model)
+        default = cache_directory() / "predictors" / f"llm-{slug}.jsonl"
+        self._replay = Replay(Path(options.replay) if options.replay else default)
+        self._runner = open_sandbox(setting.system)
+        self._start = setting.start
+        self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._client: Any = None
+        near = Setting(options.memory, setting.system, setting.start)
+        self._memory: Memory | None = memory(near) if options.memory else None
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What it says. Errors: AnswerError for a reply that lacks its tags or holds no patch;
+        HostError where the endpoint cannot be reached; what its client raises.
+        """
+        cwd = state.cwd if state else self._start
+        history = state.history if state else ()
+        request = {
+            "model": self._options.model,
+            "messages": list(self._messages(shell_input, cwd, history)),
+            "temperature": 0,
+            "top_p": 1,
+            "seed": 0,
+            "max_tokens": TOKENS,
+        }
+        reply = self._replay.get(request)
+        if reply is None:
+            reply = self._replay.keep(request, self._asked(request))
+        self.tokens = (reply["prompt_tokens"], reply["completion_tokens"])
+        return parsed(reply["text"])
+
+    def close(self) -> None:
+        """Ends the sandbox that contexts are read from."""
+        self._runner.close()
+
+    def _messages(self, text: str, cwd: str, history: tuple[str, ...]) -> Iterator[dict[str, str]]:
+        template = PROMPTS[self._options.prompt]
+        content = template.format(context=self._context(cwd, history))
+        yield {"role": "system", "content": content}
+        if self._memory is not None:
+            for kept in reversed(self._memory.nearest(text, cwd, SHOWN)):
+                record = kept.record
+                yield {"role": "user", "content": record.input}
+                output = record.output[:LONGEST_SHOWN]
+                said = f"<OUT>{output}</OUT> <DIFF>{record.context_patch}</DIFF>"
+                yield {
+                    "role": "assistant",
+                    "content": f"{said} <EXIT>{record.exit_code}</EXIT>",
+                }
+        yield {"role": "user", "content": started(cwd, text)}
+
+    def _context(self, cwd: str, history: tuple[str, ...]) -> str:
+        """The context before the input as the paper's prompt shows it: Python's own spelling, of
+        the files those in the start directory.
+        """
+        if (cwd, history) not in self._contexts:
+            state = self._runner.state(cwd)
+            for text in history:
+                state = state.after(text, self._runner.run(text, state))
+            document: Mapping[str, Any] = state.before.document
+            shown = {name: document[name] for name in _FIELDS}
+            files = document["fs"].items()
+            shown["fs"] = {name: entry for name, entry in files if not name.startswith("/")}
+            lines = ",\n".join(f"{name!r}: {value!r}" for name, value in shown.items())
+            self._contexts[cwd, history] = "{\n" + lines + "\n}"
+        return self._contexts[cwd, history]
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtraError("the predictor llm", "openai", "evaluation") from None
+        if self._client is None:
+            url = self._options.url or os.environ.get("OPENAI_BASE_URL")
+            key = os.environ.get("OPENAI_API_KEY", "none" if url else None)
+            if key is None:
+                raise HostError("llm needs an endpoint", hint="set OPENAI_API_KEY, or url=URL")
+            self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES)
+        done = self._client.chat.completions.create(**request)
+        usage = done.usage
+        return {
+            "text": done.choices[0].message.content or "",
+            "prompt_tokens": usage.prompt_tokens if usage else 0,
+            "completion_tokens": usage.completion_tokens if usage else 0,
+        }
+
+
+class Replay:
+    """Replies by their requests, in a file that is only ever appended to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, dict[str, Any]] = {}
+        with suppress(FileNotFoundError):
+            for line in path.read_bytes().splitlines():
+                with suppress(ValueError, KeyError):
+                    document = json.loads(line)
+                    self._known[document["request"]] = document["reply"]
+
+    def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What was replied; None where it was never asked."""
+        return self._known.get(_key(request))
+
+    def keep(self, request: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        """The reply, once it is in the file; its input stands beside it for people."""
+        key = _key(request)
+        self._known[key] = reply
+        asked = request["messages"][-1]["content"]
+        line = json.dumps({"request": key, "input": asked, "reply": reply}) + "\n"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(line.encode())
+        return reply
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def parsed(reply: str) -> Behavior:
+    """The behavior that a reply says: the output is what stands before the last `</OUT>` in front
+    of `<DIFF>`. Errors: AnswerError with what could be read.
+    """
+    diff = _DIFF.search(reply, max(0, reply.find("</OUT>")))
+    head = reply[: diff.start()] if diff else reply
+    start, end = head.find("<OUT>"), head.rfind("</OUT>")
+    if start < 0 or end < start:
+        raise AnswerError("a reply without <OUT> and </OUT>", received=Behavior(0, b""))
+    output = _trimmed(head[start + len("<OUT>") : end])
+    code = _EXIT.search(reply, end)
+    exit_code = min(255, int(code[1])) if code else 0
+    received = Behavior(exit_code, output.encode("utf-8", "surrogatepass"))
+    if diff is None:
+        raise AnswerError("a reply without <DIFF>", received=received)
+    try:
+        patch = ContextPatch.from_json(diff[1].strip() or "[]")
+    except PatchError as error:
+        raise AnswerError(error.message, received=received) from None
+    return Behavior(exit_code, received.output, patch)
+
+
+def _trimmed(text: str) -> str:
+    text = text.removeprefix(" ") if text.startswith(" ") else text.removeprefix("\n")
+    text = text.removesuffix(" ") if text.endswith(" ") else text
+    return text if not text or text.endswith("\n") else f"{text}\n"

@@ -1,0 +1,75 @@
+"""Answers from a file: so anything that can write JSON Lines can be judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import Abstained, PredictorError
+from shioenv.evaluation.answers import answer_from
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+
+Key = tuple[str, str | None, tuple[str, ...]]
+
+
+class Recording:
+    """Answers an input as the file does, by its text, start directory and history; lines without
+    a start directory answer in any.
+    """
+
+    def __init__(self, answers: dict[Key, str], facts: Mapping[str, str]) -> None:
+        self._answers = answers
+        self.version, self.patch_level = facts["version"], facts["patch_level"]
+        self.training = facts["training"]
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the file says. Errors: Abstained where it says nothing, or that it abstains;
+        AnswerError.
+        """
+        cwd, history = (state.cwd, state.history) if state else (None, ())
+        for where in (cwd, None):
+            line = self._answers.get((shell_input, where, history))
+            if line is not None:
+                return answer_from(json.loads(line))
+        raise Abstained(f"the recording has no answer to {shell_input!r:.80}")
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+
+def recording(setting: Setting) -> Recording:
+    """The predictor `recording:FILE`. Lines hold `input`, perhaps `cwd` and `history`, and an
+    answer. A line that has `version`, `patch_level` or `training` instead speaks of the whole file.
+
+    Errors: PredictorError for a file that cannot be read, or a line that holds no input.
+    """
+    path = Path(setting.text)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise PredictorError(
+            f"{setting.text or 'no file'} cannot be read: {error.strerror}",
+            hint="recording:FILE, with an answer as JSON on each line",
+        ) from None
+    facts = {"version": hashlib.sha256(content).hexdigest()[:12], "patch_level": Level.FULL.value}
+    facts["training"] = ""
+    answers: dict[Key, str] = {}
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+            if "input" not in document:
+                facts |= {name: str(document[name]) for name in facts if name in document}
+                continue
+            key = document["input"], document.get("cwd"), tuple(document.get("history") or ())
+        except (ValueError, TypeError, AttributeError) as error:
+            raise PredictorError(f"{path}:{number}: {error}") from None
+        answers[key] = line
+    return Recording(answers, facts)

@@ -1,0 +1,32 @@
+"""The machine itself: the ceiling of every suite."""
+
+from __future__ import annotations
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+
+
+class Sandbox:
+    """Answers by running inputs on the suite's system."""
+
+    patch_level = Level.FULL
+
+    def __init__(self, runner: SandboxRunner) -> None:
+        self._runner = runner
+        self.version = f"{runner.system.name} {runner.system.digest[:12]}"
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What it does."""
+        return self._runner.run(shell_input, state)
+
+    def close(self) -> None:
+        """Ends the sandbox."""
+        self._runner.close()
+
+
+def sandbox(setting: Setting) -> Sandbox:
+    """The predictor `sandbox`, or `sandbox:SYSTEM` for another system than the suite's."""
+    return Sandbox(open_sandbox(setting.text or setting.system))

@@ -1,0 +1,84 @@
+"""File trees of emulators: the system's files to load, and what an input changed of them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shioenv.domain.names import file_key
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import escape
+from shioenv.system.store import DEVICES, IndexEntry, System
+
+LARGEST = 64 * 1024
+"""Bytes of a file whose content is loaded; of larger ones, which are programs, the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What an emulator shows of one file."""
+
+    kind: str
+    """`file`, `directory`, `symlink`, or another word."""
+    mode: int
+    """Permission bits."""
+    modified: float
+    """Seconds since 1970."""
+    content: Any = None
+    """Equal where the contents are; of a link its target."""
+
+
+Tree = Mapping[str, Node]
+"""Files by absolute path."""
+
+
+def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
+    """The system's files, parents first, with the contents of regular ones. Left out: what lies in
+    /sys and /proc but what programs are shown there, devices, fifos.
+    """
+    for path, entry in sorted(system.index.items()):
+        if path.startswith(("/sys/", "/proc/", "/dev/")) or path in DEVICES:
+            continue
+        if stat.S_ISREG(entry.mode):
+            file = system.rootfs / path.lstrip("/")
+            yield entry, file.read_bytes() if entry.size <= LARGEST else b""
+        elif stat.S_ISDIR(entry.mode) or stat.S_ISLNK(entry.mode):
+            yield entry, None
+
+
+def shown_in_proc(system: System) -> Iterator[tuple[str, bytes]]:
+    """The files of /proc that the system declares, by absolute path."""
+    for file in sorted(system.proc_files.rglob("*")):
+        if file.is_file():
+            yield f"/proc/{file.relative_to(system.proc_files)}", file.read_bytes()
+
+
+def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
+    """The patch at the level of files: what was added, removed or changed, and how.
+
+    A directory's own time does not count: emulators set it, or do not, when an entry comes.
+    """
+    operations: list[Operation] = []
+    for path in {*before, *after}:
+        pointer = f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
+        old, new = before.get(path), after.get(path)
+        if new is None:
+            operations.append(("r", pointer))
+        elif old is None:
+            operations.append(("a", pointer, {"kind": new.kind, "mode": f"{new.mode:o}"}))
+        else:
+            operations += _changed(pointer, old, new)
+    return ContextPatch(tuple(operations))
+
+
+def _changed(pointer: str, old: Node, new: Node) -> Iterable[Operation]:
+    if old.kind != new.kind:
+        yield ("=", f"{pointer}/kind", new.kind)
+    if old.mode != new.mode:
+        yield ("=", f"{pointer}/mode", f"{new.mode:o}")
+    if old.content != new.content:
+        yield ("=", f"{pointer}/content", True)
+    elif old.modified != new.modified and new.kind == "file":
+        yield ("=", f"{pointer}/time", new.modified)

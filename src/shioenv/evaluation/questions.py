@@ -1,0 +1,142 @@
+"""Inputs that are to be judged, before anybody knows what they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import SuiteError, UsageError
+from shioenv.grammar.normal import is_single, utilities
+
+PUBLIC = "public"
+"""The inputs that come with the package; `public-dev` and `public-test` are its halves."""
+
+STEPS = ("single", "multi")
+_KEYS = ("id", "input", "cwd", "kind", "steps", "history")
+
+
+@dataclass(frozen=True)
+class Question:
+    """An input, and the state it is asked in."""
+
+    id: str
+    input: str
+    cwd: str | None = None
+    """The start directory; None: the system's first one."""
+    kind: str | None = None
+    """What sort of person or place it comes from, in the words of its file."""
+    steps: str = "single"
+    """One of `STEPS`."""
+    history: tuple[str, ...] = ()
+    """The inputs before it, in the same shell."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else its file says."""
+
+    @cached_property
+    def utilities(self) -> tuple[str, ...]:
+        """What it calls."""
+        return utilities(self.input)
+
+    def to_json(self) -> dict[str, Any]:
+        """The question as a line of a file; `question_of` reads it."""
+        known = {name: getattr(self, name) for name in _KEYS}
+        known["history"] = list(self.history) or None
+        return {name: value for name, value in known.items() if value is not None} | dict(
+            self.extra
+        )
+
+
+def question_of(document: Mapping[str, Any], number: int, source: str) -> Question:
+    """The question of one line. Errors: SuiteError, with the line."""
+
+    def wrong(what: str) -> SuiteError:
+        return SuiteError(f"{source}:{number}: {what}")
+
+    text = document.get("input")
+    if not isinstance(text, str) or "\0" in text:
+        raise wrong(f"expected text as `input`, got {text!r:.60}")
+    history = document.get("history") or ()
+    if not isinstance(history, list | tuple) or not all(isinstance(one, str) for one in history):
+        raise wrong(f"expected a list of texts as `history`, got {history!r:.60}")
+    steps = document.get("steps") or ("single" if is_single(text) else "multi")
+    if steps not in STEPS:
+        raise wrong(f"expected single or multi as `steps`, got {steps!r:.60}")
+    for name in ("cwd", "kind"):
+        if not isinstance(document.get(name), str | None):
+            raise wrong(f"expected text as `{name}`, got {document[name]!r:.60}")
+    return Question(
+        id=str(document.get("id") or number),
+        input=text,
+        cwd=document.get("cwd"),
+        kind=document.get("kind"),
+        steps=steps,
+        history=tuple(history),
+        extra={name: value for name, value in document.items() if name not in _KEYS},
+    )
+
+
+def read_questions(inputs: str | Path) -> list[Question]:
+    """The inputs of a file, one a line: JSON objects with `input`, and perhaps `id`, `cwd`, `kind`,
+    `steps` and `history`, or plain text, where empty lines and comments count for nothing. Also
+    `public`, `public-dev` and `public-test`.
+
+    Single is one command without operator, redirection or substitution, all else multi, unless the
+    file says so. Errors: SuiteError for a file that cannot be read or holds none, for lines that
+    are none, and for two inputs of one id; UsageError for a name of no file.
+    """
+    questions = list(_read(inputs))
+    if not questions:
+        raise SuiteError(f"{inputs} holds no inputs", hint="one a line, as text or JSON")
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise SuiteError(f"{inputs}: two inputs are called {question.id}")
+        seen.add(question.id)
+    return questions
+
+
+def _read(inputs: str | Path) -> Iterator[Question]:
+    name = str(inputs)
+    if name.split("-")[0] == PUBLIC and not Path(name).exists():
+        part = name.removeprefix(PUBLIC).removeprefix("-")
+        if part not in ("", "dev", "test"):
+            raise UsageError(f"no inputs are called {name}", hint="public, public-dev, public-test")
+        lines = _lines(files("shioenv.evaluation").joinpath("suites/public.jsonl"), name)
+        for question in _questions(lines, name):
+            if part in ("", question.extra.get("split")):
+                yield question
+        return
+    yield from _questions(_lines(Path(inputs), name), name)
+
+
+def _lines(path: Traversable | Path, name: str) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SuiteError(f"{name} is not UTF-8") from None
+
+
+def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line.startswith("{"):
+            try:
+                document = json.loads(line)
+            except ValueError:
+                document = None
+            if isinstance(document, dict) and "input" in document:
+                yield question_of(document, number, source)
+                continue
+            if document is not None or line.startswith('{"'):
+                raise SuiteError(f"{source}:{number}: no JSON object with `input`: {line[:60]!r}")
+        if not line.lstrip().startswith("#"):
+            yield question_of({"input": line}, number, source)

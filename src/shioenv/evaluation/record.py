@@ -1,0 +1,116 @@
+"""Suites recorded: every input run several times, so that what varies shows itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.errors import UsageError
+from shioenv.evaluation.questions import Question, read_questions
+from shioenv.evaluation.suite import Case, Head, Suite, digest_of, moved_in
+from shioenv.execution.job import Job
+from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.sandbox.base import Limits
+from shioenv.system.store import find_system
+
+RUNS = 5
+"""Of each input: all but one at once in one sandbox, the last in another one, later."""
+
+SECONDS_APART = 61.0
+"""Between the first and the last run of an input, at least: what shows a minute shows another."""
+
+Report = Callable[[int, int], None]
+Task = tuple[str, State]
+
+
+def record_suite(
+    inputs: str | Path,
+    *,
+    system: str | None = None,
+    limits: Limits | None = None,
+    runs: int = RUNS,
+    seconds_apart: float = SECONDS_APART,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+) -> Suite:
+    """A suite of the inputs of a file (`read_questions`), each run so often from its own state.
+
+    `report` is told how many runs are done, and of how many. It takes `seconds_apart` at least,
+    and little of it is spent waiting where there are many inputs. Errors: those of
+    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
+    """
+    if runs < 2:
+        raise UsageError("one run shows nothing of what varies", hint="two at least")
+    questions = read_questions(inputs)
+    built = find_system(system)
+    limits = limits or Limits()
+    start = built.declaration.start_directory
+    tasks = [(one.input, State(cwd=one.cwd or start, history=one.history)) for one in questions]
+    done: list[list[Behavior]] = [[] for _ in tasks]
+    total = runs * len(tasks)
+    first = 0.0
+    for times in (runs - 1, 1):
+        job = Job(
+            partial(_executed, times=times),
+            system=system or built.name,
+            limits=limits,
+            digest=built.digest,
+            lanes=LANES,
+            what="input",
+        )
+        if first:
+            time.sleep(max(0.0, first + seconds_apart - time.monotonic()))
+        with LocalExecutor(workers) as executor:
+            for number, behaviors in executor.map(job, enumerate(tasks)):
+                done[number] += behaviors
+                report(sum(map(len, done)), total)
+        first = time.monotonic()
+    name = Path(inputs).name
+    bounds = asdict(limits)
+    settings = {"runs": runs, "seconds_apart": seconds_apart, "limits": bounds}
+    head = Head(
+        name=name,
+        system=built.name,
+        system_digest=built.digest,
+        start=start,
+        runs=runs,
+        seconds_apart=seconds_apart,
+        limits=bounds,
+        digest=digest_of(questions, built.digest, settings),
+    )
+    return Suite(head, tuple(_cases(questions, done, tasks, system)))
+
+
+def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:
+    text, state = task[1]
+    return [lane.run(text, state) for _ in range(times)]
+
+
+def _cases(
+    questions: Sequence[Question],
+    done: Sequence[Sequence[Behavior]],
+    tasks: Sequence[Task],
+    system: str | None,
+) -> Iterator[Case]:
+    """The cases; where files were moved, what they were is looked up."""
+    moving = [any("m" in one[0] for run in runs for one in run.patch.operations) for runs in done]
+    if not any(moving):
+        for question, runs in zip(questions, done, strict=True):
+            yield Case(question, tuple(runs))
+        return
+    with open_sandbox(system) as sandbox:
+        for question, runs, (_, state), moves in zip(questions, done, tasks, moving, strict=True):
+            moved = {}
+            if moves:
+                known = sandbox.state(state.cwd)
+                for text in state.history:
+                    known = known.after(text, sandbox.run(text, known))
+                moved = moved_in(runs, known.before.document)
+            yield Case(question, tuple(runs), moved)

@@ -1,0 +1,165 @@
+"""What answers are worth: every metric for single, multi and all inputs, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from shioenv.evaluation.metrics import METRICS, Level, Marks, Said, Status, mark
+from shioenv.evaluation.statistics import Resampled
+from shioenv.evaluation.suite import Case, Suite
+from shioenv.evaluation.training import Training
+
+GROUPS = ("single", "multi", "all")
+COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
+"""Metrics whose differences between predictors are told."""
+OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
+"""Those that mean another thing at another level."""
+MACRO = ("em", "em_masked", "o_es")
+"""Metrics of which the mean over utilities is told as well."""
+DETERMINISTIC = ("em", "o_es", "djs")
+"""Metrics that are told over deterministic inputs alone as well."""
+FAILURES = (Status.ABSTAINED, Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What one predictor said of a suite, and how right it was."""
+
+    name: str
+    """Exactly as it was asked for."""
+    said: tuple[Said, ...]
+    """In the order of the suite's cases."""
+    marks: tuple[Marks, ...]
+    version: str = ""
+    level: Level = Level.FULL
+    training: Training | None = None
+    """What of the suite it was trained on, where it says on what."""
+
+
+def judged(
+    suite: Suite,
+    said: Sequence[Said],
+    name: str,
+    version: str = "",
+    level: Level = Level.FULL,
+    training: Training | None = None,
+) -> Judged:
+    """The marks of what a predictor said of each of a suite's cases, in their order."""
+    marks = tuple(mark(case, one, level) for case, one in zip(suite.cases, said, strict=True))
+    return Judged(name, tuple(said), marks, version, level, training)
+
+
+def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
+    """Everything that is told of an evaluation, for programs.
+
+    `predictors`: by name its `version`, `patch_level` and the groups `single`, `multi` and `all`,
+    each with `n` and metrics as `[value, low, high]` (95%, by 1,000 resamples of inputs).
+    `differences`: for each pair and group, the first's less the second's, on the same resamples;
+    metrics at a predictor's own level only where both have the same.
+    """
+    places = {
+        name: [
+            place for place, case in enumerate(suite.cases) if name in ("all", case.question.steps)
+        ]
+        for name in GROUPS
+    }
+    drawn = {name: Resampled(len(chosen)) for name, chosen in places.items()}
+    document: dict[str, Any] = {
+        "suite": {
+            "name": suite.head.name,
+            "digest": suite.head.digest,
+            "system": suite.head.system,
+            "system_digest": suite.head.system_digest,
+            "inputs": len(suite.cases),
+            "volatile": suite.volatile,
+        },
+        "predictors": {},
+        "differences": [],
+    }
+    means = {}
+    for one in predictors:
+        for name, chosen in places.items():
+            for metric in METRICS:
+                means[one.name, name, metric] = drawn[name].drawn(_values(one, chosen, metric))
+    for one in predictors:
+        groups = {}
+        for name, chosen in places.items():
+            own = {metric: means[one.name, name, metric].estimate for metric in METRICS}
+            groups[name] = {"n": len(chosen), **own, **_group(suite, one, chosen, drawn[name])}
+        document["predictors"][one.name] = {
+            "version": one.version,
+            "patch_level": one.level.value,
+            **groups,
+            **_tokens(one),
+            **_trained(one, len(suite.cases)),
+        }
+    for first, second in combinations(predictors, 2):
+        same = first.level is second.level
+        compared = [metric for metric in COMPARED if same or metric not in OWN_LEVEL]
+        document["differences"].append(
+            {"first": first.name, "second": second.name}
+            | {
+                name: {
+                    metric: means[first.name, name, metric].less(means[second.name, name, metric])
+                    for metric in compared
+                }
+                for name in GROUPS
+            }
+        )
+    return document
+
+
+def _tokens(one: Judged) -> dict[str, Any]:
+    """What a model was asked and said, in tokens; nothing of predictors without any."""
+    asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
+    return {"tokens": {"prompt": asked, "completion": answered}} if asked or answered else {}
+
+
+def _trained(one: Judged, cases: int) -> dict[str, Any]:
+    """How much of the suite a predictor was trained on; nothing where it does not say."""
+    if one.training is None:
+        return {}
+    shares = {name: len(getattr(one.training, name)) / cases for name in ("text", "form")}
+    rounded = {name: round(share, 4) for name, share in shares.items()}
+    return {"training": {"data": one.training.data, "inputs": one.training.inputs, **rounded}}
+
+
+def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -> dict[str, Any]:
+    """What is told beside the plain metrics."""
+    cases = [suite.cases[place] for place in chosen]
+    said = [one.said[place] for place in chosen]
+    steady = [not case.mask.volatile for case in cases]
+    found: dict[str, Any] = {}
+    for name in DETERMINISTIC:
+        values = _values(one, chosen, name)
+        kept = [value if sure else None for value, sure in zip(values, steady, strict=True)]
+        found[f"{name}_deterministic"] = drawn.drawn(kept).estimate
+    if one.training is not None:
+        values = _values(one, chosen, "em")
+        for name, seen in (("text", one.training.text), ("form", one.training.form)):
+            pairs = zip(chosen, values, strict=True)
+            kept = [None if place in seen else value for place, value in pairs]
+            found[f"em_new_{name}"] = drawn.drawn(kept).estimate
+    groups = by_utility(cases)
+    found |= {f"{name}_macro": drawn.macro(_values(one, chosen, name), groups) for name in MACRO}
+    for status in FAILURES:
+        found[status.value] = drawn.drawn([float(each.status is status) for each in said]).estimate
+    times = [each.milliseconds for each in said]
+    found |= {f"ms_p{part}": drawn.percentile(times, part) for part in (50, 95)}
+    return found
+
+
+def by_utility(cases: Iterable[Case]) -> dict[str, list[int]]:
+    """The places of cases by the utilities that they call, by name; a case may have several."""
+    found: dict[str, list[int]] = {}
+    for place, case in enumerate(cases):
+        for utility in case.question.utilities:
+            found.setdefault(utility, []).append(place)
+    return dict(sorted(found.items()))
+
+
+def _values(one: Judged, chosen: Sequence[int], name: str) -> list[float | None]:
+    return [getattr(one.marks[place], name) for place in chosen]

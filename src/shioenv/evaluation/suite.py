@@ -1,0 +1,208 @@
+"""A suite: inputs with what they really did, several times, and what of it varies.
+
+On disk it is JSON Lines: a head with the digest of inputs, system and settings, then a case a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Pristine, State
+from shioenv.errors import AnswerError, PatchError, SuiteError
+from shioenv.evaluation.answers import behavior_json, behavior_of
+from shioenv.evaluation.mask import Mask
+from shioenv.evaluation.patches import moves
+from shioenv.evaluation.questions import Question, question_of
+from shioenv.files.durable import atomic_write, storage_errors
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """An input with its gold."""
+
+    question: Question
+    runs: tuple[Behavior, ...]
+    """What it did, at least once, in the order it was run."""
+    moved: Mapping[str, Any] = field(default_factory=dict)
+    """What lay at the paths that its patches move from."""
+
+    @cached_property
+    def gold(self) -> tuple[Behavior, ...]:
+        """What it did, each behavior once."""
+        different: list[Behavior] = []
+        for run in self.runs:
+            if run not in different:
+                different.append(run)
+        return tuple(different)
+
+    @cached_property
+    def mask(self) -> Mask:
+        """What varies between its runs."""
+        return Mask.of(self.gold, self.moved)
+
+    def state(self, start: str, pristine: Pristine | None = None) -> State:
+        """What it is asked in; `start` is the system's first start directory."""
+        cwd = self.question.cwd or start
+        return State(cwd=cwd, history=self.question.history, pristine=pristine)
+
+    def to_json(self) -> dict[str, Any]:
+        """The case as a line of a suite."""
+        return {
+            "question": self.question.to_json(),
+            "utilities": list(self.question.utilities),
+            "gold": [behavior_json(behavior) for behavior in self.gold],
+            "runs": [self.gold.index(run) for run in self.runs],
+            "moved": dict(self.moved),
+            "mask": self.mask.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> Case:
+        """What `to_json` wrote. Errors: SuiteError."""
+        try:
+            gold = [behavior_of(behavior) for behavior in document["gold"]]
+            runs = tuple(gold[number] for number in document["runs"])
+            case = cls(question_of(document["question"], number, source), runs, document["moved"])
+        except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
+            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+        if not runs:
+            raise SuiteError(f"{source}:{number}: a case that was never run")
+        return case
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a suite says of itself."""
+
+    name: str
+    """What its inputs are called."""
+    system: str
+    system_digest: str
+    start: str
+    """The system's first start directory, where inputs without one begin."""
+    runs: int
+    """Of each input."""
+    seconds_apart: float
+    """Between the first and the last of them, at least."""
+    limits: Mapping[str, Any]
+    digest: str = ""
+    """SHA-256 (hex) over inputs, system and settings: equal ones ask the same."""
+    sha256: str = ""
+    """Of the cases' lines."""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases, and where they are from."""
+
+    head: Head
+    cases: tuple[Case, ...]
+
+    @property
+    def volatile(self) -> int:
+        """How many inputs have anything that varies."""
+        return sum(case.mask.volatile for case in self.cases)
+
+    def stats(self) -> dict[str, Any]:
+        """How many there are of what."""
+        cases = self.cases
+        steps = Counter(case.question.steps for case in cases)
+        channels = Counter(name for case in cases for name in case.mask.channels)
+        used = Counter(name for case in cases for name in case.question.utilities)
+        first = [case.runs[0] for case in cases]
+        return {
+            "name": self.head.name,
+            "system": self.head.system,
+            "digest": self.head.digest,
+            "inputs": len(cases),
+            "steps": {name: steps[name] for name in ("single", "multi")},
+            "kinds": dict(Counter(case.question.kind or "" for case in cases).most_common()),
+            "with_history": sum(bool(case.question.history) for case in cases),
+            "volatile": self.volatile,
+            "volatile_channels": dict(channels.most_common()),
+            "exit_0": sum(run.exit_code == 0 for run in first),
+            "nothing": sum(not run.exit_code and not run.output and not run.patch for run in first),
+            "with_patch": sum(bool(run.patch) for run in first),
+            "timed_out": sum(run.timed_out for run in first),
+            "utilities": dict(used.most_common()),
+        }
+
+
+def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
+    """The digest of a head."""
+    asked = [question.to_json() for question in questions]
+    text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def write_suite(suite: Suite, path: str | Path) -> None:
+    """Writes a suite whole or not at all. Errors: DatasetStorageError."""
+    head, body = _encoded(suite)
+    path = Path(path)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, head + body)
+
+
+def _encoded(suite: Suite) -> tuple[bytes, bytes]:
+    body = b"".join(_line(case.to_json()) for case in suite.cases)
+    return _line({"suite": asdict(suite.head) | {"sha256": hashlib.sha256(body).hexdigest()}}), body
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def read_suite(path: str | Path) -> Suite:
+    """A suite as it was recorded.
+
+    Errors: SuiteError where the file cannot be read, is none, was written by a release that wrote
+    them otherwise, or was changed since.
+    """
+    try:
+        first, _, body = Path(path).read_bytes().partition(b"\n")
+    except OSError as error:
+        raise SuiteError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+    try:
+        document = json.loads(first)["suite"]
+        if document["schema"] != SCHEMA:
+            raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
+        head = Head(**document)
+    except (ValueError, KeyError, TypeError):
+        raise SuiteError(f"{path} is no suite", hint=_HINT) from None
+    if hashlib.sha256(body).hexdigest() != head.sha256:
+        raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
+    return Suite(head, tuple(_cases(body, str(path))))
+
+
+def _cases(body: bytes, source: str) -> Iterator[Case]:
+    for number, line in enumerate(body.splitlines(), 2):
+        yield Case.from_json(json.loads(line.decode("utf-8", "surrogatepass")), number, source)
+
+
+def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:
+    """What lies in a context's document at the paths that the patches of runs move from."""
+    found: dict[str, Any] = {}
+    for run in runs:
+        for _, source, _ in moves(run.patch):
+            value: Any = before
+            for key in keys(source):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            found[source] = value
+    return found
+
+
+_HINT = "shioenv suite record INPUTS --out SUITE makes one"

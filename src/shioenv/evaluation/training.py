@@ -1,0 +1,52 @@
+"""What of a suite stands in the data that a predictor was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.leakage import inputs_of
+from shioenv.domain.inputs import without_start
+from shioenv.evaluation.suite import Suite
+from shioenv.grammar.normal import normal
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The places of a suite's cases whose input, or whose normal form, was trained on."""
+
+    data: str
+    inputs: int
+    """Of the training data."""
+    text: frozenset[int]
+    form: frozenset[int]
+    """Those of `text` among them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The findings, as they are kept; `from_json` reads them."""
+        places = {"text": sorted(self.text), "form": sorted(self.form)}
+        return {"data": self.data, "inputs": self.inputs, **places}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Training:
+        """What `to_json` wrote."""
+        text, form = frozenset(document["text"]), frozenset(document["form"])
+        return cls(document["data"], document["inputs"], text, form)
+
+
+def trained_on(suite: Suite, data: str | Path) -> Training:
+    """What of a suite stands in a dataset, or a file of inputs. Errors: those of `leakage`."""
+    texts: set[str] = set()
+    forms: set[str | None] = set()
+    count = 0
+    for text in inputs_of(data):
+        texts.add(" ".join(text.split()))
+        forms.add(normal(text))
+        count += 1
+    forms.discard(None)
+    asked = [without_start(case.question.input)[1] for case in suite.cases]
+    known = frozenset(place for place, text in enumerate(asked) if " ".join(text.split()) in texts)
+    formed = frozenset(place for place, text in enumerate(asked) if normal(text) in forms)
+    return Training(str(data), count, known, known | formed)

@@ -1,0 +1,57 @@
+"""Pages: one file each, with style and script inside, that load nothing and run only their own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from shioenv.report.text import count, fixed, share, visible
+
+LIBRARIES = ("jinja2",)
+"""What pages are made with, from the extra `report`."""
+
+
+def rendered(package: str, *, style: str = "", **values: Any) -> str:
+    """The page of a package's `templates/page.html`, with its own `page.js`, the style that all
+    pages share, `style`, and its own `page.css` where it has one.
+
+    A content security policy admits this style and this script only. Beside `values` the template
+    knows `markup`, `visible`, `fixed`, `count` and `share`.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shared = Path(__file__).parent / "templates"
+    own = Path(str(resolve_name(package).__file__)).parent / "templates"
+    sheets = [shared / "page.css"]
+    if own != shared and (own / "page.css").exists():
+        sheets.append(own / "page.css")
+    style = "".join(sheet.read_text() for sheet in sheets) + style
+    script = (own / "page.js").read_text()
+    return environment.get_template("page.html").render(
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        markup=Markup,
+        visible=visible,
+        fixed=fixed,
+        count=count,
+        share=share,
+        **values,
+    )
+
+
+def _hash(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,61 @@
+"""Emulators loaded with the system's files, as predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shioenv.domain.runner import State
+from shioenv.errors import HostError
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.patches import changed_files, operations
+from shioenv.evaluation.predictor import Predictor, make_predictor
+
+pytestmark = pytest.mark.usefixtures("system")
+HOME = "/home/ubuntu"
+
+
+@pytest.fixture(scope="module", params=["bashkit", "just-bash", "cowrie"])
+def emulator(request: pytest.FixtureRequest) -> Iterator[Predictor]:
+    try:
+        made = make_predictor(request.param, "debian-12", HOME)
+    except HostError as error:
+        pytest.skip(f"{error.message}: {error.hint}")
+    yield made
+    getattr(made, "close", lambda: None)()
+
+
+def test_it_says_what_it_is(emulator: Predictor) -> None:
+    assert emulator.patch_level == Level.FILES
+    assert emulator.version[0].isdigit()
+
+
+def test_it_has_the_files_of_the_system(emulator: Predictor) -> None:
+    assert emulator.run("cat documents/names.txt | head -1").output
+    assert b"ubuntu:x:" in emulator.run("cat /etc/passwd").output
+    assert emulator.run("pwd").output == b"/home/ubuntu\n"
+    assert b"2025-10-14" in emulator.run("ls -l documents/notes.txt").output or (
+        b"Oct 14" in emulator.run("ls -l documents/notes.txt").output
+    )
+
+
+def test_what_one_input_did_is_told_and_gone_before_the_next(emulator: Predictor) -> None:
+    text = "mkdir new; echo x > new/file; rm documents/todo.txt; echo y >> /etc/motd"
+    done = emulator.run(text)
+    assert changed_files(operations(done.patch)) >= {
+        ("added", "new"), ("added", "new/file"), ("removed", "documents/todo.txt"),
+    }  # fmt: skip
+    again = emulator.run("ls documents; ls new; cat /etc/motd")
+    assert b"todo.txt" in again.output
+    assert b"No such file" in again.output
+    assert not again.output.endswith(b"\ny\n")
+    assert not again.patch
+    assert emulator.run("false").exit_code == 1
+
+
+def test_a_history_leads_to_the_state_and_is_not_the_answer(emulator: Predictor) -> None:
+    state = State(cwd="/tmp", history=("echo one > file", "x=5"))
+    done = emulator.run("cat file; echo $x; pwd; rm file", state)
+    assert done.output == b"one\n5\n/tmp\n"
+    assert changed_files(operations(done.patch)) == {("removed", "file")}

@@ -1,0 +1,75 @@
+"""Suites recorded on the real system, and the ceiling."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shioenv.evaluation.ceiling import ceiling
+from shioenv.evaluation.evaluate import evaluate
+from shioenv.evaluation.record import record_suite
+from shioenv.evaluation.suite import Suite, read_suite, write_suite
+
+pytestmark = pytest.mark.usefixtures("system")
+
+INPUTS = [
+    {"input": "ls documents", "id": "steady"},
+    {"input": "mktemp", "id": "random"},
+    {"input": "echo $RANDOM > /tmp/x; wc -l /tmp/x; cat /tmp/x", "id": "number"},
+    {"input": "cat list", "id": "history", "history": ["cd /tmp", "ls /home > list"]},
+    {"input": "mv documents/notes.txt documents/moved.txt", "id": "move"},
+    {"input": "pwd", "id": "elsewhere", "cwd": "/etc"},
+]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    directory = tmp_path_factory.mktemp("suite")
+    inputs = directory / "inputs.jsonl"
+    inputs.write_text("".join(json.dumps(line) + "\n" for line in INPUTS))
+    write_suite(record_suite(inputs, seconds_apart=0, workers=1), directory / "suite.jsonl")
+    return read_suite(directory / "suite.jsonl")
+
+
+def test_what_varies_is_found_and_nothing_else(suite: Suite) -> None:
+    varies = {case.question.id: case.mask.channels for case in suite.cases if case.mask.volatile}
+    assert varies == {"random": ("output", "patch"), "number": ("output", "patch")}
+    assert all(len(case.runs) == 5 for case in suite.cases)
+    steady, _, number, history, move, elsewhere = suite.cases
+    assert b"notes.txt\n" in steady.gold[0].output
+    assert number.mask.fits(b"1 /tmp/x\n31000\n")
+    assert not number.mask.fits(b"2 /tmp/x\n31000\n")
+    assert history.gold[0].output == b"alice\nbob\nubuntu\n"
+    assert not history.gold[0].patch, "what the inputs before it did is not its own"
+    assert move.moved["/fs/documents~1notes.txt"]["size"] == 516
+    assert elsewhere.gold[0].output == b"/etc\n"
+
+
+def test_the_machine_itself_reaches_the_ceiling(suite: Suite) -> None:
+    found = ceiling(suite, workers=1)
+    assert found.misses == ()
+    assert found.ok
+    done = evaluate(suite, ["sandbox", "trivial"], workers=1)
+    sandbox, trivial = (done.document["predictors"][name]["all"] for name in ("sandbox", "trivial"))
+    assert sandbox["em_masked"] == [1.0, 1.0, 1.0]
+    assert sandbox["em"][0] == pytest.approx(4 / 6, abs=1e-4), "what is random is not guessed"
+    assert trivial["em"] == [0.0, 0.0, 0.0]
+
+
+def test_a_machine_that_does_something_else_is_found_out(suite: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    lines = json.dumps({"input": "ls documents", "id": "steady"})
+    inputs = tmp_path / "inputs"
+    inputs.write_text(lines)
+    other = record_suite(inputs, seconds_apart=0, workers=1, runs=2)
+    (case,) = other.cases
+    changed = type(case)(case.question, tuple(
+        type(run)(run.exit_code, run.output.replace(b"notes", b"nodes"), run.patch)
+        for run in case.runs
+    ))  # fmt: skip
+    write_suite(Suite(other.head, (changed,)), path)
+    found = ceiling(read_suite(path), workers=1)
+    assert not found.ok
+    assert "line 6 is 'notes.txt', not 'nodes.txt'" in found.misses[0].why

@@ -1,0 +1,132 @@
+"""A prompted model behind a server of our own that speaks the protocol, bad answers included."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shioenv.domain.runner import State
+from shioenv.errors import AnswerError
+from shioenv.evaluation.asking import said_of
+from shioenv.evaluation.metrics import Status
+from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.llm import Model
+
+pytestmark = pytest.mark.usefixtures("system")
+pytest.importorskip("openai", reason="openai is not installed: make setup")
+HOME = "/home/ubuntu"
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers chat completions from a table, by what the user said last."""
+
+    def __init__(self, replies: dict[str, str]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.replies = replies
+        self.asked: list[dict[str, Any]] = []
+        self.refusals = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(asked)
+        if self.server.refusals:
+            self.server.refusals -= 1
+            return self.answer(503, {"error": {"message": "busy"}})
+        text = self.server.replies.get(asked["messages"][-1]["content"], "what?")
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
+        document = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+        return self.answer(200, {**document, "choices": [choice], "usage": usage})
+
+    def answer(self, status: int, document: dict[str, Any]) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint(
+        {
+            "cd /home/ubuntu; rm x": '<OUT></OUT> <DIFF>[["r","/fs/x"]]</DIFF>',
+            "cd /tmp; pwd": "<OUT> /tmp </OUT> <DIFF> [] </DIFF>",
+            "cd /home/ubuntu; bad": "<OUT>half</OUT> <DIFF>oops</DIFF>",
+        }
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def made(endpoint: Endpoint, replay: Path) -> Model:
+    return Model(Setting(f"m,url={endpoint.url},replay={replay}", "debian-12", HOME))
+
+
+def test_the_prompt_is_the_papers_over_the_real_context(endpoint: Endpoint, tmp_path: Path) -> None:
+    model = made(endpoint, tmp_path / "replies")
+    state = State(cwd="/tmp", history=("echo one > fresh", "export COLOUR=red"))
+    assert model.run("pwd", state).output == b"/tmp\n"
+    (asked,) = endpoint.asked
+    assert (asked["temperature"], asked["model"]) == (0, "m")
+    system, user = asked["messages"]
+    assert user == {"role": "user", "content": "cd /tmp; pwd"}
+    assert system["content"].startswith("You are emulating a Linux command-line interface")
+    assert "'hostname': 'ubuntu'" in system["content"]
+    assert "'fresh': {'perms': '-rw-r--r--'" in system["content"]
+    assert "'COLOUR': 'red'" in system["content"]
+    assert "Always respond in the exact format:\n<OUT> OUTPUT_TEXT </OUT>" in system["content"]
+    model.close()
+
+
+def test_replies_are_kept_and_repeated_without_the_endpoint(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    model = made(endpoint, tmp_path / "replies")
+    endpoint.refusals = 1
+    first = model.run("rm x")
+    assert first.patch.operations == (("r", "/fs/x"),)
+    assert len(endpoint.asked) == 2, "it was asked again after a refusal"
+    assert model.tokens == (100, 7)
+    model.close()
+    again = made(endpoint, tmp_path / "replies")
+    assert again.run("rm x") == first
+    assert again.tokens == (100, 7)
+    assert len(endpoint.asked) == 2
+    again.close()
+
+
+def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_path: Path) -> None:
+    model = made(endpoint, tmp_path / "replies")
+    with pytest.raises(AnswerError):
+        model.run("bad")
+    said = said_of(model, "bad", State(cwd=HOME))
+    assert said.status is Status.INVALID
+    assert said.behavior is not None
+    assert said.behavior.output == b"half\n"
+    assert said.tokens == (100, 7)
+    assert said_of(model, "unheard of", State(cwd=HOME)).status is Status.INVALID
+    endpoint.refusals = 99
+    assert said_of(model, "another", State(cwd=HOME)).status is Status.CRASHED
+    model.close()

@@ -1,0 +1,214 @@
+"""Predictors asked in processes of their own: what they say is kept, judged and told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from evaluation_fakes import added, case, did, suite_of
+
+from shioenv.errors import PredictorError, SuiteError, UsageError
+from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
+from shioenv.evaluation.metrics import Status
+from shioenv.evaluation.suite import Suite, read_suite, write_suite
+
+PROGRAM = """
+import json, os, sys, time
+for line in sys.stdin:
+    question = json.loads(line)
+    text = question.get("input")
+    if "log" in sys.argv[1:2]:
+        open(sys.argv[2], "a").write(line)
+    answer = {"exit_code": 0, "output": "x\\n", "version": "seven", "confidence": 0.5}
+    if text == "die":
+        os._exit(9)
+    if text == "hang":
+        time.sleep(60)
+    if text == "decline":
+        answer = {"abstained": True, "source": "too hard"}
+    if text == "nonsense":
+        answer = "{"
+    if text == "half":
+        answer["context_patch"] = 5
+    if text == "where":
+        answer["output"] = question["cwd"] + " " + " ".join(question["history"]) + "\\n"
+    print(json.dumps(answer) if answer != "{" else answer, flush=True)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return f"command:{sys.executable} {path}"
+
+
+def suite(tmp_path: Path, *texts: str) -> Suite:
+    path = tmp_path / "made.suite"
+    write_suite(suite_of(*(case(did("x\n"), text=text) for text in texts)), path)
+    return read_suite(path)
+
+
+def statuses(done: Evaluation) -> list[str]:
+    return [said.status.value for said in done.predictors[0].said]
+
+
+def test_what_goes_wrong_with_one_input_is_counted_and_named(tmp_path: Path, program: str) -> None:
+    texts = ("right", "die", "hang", "decline", "nonsense", "half", "right again")
+    done = evaluate(suite(tmp_path, *texts), [program], workers=2, timeout=1.5)
+    assert statuses(done) == [
+        "answered", "crashed", "timed_out", "abstained", "invalid", "invalid", "answered",
+    ]  # fmt: skip
+    said = done.predictors[0].said
+    assert "ended with status 9" in said[1].why
+    assert said[2].why == "no answer in 1.5 s"
+    assert said[3].why == "too hard"
+    assert said[5].behavior is not None
+    assert said[5].behavior.output == b"x\n"
+    group = done.document["predictors"][program]["all"]
+    assert group["n"] == 7
+    assert group["em"][0] == pytest.approx(2 / 7, abs=1e-4)
+    assert group["em_output"][0] == pytest.approx(3 / 7, abs=1e-4)
+    for name, share in {"crashed": 1, "timed_out": 1, "abstained": 1, "invalid": 2}.items():
+        assert group[name][0] == pytest.approx(share / 7, abs=1e-4), name
+
+
+def test_the_shape_that_programs_read(tmp_path: Path) -> None:
+    done = evaluate(suite(tmp_path, "ls", "ls | sort"), ["trivial", "errors"], workers=1)
+    document = json.loads(json.dumps(done.document))
+    assert list(document["predictors"]) == ["trivial", "errors"]
+    for facts in document["predictors"].values():
+        assert facts["version"] == "1"
+        assert facts["patch_level"] == "full"
+        for group, n in {"single": 1, "multi": 1, "all": 2}.items():
+            assert facts[group]["n"] == n
+            for name in ("em", "em_masked", "em_exit", "em_files", "em_output", "em_patch",
+                         "o_es", "djs", "abstained", "ms_p50", "ms_p95"):  # fmt: skip
+                assert len(facts[group][name]) == 3, name
+    (pair,) = document["differences"]
+    assert (pair["first"], pair["second"]) == ("trivial", "errors")
+    assert len(pair["all"]["em"]) == 3
+    assert document["unable"] == {}
+
+
+def test_answers_are_kept_and_only_what_is_missing_is_asked(tmp_path: Path, program: str) -> None:
+    log = tmp_path / "log"
+    name = f"{program} log {log}"
+    made = suite(tmp_path, "a", "b", "c")
+    out = tmp_path / "out"
+    first = evaluate(made, [name], out, workers=1)
+    asked = log.read_text().count('"input"')
+    assert asked == 3
+    second = evaluate(made, [name, "trivial"], out, workers=1)
+    assert log.read_text().count('"input"') == asked, "everything was there"
+    assert second.predictors[0].said == first.predictors[0].said
+    (kept,) = [path for path in (out / "answers").glob("*.ndjson") if "command" in path.name]
+    lines = kept.read_bytes().splitlines(keepends=True)
+    kept.write_bytes(b"".join(lines[:2]))
+    evaluate(made, [name], out, workers=1)
+    assert log.read_text().count('"input"') == asked + 1
+    again = read_evaluation(out)
+    assert [one.name for one in again.predictors] == [name, "trivial"]
+    assert again.document["predictors"]["trivial"]["all"]["n"] == 3
+    assert json.loads((out / "results.json").read_text())["predictors"][name]["all"]["n"] == 3
+
+
+def test_a_program_that_was_changed_is_asked_anew(tmp_path: Path, program: str) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace(', "version": "seven"', ""))
+    made = suite(tmp_path, "a")
+    out = tmp_path / "out"
+    assert evaluate(made, [program], out, workers=1).document["predictors"][program]["all"]["em"][0]
+    path.write_text(path.read_text().replace('"x\\n"', '"y\\n"'))
+    done = evaluate(made, [program], out, workers=1)
+    assert done.document["predictors"][program]["all"]["em"][0] == 0
+
+
+def test_the_directory_of_another_suite_is_refused(tmp_path: Path) -> None:
+    evaluate(suite(tmp_path, "a"), ["trivial"], tmp_path / "out", workers=1)
+    with pytest.raises(UsageError, match="another suite"):
+        evaluate(suite(tmp_path, "b"), ["trivial"], tmp_path / "out", workers=1)
+    with pytest.raises(SuiteError, match="holds no evaluation"):
+        read_evaluation(tmp_path)
+
+
+def test_a_predictor_that_cannot_run_here_is_named_and_the_others_run(tmp_path: Path) -> None:
+    names = ["recording:/nowhere", "trivial", "command:/nowhere/at/all"]
+    done = evaluate(suite(tmp_path, "a"), names, workers=1)
+    assert [one.name for one in done.predictors] == ["trivial"]
+    assert set(done.document["unable"]) == {names[0], names[2]}
+    assert "cannot be read" in done.document["unable"][names[0]]
+    with pytest.raises(PredictorError, match="no predictor is called") as caught:
+        evaluate(suite(tmp_path, "a"), ["trivia"], workers=1)
+    assert "trivial" in str(caught.value)
+
+
+def test_a_recording_answers_by_text_start_directory_and_history(tmp_path: Path) -> None:
+    lines = [
+        {"version": "of May", "patch_level": "files"},
+        {"input": "a", "output": "x\n"},
+        {"input": "b", "output": "x\n", "cwd": "/elsewhere"},
+        {"input": "c", "output_b64": "eAo=", "context_patch": [list(added("f"))]},
+        {"input": "d", "output": "x\n", "history": ["cd /"]},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = evaluate(suite(tmp_path, "a", "b", "c", "d"), [f"recording:{path}"], workers=1)
+    assert statuses(done) == ["answered", "abstained", "answered", "abstained"]
+    facts = done.document["predictors"][f"recording:{path}"]
+    assert (facts["version"], facts["patch_level"]) == ("of May", "files")
+    assert done.predictors[0].marks[0].em == 1
+    assert (done.predictors[0].marks[2].em_output, done.predictors[0].marks[2].em) == (1, 0)
+
+
+def test_a_program_is_told_where_an_input_starts(tmp_path: Path, program: str) -> None:
+    done = evaluate(suite(tmp_path, "where"), [program], workers=1)
+    (said,) = done.predictors[0].said
+    assert said.status is Status.ANSWERED
+    assert said.behavior is not None
+    assert said.behavior.output == b"/home/ubuntu \n"
+    assert said.confidence == 0.5
+
+
+def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
+    made = suite(tmp_path, "ls -l a", "ls -l b", "cat c", "wc d")
+    inputs = tmp_path / "trained"
+    inputs.write_text("cd /home/ubuntu; ls -l a\ncat z -n\nsort x\n")
+    path = tmp_path / "answers.jsonl"
+    lines: list[dict[str, object]] = [{"training": str(inputs)}]
+    lines += [{"input": text, "output": "x\n"} for text in ("ls -l a", "wc d")]
+    lines += [{"input": text, "output": "y\n"} for text in ("ls -l b", "cat c")]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    name = f"recording:{path}"
+    facts = evaluate(made, [name], tmp_path / "out", workers=1).document["predictors"][name]
+    assert facts["training"] == {"data": str(inputs), "inputs": 3, "text": 0.25, "form": 0.5}
+    everything = facts["all"]
+    assert everything["em"][0] == 0.5
+    assert everything["em_new_text"][0] == pytest.approx(1 / 3, abs=1e-4), "without ls -l a"
+    assert everything["em_new_form"][0] == 0.5, "without both ls -l: cat is wrong, wc right"
+    again = read_evaluation(tmp_path / "out").document["predictors"][name]
+    assert again["all"]["em_new_form"] == everything["em_new_form"]
+
+
+def test_other_packages_add_theirs_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from shioenv.domain.behavior import Behavior\n"
+        "class Mine:\n"
+        "    def __init__(self, setting):\n"
+        "        self.version, self.patch_level = setting.text, 'files'\n"
+        "    def run(self, text, state=None):\n"
+        "        return Behavior(0, b'x\\n')\n"
+    )
+    about = tmp_path / "mine-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[shioenv.predictors]\nmine = mine:Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = evaluate(suite(tmp_path, "a"), ["mine:weights.bin"], workers=1)
+    facts = done.document["predictors"]["mine:weights.bin"]
+    assert (facts["version"], facts["patch_level"]) == ("weights.bin", "files")
+    assert facts["all"]["em"][0] == 1

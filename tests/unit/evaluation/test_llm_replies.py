@@ -1,0 +1,64 @@
+"""What a prompted model replies, read as the paper's format says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shioenv.errors import AnswerError, PredictorError
+from shioenv.evaluation.predictors.llm import Options, parsed
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        ("<OUT> hello </OUT> <DIFF> [] </DIFF>", b"hello\n"),
+        ("<OUT>hello\n</OUT>\n<DIFF>[]</DIFF>", b"hello\n"),
+        ("<OUT>\na\nb\n</OUT><DIFF>[]</DIFF>", b"a\nb\n"),
+        ("<OUT>  two blanks\n</OUT><DIFF>[]</DIFF>", b" two blanks\n"),
+        ("<OUT></OUT><DIFF></DIFF>", b""),
+        ("Sure!\n<OUT>x</OUT> <DIFF>[]</DIFF> done", b"x\n"),
+        ("<OUT>echo </OUT> y</OUT><DIFF>[]</DIFF>", b"echo </OUT> y\n"),
+        ("<OUT>x</OUT><DIFF>[]", b"x\n"),
+    ],
+)
+def test_the_output_stands_between_its_tags(reply: str, output: bytes) -> None:
+    behavior = parsed(reply)
+    assert (behavior.output, behavior.exit_code, behavior.patch.operations) == (output, 0, ())
+
+
+def test_patch_and_exit_code_are_read() -> None:
+    behavior = parsed('<OUT></OUT> <DIFF>[["r", "/fs/a"]]</DIFF> <EXIT>3</EXIT>')
+    assert behavior.patch.operations == (("r", "/fs/a"),)
+    assert behavior.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "received"),
+    [
+        ("", b""),
+        ("no tags at all", b""),
+        ("<OUT>x", b""),
+        ("<OUT>x</OUT>", b"x\n"),
+        ("<OUT>x</OUT><DIFF>nothing</DIFF>", b"x\n"),
+        ('<OUT>x</OUT><DIFF>[["z", "/fs/a"]]</DIFF>', b"x\n"),
+        ('<OUT>x</OUT><DIFF>{"a": 1}</DIFF>', b"x\n"),
+    ],
+)
+def test_what_is_no_answer_keeps_what_was_received(reply: str, received: bytes) -> None:
+    with pytest.raises(AnswerError) as caught:
+        parsed(reply)
+    assert caught.value.received.output == received
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",prompt=paper", "m,prompt=other", "m,prompt=nearest", "m,memory=d", "m,heat=1"]
+)
+def test_options_that_cannot_be_meant_are_refused(text: str) -> None:
+    with pytest.raises(PredictorError):
+        Options.of(text)
+
+
+def test_options_are_read() -> None:
+    options = Options.of("gpt-x,replay=a.jsonl,url=http://localhost:1/v1")
+    assert (options.model, options.prompt, options.replay) == ("gpt-x", "paper", "a.jsonl")
+    assert Options.of("m,prompt=nearest,memory=d").memory == "d"

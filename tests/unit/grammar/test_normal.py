@@ -1,0 +1,78 @@
+"""Normal forms, utilities and steps of inputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from shioenv.grammar.normal import is_single, normal, utilities
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("ls -la documents", "ls -al A"),
+        ("/bin/ls -a -l x y 'z w'", "ls -a -l A"),
+        ("head -n 5 a", "head -n N A"),
+        ("head -20 a", "head -N A"),
+        ("head -n5 a", "head -n N A"),
+        ("cut -d: -f1,3 /etc/passwd", "cut -d A -f N A"),
+        ("find . -name '*.txt' -size +10k", "find A -name A -size N"),
+        ("sort --key=2 a | uniq -c > out; wc -l < out", "sort --key=V A | uniq -c > ; wc -l <"),
+        ("LC_ALL=C ls", "X= ls"),
+        ("export A=1 && cd ..;", "export A && cd A"),
+        ("ls 2>&1", "ls >&"),
+        ("sed -i s/a/b/ x", "sed -i A"),
+        ("a\nb", "a ; b"),
+        ("for f in *; do echo $f; done", None),
+        ("(ls)", None),
+        ("ls 'open", None),
+        ("", None),
+    ],
+)
+def test_the_normal_form_keeps_utilities_options_and_operators(text: str, form: str | None) -> None:
+    assert normal(text) == form
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("ls -l; ls | sort", ("ls", "sort")),
+        ("echo $(date) `id -u`", ("echo", "date", "id")),
+        ("find . -type f -exec grep -l x {} \\; -ok rm {} +", ("find", "grep", "rm")),
+        ("find . | xargs -n 1 wc -l", ("find", "xargs", "wc")),
+        ("env -u HOME A=1 printenv", ("env", "printenv")),
+        ("sudo ip -br a; ip link show; ip r", ("ip-addr", "ip-link", "ip-route")),
+        ("ip -V; /usr/bin/ip foo", ("ip",)),
+        ("for f in *; do basename $f; done", ("basename",)),
+        ("cat 'open", ("cat",)),
+        ("export X=1", ("export",)),
+        ("X=1", ()),
+        ("", ()),
+    ],
+)
+def test_utilities_are_found_wherever_they_are_called(text: str, names: tuple[str, ...]) -> None:
+    assert utilities(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "single"),
+    [
+        ("ls -la", True),
+        ("LC_ALL=C ls", True),
+        ("cat 'a;b' \"x|y\"", True),
+        ("ls;", True),
+        ("cat 'open", True),
+        ("", True),
+        ("ls; ls", False),
+        ("ls &", False),
+        ("ls > x", False),
+        ("cat <<< x", False),
+        ("echo $(date)", False),
+        ("! ls", False),
+        ("(ls)", False),
+        ("ls\nls", False),
+        ("ls | 'open", False),
+    ],
+)
+def test_single_is_one_command_and_nothing_else(text: str, single: bool) -> None:
+    assert is_single(text) is single
