@@ -51,7 +51,7 @@ bench-generate: setup ## records a second: one worker and two, executions shared
 	@$(BIN)/python benchmarks/generate.py
 
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
-	@for check in sanitizers determinism completeness fidelity fuzz leaks faults; do \
+	@for check in sanitizers determinism completeness fidelity composition fuzz leaks faults; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -1,0 +1,1172 @@
+"""A Bash program walked: who asks which command in which state, and where its output goes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shioenv.behavior.diff import diff_documents
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import Abstained, PatchError
+from shioenv.modeling.changes import composed
+from shioenv.modeling.patterns import matches
+from shioenv.modeling.program import (
+    Case,
+    Command,
+    Counting,
+    For,
+    Function,
+    Group,
+    If,
+    Job,
+    Pipeline,
+    Program,
+    Redirect,
+    Redirected,
+    Simple,
+    Verbatim,
+    While,
+)
+from shioenv.modeling.reading import read_program
+from shioenv.modeling.replay import connected, fed, written
+from shioenv.modeling.words import Expander, braces, quoted, references
+
+MOST_ASKED = 400
+"""Commands that one input may ask about; ours: a loop beyond it ends in no useful time."""
+
+_OF_THE_SHELL = (
+    *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
+)
+"""What a subshell changes for itself alone."""
+
+_READ_NOTHING = frozenset(
+    {
+        *(":", "[", "alias", "cd", "command", "declare", "dirs", "echo", "export", "false", "hash"),
+        *("help", "let", "popd", "printf", "pushd", "pwd", "readonly", "set", "shift", "shopt"),
+        *("test", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait"),
+    }
+)
+"""Builtins that leave standard input alone."""
+
+_OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
+"""What may change of a file while it is written to."""
+
+_ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
+_UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "PIPESTATUS", "HISTCMD"})
+_SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
+_TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
+_LONGEST_INPUT = 1024 * 1024
+_BLOCK = 4096
+"""Bytes that a program reads at once at least, where it reads."""
+
+
+class _Exit(Exception):  # noqa: N818 - control flow
+    """The shell ends with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class _Loop(Exception):  # noqa: N818 - control flow
+    """`break`, or `continue`, out of so many loops."""
+
+    def __init__(self, levels: int, *, goes_on: bool) -> None:
+        self.levels, self.goes_on = levels, goes_on
+
+
+class _Return(Exception):  # noqa: N818 - control flow
+    """`return` with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class _Over(Exception):  # noqa: N818 - control flow
+    """The whole run is over: out of time, or its shell was killed."""
+
+    def __init__(self, behavior: Behavior) -> None:
+        self.behavior = behavior
+
+
+@dataclass(slots=True, eq=False)
+class _Buffer:
+    """Output that is kept: the whole input's, or a pipe's."""
+
+    data: bytearray = field(default_factory=bytearray)
+    endless: bool = False
+    """More was written than is known."""
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """Output that goes to a file; `name` is its key in `fs`, None once it has no name."""
+
+    path: str
+    name: str | None
+    fresh: bool
+    """It was made or emptied by this run, so its times are the run's."""
+
+
+@dataclass(slots=True, eq=False)
+class _Nowhere:
+    """Output that is lost."""
+
+
+_Sink = _Buffer | _File | _Nowhere
+
+
+@dataclass(slots=True, eq=False)
+class _Stdin:
+    """What is to be read. `shared` by several commands, who may leave something to the next."""
+
+    data: bytes
+    piped: bool = True
+    shared: bool = False
+    seekable: bool = False
+    endless: bool = False
+    perhaps: bytes = b""
+    """What might be left, where it is unknown how much was read."""
+
+
+class Shell:
+    """One run of a program over a runner, from a state. Also the scope its words expand in."""
+
+    def __init__(self, runner: Runner, state: State) -> None:
+        self.state = state
+        self.arguments: Sequence[str] = ()
+        self._runner, self._start = runner, state
+        self._execute = getattr(runner, "execute", None)
+        self._input, self._final = "", 0
+        self._expander = Expander(self)
+        self._output = _Buffer()
+        self._fds: dict[int, _Sink] = {1: self._output, 2: self._output}
+        self._stdin = _Stdin(state.stdin, piped=bool(state.stdin), shared=True)
+        self._functions: dict[str, Function] = {}
+        self._opened: dict[int, _Sink | int] = {}
+        self._pipes: dict[str, bytes | None] = {}
+        self._set_here: set[str] = set()
+        self._patches: list[ContextPatch] = []
+        self._digests: dict[str, str] = {}
+        self._contents: dict[str, bytes] = {}
+        self._status, self._line, self._level, self._calls, self._asked = 0, 1, 0, 0, 0
+        self._substituted: int | None = None
+        self._conditions = 0
+        self._racing = False
+        self._confidence = 1.0
+        self._flags: dict[str, Any] = {"volatile": False, "shell_state_known": True}
+
+    # what the composition calls
+
+    def ask_whole(self, text: str) -> Answer:
+        """The runner's own answer to the whole input."""
+        return answer_of(self._runner, text, self._start)
+
+    def answer(self, program: Program, text: str) -> Answer:
+        """What the program does, put together. Errors: Abstained."""
+        self._input, self._final = text, _replacing(program)
+        try:
+            self._program(program)
+        except _Exit as ended:
+            self._status = ended.status
+        except _Over as over:
+            self._flags |= {
+                "timed_out": over.behavior.timed_out,
+                "died_by_signal": over.behavior.died_by_signal,
+            }
+            self._status = over.behavior.exit_code
+        except (_Loop, _Return):
+            raise Abstained("break, continue or return outside of what it leaves") from None
+        document = self._start.before.document
+        behavior = Behavior(
+            exit_code=self._status,
+            output=bytes(self._output.data),
+            patch=composed(document, self._patches, self._start.cwd),
+            content_digests=self._digests,
+            **self._flags,
+        )
+        return Answer(behavior, self._confidence, "composition")
+
+    # the scope of words
+
+    def variable(self, name: str) -> str | None:
+        """See `Scope.variable`."""
+        if name == "?":
+            return str(self._status)
+        if name == "BASH_SUBSHELL":
+            return str(self._level)
+        if name == "LINENO":
+            return str(self._line)
+        if name in _UNKNOWN:
+            raise Abstained(f"${name} is beyond it")
+        if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
+            return os.fsdecode(self._ask(f'printf %s "${name}"', separate=True).stdout or b"")
+        document = self.state.before.document
+        value = document["env"].get(name, document["settings"].get(name))
+        if isinstance(value, str) and value.startswith("declare -"):
+            match = _ATTRIBUTES.fullmatch(value)
+            if match is None:
+                raise Abstained(f"the variable {name} is more than a text")
+            return match[1]
+        if isinstance(value, str) and (value.startswith("(") or "\\x" in value):
+            raise Abstained(f"the variable {name} may be more than a text")
+        return None if value is None else str(value)
+
+    def assign(self, name: str, value: str) -> None:
+        """See `Scope.assign`."""
+        document = self.state.before.document
+        old = document["settings"].get(name)
+        ruled = not (
+            name in _SPECIAL | _UNKNOWN
+            or name.startswith("BASH")
+            or (isinstance(old, str) and old.startswith(("declare -", "(")))
+            or document["settings"].get("-o allexport")
+            or not value.isprintable()
+        )
+        text = f"{name}={quoted(value)}"
+        if not ruled:
+            self._advance(text, self._ask(text))
+            return
+        area = "env" if name in document["env"] else "settings"
+        code = "=" if name in document[area] else "a"
+        patch = ContextPatch(((code, pointer(area, name), value),))
+        self._advance(text, Behavior(exit_code=0, output=b"", patch=patch))
+
+    def substitute(self, source: str) -> str:
+        """See `Scope.substitute`."""
+        data = self._captured(source)
+        if b"\0" in data:
+            raise Abstained("a substitution prints a NUL byte")
+        return os.fsdecode(data)
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """See `Scope.connect`."""
+        if not reading or len(self._pipes) > 3:
+            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+        data = self._captured(source)
+        path = f"/dev/fd/{63 - len(self._pipes)}"
+        self._pipes[path] = data
+        return path
+
+    def _captured(self, source: str) -> bytes:
+        program = read_program(source)
+        buffer = _Buffer()
+        with self._subshell(), self._to({**self._fds, 1: buffer}, self._stdin):
+            pipes, self._pipes = self._pipes, {}
+            try:
+                self._program(_read_files(program))
+            finally:
+                self._pipes = pipes
+        self._substituted = self._status
+        if buffer.endless:
+            raise Abstained("a substitution prints more than is known")
+        return bytes(buffer.data)
+
+    # asking
+
+    def _ask(
+        self,
+        text: str,
+        *,
+        stdin: bytes = b"",
+        separate: bool = False,
+        piped: bool = False,
+        final: bool = False,
+    ) -> Behavior:
+        self._asked += 1
+        settings = self.state.before.document["settings"]
+        if any(settings.get(option) for option in _TRACING):
+            raise Abstained("set -x, -v, -u or -n is on")
+        if self._asked > MOST_ASKED:
+            raise Abstained(f"more than {MOST_ASKED} commands to ask about")
+        if len(stdin) > _LONGEST_INPUT:
+            raise Abstained("more goes through a pipe than is passed on")
+        state = replace(self.state, stdin=stdin)
+        if self._pipes:
+            state = replace(state, written={**state.written, **self._pipes})
+        if self._execute is not None:
+            behavior = self._executed(text, state, separate, piped=piped, final=final)
+        else:
+            answer = answer_of(self._runner, text, state)
+            self._confidence *= answer.confidence
+            behavior = answer.behavior
+        if behavior.patch_truncated:
+            raise Abstained("more changed than a patch can say")
+        if separate and behavior.stdout is None:
+            if behavior.output:
+                raise Abstained(f"nobody knows which channel {text!r:.40} writes to")
+            behavior = replace(behavior, stdout=b"", stderr=b"")
+        if self._line != 1 and not text.startswith(("bash", "sh ")):
+            behavior = _on_line(behavior, self._line)
+        self._flags["volatile"] |= behavior.volatile
+        self._flags["shell_state_known"] &= behavior.shell_state_known
+        return behavior
+
+    def _executed(
+        self, text: str, state: State, separate: bool, *, piped: bool, final: bool
+    ) -> Behavior:
+        """The answer of a runner that executes, to which it matters whether Bash becomes the
+        command (`final`) or goes on after it, and whether an empty input is a pipe. What shows the
+        shell's own command line shows the whole input's.
+        """
+        if piped and not state.stdin:
+            text = f"{{ {text}; }} < <(:)"
+        elif not final:
+            text = f"{{ {text}; }}"
+        assert self._execute is not None
+        behavior: Behavior = self._execute(text, state, separate=separate)
+        old, new = (os.fsencode(started(state.cwd, each)) for each in (text, self._input))
+        return replace(
+            behavior,
+            output=behavior.output.replace(old, new),
+            stdout=behavior.stdout and behavior.stdout.replace(old, new),
+        )
+
+    def _advance(self, text: str, behavior: Behavior) -> None:
+        """The state after a command, which `text` brings about once more."""
+        known = {
+            name: self._contents[digest]
+            for name, digest in behavior.content_digests.items()
+            if digest in self._contents
+        }
+        bare = replace(self.state, stdin=b"")
+        try:
+            self.state = bare.after(connected(text, self._pipes), behavior, known)
+        except PatchError as misfit:
+            raise Abstained(f"answers do not fit together: {misfit.message}") from None
+        if not behavior.patch and not behavior.content_digests:
+            return
+        self._patches.append(behavior.patch)
+        for operation in behavior.patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area in ("env", "settings") and names:
+                self._set_here.add(names[0])
+            elif area == "fs" and len(names) == 1 and operation[0] in "rm":
+                target = keys(operation[2])[1] if operation[0] == "m" else None
+                self._follow(names[0], target)
+        self._digests |= behavior.content_digests
+
+    def _follow(self, name: str, target: str | None) -> None:
+        """A file is gone, or called otherwise now."""
+        digest = self._digests.pop(name, None)
+        if digest is not None and target is not None:
+            self._digests[target] = digest
+        for sink in self._fds.values():
+            if isinstance(sink, _File) and sink.name == name:
+                sink.name = target
+
+    def _know(self, data: bytes) -> None:
+        self._contents[hashlib.sha256(data).hexdigest()] = data
+
+    # output
+
+    def _write(self, sink: _Sink, data: bytes | None, *, endless: bool = False) -> None:
+        if isinstance(sink, _Buffer):
+            if sink is self._output and data and self._racing:
+                raise Abstained("a background job prints at an unknown moment")
+            sink.data += data or b""
+            sink.endless |= endless
+        elif isinstance(sink, _File):
+            if endless:
+                raise Abstained("more is written to a file than is known")
+            if data and sink.name is not None:
+                self._append(sink, data)
+
+    def _append(self, sink: _File, data: bytes) -> None:
+        name = str(sink.name)
+        entry = self.state.before.entry(name)
+        if entry is None:
+            raise Abstained("a file that is written to is not there")
+        old = self.state.read(sink.path)
+        operations: list[tuple[Any, ...]] = []
+        if not sink.fresh:
+            touched = self._ask(f"echo >> {quoted(sink.path)}")
+            operations = [
+                operation
+                for operation in touched.patch.operations
+                if keys(operation[1])[-1] != "size"
+            ]
+            sink.fresh = True
+        operations.append(("=", pointer("fs", name, "size"), entry.size + len(data)))
+        digests = {}
+        if old is not None and len(old) == entry.size:
+            self._know(old + data)
+            digests = {name: hashlib.sha256(old + data).hexdigest()}
+        behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
+        self._advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
+
+    @contextmanager
+    def _to(self, fds: Mapping[int, _Sink], stdin: _Stdin) -> Iterator[None]:
+        saved = self._fds, self._stdin
+        self._fds, self._stdin = dict(fds), stdin
+        try:
+            yield
+        finally:
+            self._fds, self._stdin = saved
+
+    # programs
+
+    def _program(self, program: Program) -> None:
+        for job in program:
+            if job.background:
+                self._background(job)
+            else:
+                self._job(job)
+
+    def _background(self, job: Job) -> None:
+        before = len(self._output.data)
+        with self._subshell(), self._to(self._fds, _Stdin(b"", piped=False)):
+            self._job(job)
+        if len(self._output.data) > before:
+            self._racing = True
+        self._status = 0
+
+    def _job(self, job: Job) -> None:
+        last = len(job.pipelines) - 1
+        for number, (operator, pipeline) in enumerate(job.pipelines):
+            if (operator == "&&" and self._status) or (operator == "||" and not self._status):
+                continue
+            condition = number < last or pipeline.negated
+            self._conditions += condition
+            try:
+                self._pipeline(pipeline)
+            finally:
+                self._conditions -= condition
+            failed = self._status != 0
+            if pipeline.negated:
+                self._status = int(not failed)
+            elif failed and not condition and not self._conditions and self._is_on("errexit"):
+                raise _Exit(self._status)
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        if len(pipeline.stages) == 1:
+            self._command(pipeline.stages[0])
+            return
+        stages = [
+            _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
+            for number, stage in enumerate(pipeline.stages)
+        ]
+        for stage in stages[1:]:
+            self._open_early(stage)
+        statuses: list[int] = []
+        over: _Over | None = None
+        stdin = self._stdin
+        for number, stage in enumerate(stages):
+            last = number == len(stages) - 1
+            buffer = self._fds[1] if last else _Buffer()
+            with self._subshell(), self._to({**self._fds, 1: buffer}, stdin):
+                try:
+                    self._command(stage)
+                except _Over as ended:
+                    over = ended
+            statuses.append(self._status)
+            if isinstance(buffer, _Buffer) and not last:
+                shared = not isinstance(stage_of(stages[number + 1]), Simple)
+                stdin = _Stdin(bytes(buffer.data), shared=shared, endless=buffer.endless)
+                self._know(stdin.data)
+                if over is not None and buffer.data:
+                    stdin.endless, over = True, None
+        if over is not None:
+            raise over
+        failed = [status for status in statuses if status]
+        self._status = failed[-1] if failed and self._is_on("pipefail") else statuses[-1]
+
+    def _is_on(self, option: str) -> bool:
+        return bool(self.state.before.document["settings"].get(f"-o {option}"))
+
+    def _open_early(self, stage: Command) -> None:
+        """Opens what a later stage writes to: its shell is there before the programs start."""
+        redirects = stage.redirects if isinstance(stage, Simple | Redirected) else ()
+        for redirect in redirects:
+            if redirect.operator not in (">", ">>", ">|", "&>", "&>>"):
+                return
+            if references(redirect.target).substitutes:
+                return
+            if isinstance(stage, Simple) and self._touches(stage):
+                return
+            # what it prints where it fails comes from its own shell
+            self._opened[id(redirect)] = self._open(redirect, self._fds)
+
+    @contextmanager
+    def _subshell(self) -> Iterator[None]:
+        document, history = self.state.before.document, self.state.history
+        saved = self.arguments, dict(self._functions), set(self._set_here)
+        patched = len(self._patches)
+        self._level += 1
+        try:
+            yield
+        except _Exit as ended:
+            self._status = ended.status
+        except _Loop:
+            self._status = 0
+        except _Return as returned:
+            self._status = returned.status
+        finally:
+            self._level -= 1
+            self.arguments, self._functions, self._set_here = saved
+        now = self.state.before.document
+        undone = diff_documents(_own(now), _own(document))
+        if undone:
+            self._patches.append(undone)
+            self.state = self.state.after("", Behavior(0, b"", undone))
+        inner = [text for text in self.state.history[len(history) :] if text]
+        lasting = any(
+            (keys(operation[1]) or [""])[0] not in _OF_THE_SHELL
+            for patch in self._patches[patched:]
+            for operation in patch.operations
+        )
+        if inner and lasting:
+            history = (*history, f"( {'; '.join(inner)} )")
+        self.state = replace(self.state, history=history)
+
+    # commands
+
+    def _command(self, command: Command) -> None:
+        if isinstance(command, Simple):
+            self._simple(command)
+        elif isinstance(command, Redirected):
+            self._redirected(command)
+        elif isinstance(command, Group):
+            self._group(command)
+        elif isinstance(command, If):
+            self._if(command)
+        elif isinstance(command, While):
+            self._while(command)
+        elif isinstance(command, For):
+            self._for(command)
+        elif isinstance(command, Counting):
+            self._counting(command)
+        elif isinstance(command, Case):
+            self._case(command)
+        elif isinstance(command, Function):
+            self._functions[command.name] = command
+            self._line = 1
+            self._advance(command.text, self._ask(command.text))
+            self._status = 0
+        else:
+            self._verbatim(command)
+
+    def _verbatim(self, command: Verbatim) -> None:
+        self._line = command.line
+        found = references(command.text.replace("<(", "< ("))
+        if found.substitutes or found.names & _UNKNOWN or "?" in found.names:
+            raise Abstained("a substitution inside an expression is beyond it")
+        self._put(command.text, command.text.split()[0], self._fds, self._stdin)
+
+    def _redirected(self, command: Redirected) -> None:
+        opened = self._open_all(command.redirects)
+        if isinstance(opened, int):
+            self._status = opened
+            return
+        fds, stdin, kept = opened
+        if kept:
+            stdin = self._content(kept)
+        with self._to(fds, stdin):
+            self._command(command.command)
+
+    def _content(self, redirects: Sequence[str]) -> _Stdin:
+        """What a compound command reads from a file."""
+        if len(redirects) > 1 or not redirects[0].startswith("< "):
+            raise Abstained("these redirections of several commands are beyond it")
+        behavior = self._ask(f"cat {redirects[0]}", separate=True)
+        if behavior.output_truncated:
+            raise Abstained("more is read from a file than is known")
+        return _Stdin(behavior.stdout or b"", shared=True, seekable=True)
+
+    def _group(self, group: Group) -> None:
+        if not group.subshell:
+            self._program(group.body)
+            return
+        with self._subshell():
+            self._program(group.body)
+
+    def _condition(self, program: Program) -> bool:
+        self._conditions += 1
+        try:
+            self._program(program)
+        finally:
+            self._conditions -= 1
+        return self._status == 0
+
+    def _if(self, command: If) -> None:
+        for condition, body in command.branches:
+            if self._condition(condition):
+                self._program(body)
+                return
+        self._status = 0
+        self._program(command.otherwise)
+
+    def _while(self, command: While) -> None:
+        status = 0
+        while self._condition(command.condition) == command.wanted:
+            self._asked += 1
+            if self._asked > MOST_ASKED:
+                raise Abstained(f"a loop of more than {MOST_ASKED} commands")
+            if not self._once(command.body):
+                status = self._status
+                break
+            status = self._status
+        self._status = status
+
+    def _for(self, command: For) -> None:
+        words = ['"$@"'] if command.words is None else command.words
+        values = [field for word in words for field in self._expander.fields(word)]
+        self._status = 0
+        for value in values:
+            self.assign(command.name, value)
+            if not self._once(command.body):
+                break
+
+    def _counting(self, command: Counting) -> None:
+        first, condition, step = command.expressions
+        self._expander.number(first)
+        self._status = 0
+        while not condition.strip() or self._expander.number(condition):
+            self._asked += 1
+            if self._asked > MOST_ASKED:
+                raise Abstained(f"a loop of more than {MOST_ASKED} commands")
+            if not self._once(command.body):
+                break
+            self._expander.number(step)
+
+    def _once(self, body: Program) -> bool:
+        """Runs a loop's body; whether the loop goes on."""
+        try:
+            self._program(body)
+        except _Loop as loop:
+            self._status = 0
+            if loop.levels > 1:
+                raise _Loop(loop.levels - 1, goes_on=loop.goes_on) from None
+            return loop.goes_on
+        return True
+
+    def _case(self, command: Case) -> None:
+        text = self._expander.text(command.word)
+        self._status = 0
+        falling = False
+        for patterns, body, end in command.items:
+            if falling or any(matches(self._expander.pattern(each), text) for each in patterns):
+                self._program(body)
+                if end == ";;":
+                    return
+                falling = end == ";&"
+
+    # simple commands
+
+    def _simple(self, command: Simple) -> None:
+        self._line = command.line
+        self._pipes = {}
+        self._substituted = None
+        name = command.words[0] if command.words else ""
+        if name in ("trap", "local", "coproc", "fc", "history", "wait", "jobs", "fg", "bg"):
+            if not (name == "wait" and len(command.words) == 1):
+                raise Abstained(f"{name} is beyond it")
+            self._racing = False
+        if self.state.before.document["shell_options"].get("expand_aliases"):
+            raise Abstained("aliases are expanded")
+        for word in command.words:
+            if references(word).names & _UNKNOWN:
+                raise Abstained(f"{word!r:.40} is beyond it")
+        if self._touches(command):
+            self._put(self._text(command, whole=True), name, self._fds, self._stdin)
+            return
+        values = None
+        if self._is_ruled(command, name):
+            values = [field for word in command.words for field in self._expander.fields(word)]
+            text = ""
+        else:
+            text = self._text(command)
+        pipes = self._pipes
+        opened = self._open_all(command.redirects)
+        self._pipes = {**pipes, **self._pipes}
+        if isinstance(opened, int):
+            self._status = opened
+            return
+        fds, stdin, kept = opened
+        if values is not None:
+            stdin = self._content(kept) if kept else stdin
+            with self._to(fds, stdin):
+                self._builtin(command, values)
+        elif not text:
+            self._assignments(command)
+        else:
+            final = id(command) == self._final
+            self._put(" ".join([text, *kept]), name, fds, stdin, final=final)
+
+    def _is_ruled(self, command: Simple, name: str) -> bool:
+        if name in self._functions or name in _ENDING or name in ("eval", "shift", "read"):
+            return True
+        return name == "set" and "--" in command.words
+
+    def _assignments(self, command: Simple) -> None:
+        for assignment in command.assignments:
+            match = _ASSIGNMENT.fullmatch(assignment)
+            if match is None:
+                raise Abstained(f"{assignment!r:.40} is beyond it")
+            value = self._expander.text(match[3], assigned=True)
+            if match[2]:
+                value = (self.variable(match[1]) or "") + value
+            self.assign(match[1], value)
+        self._status = self._substituted or 0
+
+    def _text(self, command: Simple, *, whole: bool = False) -> str:
+        """The command as it is asked about: as it is written, but for what this run alone knows."""
+        parts: list[str] = []
+        for assignment in command.assignments if command.words else ():
+            match = _ASSIGNMENT.fullmatch(assignment)
+            if self._is_ours(assignment) and match and not match[2]:
+                value = self._expander.text(match[3], assigned=True)
+                assignment = f"{match[1]}={quoted(value)}"
+            parts.append(assignment)
+        named = False
+        for word in command.words:
+            if self._is_ours(word):
+                for value in self._expander.fields(word):
+                    parts.append(quoted(value, command=not named))
+                    named = True
+            else:
+                parts.append(word)
+                named = True
+        for redirect in command.redirects if whole else ():
+            parts.append(_as_text(redirect, redirect.target))
+        return " ".join(parts) if named else ""
+
+    def _is_ours(self, word: str) -> bool:
+        """Whether a word stands for something that only this run knows."""
+        found = references(word)
+        if found.substitutes:
+            return True
+        if found.names & _UNKNOWN:
+            raise Abstained(f"{word!r:.40} is beyond it")
+        known = self._set_here | {"?", "BASH_SUBSHELL", "LINENO"}
+        if self.arguments or self._calls:
+            known |= {"@", "*", "#", *"123456789"}
+        if not found.names & known:
+            return False
+        try:
+            before = self._asked
+            if "$((" in word and re.search(r"\+\+|--|[^=!<>]=[^=]", word):
+                raise Abstained("an assignment in an expression")
+            for one in braces(word):
+                self._expander.fields(one)
+        except Abstained:
+            return bool(found.names & {"?", "@", "*", "#", *"123456789"})
+        finally:
+            self._asked = before
+        return True
+
+    def _put(
+        self,
+        text: str,
+        name: str,
+        fds: Mapping[int, _Sink],
+        stdin: _Stdin,
+        *,
+        final: bool = False,
+    ) -> None:
+        """Asks about a command, and puts what it prints and changes where it belongs."""
+        separate = fds[1] is not fds[2]
+        data = stdin.data if name not in _READ_NOTHING and not _reads_a_file(text) else b""
+        piped = stdin.piped and name not in _READ_NOTHING and not _reads_a_file(text)
+        behavior = self._ask(text, stdin=data, separate=separate, piped=piped, final=final)
+        if stdin.endless and data:
+            half = self._ask(text, stdin=data[: len(data) // 2], separate=separate)
+            if _said(half) != _said(behavior):
+                raise Abstained("more comes through a pipe than is known")
+        if stdin.shared and (data or stdin.perhaps) and name not in _READ_NOTHING:
+            self._consume(text, stdin, behavior, separate=separate)
+        self._know(behavior.stdout if separate and behavior.stdout else behavior.output)
+        self._know(data)
+        self._learn_copies(text, behavior)
+        again = _made_again(behavior.patch) if name == "mktemp" else None
+        self._advance(again or (fed(text, data) if data else text), behavior)
+        for sink in set(fds.values()):
+            if isinstance(sink, _File) and sink.name is not None:
+                self._check_own(sink.name, behavior)
+        with self._to(fds, stdin):
+            truncated = behavior.output_truncated
+            if separate:
+                self._write(fds[1], behavior.stdout, endless=truncated)
+                self._write(fds[2], behavior.stderr)
+            else:
+                self._write(fds[1], behavior.output, endless=truncated)
+        self._status = behavior.exit_code
+        if behavior.timed_out or behavior.died_by_signal:
+            raise _Over(behavior)
+
+    def _learn_copies(self, text: str, behavior: Behavior) -> None:
+        """Contents that may be found again: of the files that are named in a command."""
+        unknown = set(behavior.content_digests.values()) - self._contents.keys()
+        if not unknown:
+            return
+        self._know(b"")
+        for word in text.split():
+            content = self.state.read(word.strip("'\"")) if "\0" not in word else None
+            if content is not None and len(content) <= _LONGEST_INPUT:
+                self._know(content)
+
+    def _check_own(self, name: str, behavior: Behavior) -> None:
+        """Refuses a command that changes the very file its output goes to."""
+        for operation in behavior.patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area != "fs" or names[:1] != [name] or operation[0] == "r":
+                continue
+            if names[1:] not in _OF_ACCESS:
+                raise Abstained("a command changes the file that its output goes to")
+
+    def _consume(self, text: str, stdin: _Stdin, behavior: Behavior, *, separate: bool) -> None:
+        """Settles what of a shared input is left: all, nothing, or nobody knows."""
+        data = stdin.data or stdin.perhaps
+        fuller = behavior if stdin.data else self._ask(text, stdin=data, separate=separate)
+        empty = self._ask(text, separate=separate) if stdin.data else behavior
+        if _said(fuller) == _said(empty):
+            return
+        if not stdin.data:
+            raise Abstained("nobody knows how much of their input commands left to each other")
+        if stdin.seekable or len(stdin.data) > _BLOCK:
+            stdin.perhaps = stdin.data
+        stdin.data = b""
+
+    # redirections
+
+    def _open_all(
+        self, redirects: Sequence[Redirect]
+    ) -> tuple[dict[int, _Sink], _Stdin, list[str]] | int:
+        """Where output goes and input comes from, and the redirections that stay with the command;
+        the status where one fails.
+        """
+        fds, stdin = dict(self._fds), self._stdin
+        kept: list[str] = []
+        for redirect in redirects:
+            operator, descriptor = redirect.operator, redirect.descriptor
+            if operator in ("<<", "<<<"):
+                if descriptor not in (None, 0):
+                    raise Abstained("a here-document on another descriptor")
+                stdin = _Stdin(self._document(redirect), shared=self._stdin.shared)
+                kept = [each for each in kept if not each.startswith("< ")]
+            elif operator in ("<&", ">&") and redirect.target == "-":
+                number = (0 if operator == "<&" else 1) if descriptor is None else descriptor
+                kept.append(_as_text(redirect, "-"))
+                if number:
+                    fds[number] = _Nowhere()
+            elif operator == ">&" and redirect.target.isdigit():
+                source = int(redirect.target)
+                if source not in fds:
+                    return self._refused(f": {_as_text(redirect, redirect.target)}", fds)
+                fds[1 if descriptor is None else descriptor] = fds[source]
+            elif operator == "<" and descriptor in (None, 0):
+                if redirect.target.startswith("<("):
+                    stdin = _Stdin(self._captured(redirect.target[2:-1]), shared=True)
+                    continue
+                word = self._target(redirect)
+                if not self._is_readable(word):
+                    status = self._refused(f": < {word}", fds)
+                    if status:
+                        return status
+                stdin = _Stdin(b"", piped=False)
+                kept = [each for each in kept if not each.startswith("< ")] + [f"< {word}"]
+            elif operator in (">", ">>", ">|", "&>", "&>>") or (
+                operator == ">&" and descriptor is None
+            ):
+                early = self._opened.get(id(redirect))
+                sink = self._open(redirect, fds) if early is None else early
+                if isinstance(sink, int):
+                    return sink
+                both = operator.startswith("&") or operator == ">&"
+                fds[1 if descriptor is None else descriptor] = sink
+                if both:
+                    fds[2] = sink
+            else:
+                raise Abstained(f"the redirection {operator} is beyond it")
+        return fds, stdin, kept
+
+    def _document(self, redirect: Redirect) -> bytes:
+        if redirect.operator == "<<<":
+            return os.fsencode(self._expander.text(redirect.target) + "\n")
+        text = redirect.target if redirect.quoted else self._expander.document(redirect.target)
+        return os.fsencode(text)
+
+    def _target(self, redirect: Redirect) -> str:
+        """The word of a redirection as it is asked about."""
+        if not self._is_ours(redirect.target):
+            return redirect.target
+        return " ".join(quoted(value) for value in self._expander.fields(redirect.target))
+
+    def _is_readable(self, word: str) -> bool:
+        if references(word).names or any(mark in word for mark in "*?[{"):
+            return False
+        path = self._expander.text(word)
+        entry = self.state.entry(path)
+        return entry is not None and entry.perms.startswith("-")
+
+    def _refused(self, text: str, fds: Mapping[int, _Sink]) -> int:
+        """What the shell says where it cannot open something; its status."""
+        behavior = self._ask(text)
+        self._advance(text, behavior)
+        self._write(fds[2], behavior.output)
+        return behavior.exit_code
+
+    def _open(self, redirect: Redirect, fds: Mapping[int, _Sink]) -> _Sink | int:
+        word = self._target(redirect)
+        fields = self._expander.fields(redirect.target)
+        path = fields[0] if len(fields) == 1 else ""
+        if path == "/dev/null":
+            return _Nowhere()
+        if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):
+            return fds[1 if path.endswith(("out", "1")) else 2]
+        entry = self.state.entry(path) if path else None
+        if entry is not None and entry.perms[0] not in "-d":
+            raise Abstained(f"{path} is no regular file")
+        whole = self.state.resolve(path) if path else ""
+        name = file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
+        for sink in fds.values():
+            if isinstance(sink, _File) and sink.name == name:
+                raise Abstained("a file is opened twice")
+        operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]
+        operator = ">|" if redirect.operator == ">|" else operator
+        operator = ">" if operator == "&" else operator
+        text = f": {operator} {word}"
+        behavior = self._ask(text)
+        self._know(b"")
+        self._advance(text, behavior)
+        if behavior.exit_code:
+            self._write(fds[2], behavior.output)
+            return behavior.exit_code
+        return _File(whole, name, fresh=operator != ">>" or entry is None)
+
+    def _touches(self, command: Simple) -> bool:
+        """Whether a command is given the file that its output is appended to, which programs tell
+        and refuse.
+        """
+        for redirect in command.redirects:
+            if redirect.operator not in (">", ">>", "&>>"):
+                continue
+            if references(redirect.target).substitutes or redirect.target in self._pipes:
+                continue
+            searching = command.words[:1] in (("grep",), ("egrep",), ("fgrep",), ("rgrep",))
+            if not redirect.operator.endswith(">>") and not searching:
+                continue
+            targets = self._expander.fields(redirect.target)
+            if len(targets) != 1 or self.state.entry(targets[0]) is None:
+                continue
+            whole = self.state.resolve(targets[0])
+            for word in command.words[1:]:
+                if self._is_unknown(word):
+                    continue
+                for value in self._expander.fields(word):
+                    path = self.state.resolve(value)
+                    if path == whole or (searching and whole.startswith(path.rstrip("/") + "/")):
+                        return True
+        return False
+
+    def _is_unknown(self, word: str) -> bool:
+        found = references(word)
+        return found.substitutes or not all(name.isidentifier() for name in found.names)
+
+    # builtins that steer
+
+    def _builtin(self, command: Simple, values: list[str]) -> None:
+        name, *rest = values
+        if name in self._functions:
+            self._call(name, rest)
+        elif name == "eval":
+            self._program(read_program(" ".join(rest)))
+        elif name == "exec":
+            self._exec(values)
+        elif name in ("break", "continue"):
+            self._leave_loop(name, rest)
+        elif name == "read":
+            self._read(command, rest)
+        elif name in ("set", "shift"):
+            self._shift(values)
+        else:
+            self._end(name, values)
+
+    def _call(self, name: str, arguments: list[str]) -> None:
+        if self._calls > 20:
+            raise Abstained(f"{name} calls itself too often")
+        saved, self.arguments = self.arguments, tuple(arguments)
+        self._calls += 1
+        try:
+            self._command(self._functions[name].body)
+        except _Return as returned:
+            self._status = returned.status
+        finally:
+            self._calls -= 1
+            self.arguments = saved
+
+    def _exec(self, values: list[str]) -> None:
+        if len(values) < 2 or values[1].startswith("-"):
+            raise Abstained("exec for its redirections alone, or with options")
+        self._put(" ".join(map(quoted, values)), "exec", self._fds, self._stdin)
+        raise _Exit(self._status)
+
+    def _leave_loop(self, name: str, rest: list[str]) -> None:
+        if len(rest) > 1 or (rest and not (rest[0].isdigit() and int(rest[0]))):
+            raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
+        raise _Loop(int(rest[0]) if rest else 1, goes_on=name == "continue")
+
+    def _end(self, name: str, values: list[str]) -> None:
+        if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
+            if name == "return":
+                raise Abstained("this return is beyond it")
+            self._put(" ".join(map(quoted, values)), name, self._fds, self._stdin)
+            if len(values) > 2 and re.fullmatch(r"-?\d{1,18}", values[1]):
+                return
+            raise _Exit(self._status)
+        status = int(values[1]) & 255 if len(values) == 2 else self._status
+        if name == "return":
+            if not self._calls:
+                raise Abstained("return outside of a function")
+            raise _Return(status)
+        raise _Exit(status)
+
+    def _shift(self, values: list[str]) -> None:
+        text = " ".join(map(quoted, values))
+        behavior = self._ask(text)
+        self._advance(text, behavior)
+        self._write(self._fds[2], behavior.output)
+        self._status = behavior.exit_code
+        if self._status or self._calls:
+            raise Abstained(f"{values[0]} where it fails, or in a function")
+        if values[0] == "set":
+            self.arguments = tuple(values[values.index("--") + 1 :])
+        else:
+            self.arguments = self.arguments[int(values[1]) if len(values) > 1 else 1 :]
+
+    def _read(self, command: Simple, rest: list[str]) -> None:
+        """`read`: the next line, its words to variables."""
+        raw = "-r" in rest
+        names = [each for each in rest if each != "-r"]
+        ifs = self.variable("IFS")
+        for assignment in command.assignments:
+            if not assignment.startswith("IFS="):
+                raise Abstained("read with another assignment before it")
+            ifs = self._expander.text(assignment[4:])
+        if not all(name.isidentifier() for name in names) or self._stdin.perhaps:
+            raise Abstained("read with options, or from an input that others read")
+        line, newline, left = self._stdin.data.partition(b"\n")
+        if (b"\\" in line and not raw) or b"\0" in line or self._stdin.endless:
+            raise Abstained("read from a line with backslashes or NUL bytes")
+        self._stdin.data = left
+        if not names:
+            values, names = [os.fsdecode(line)], ["REPLY"]
+        else:
+            values = _split(os.fsdecode(line), " \t\n" if ifs is None else ifs, len(names))
+        for name, value in zip(names, values, strict=True):
+            self.assign(name, value)
+        self._status = int(not newline)
+
+
+def _replacing(program: Program) -> int:
+    """Which command Bash becomes instead of waiting for it: the input's last one, where it is a
+    simple command of its own (its `id`; 0 for none).
+    """
+    last = program[-1].pipelines[-1][1] if program else None
+    if last is None or program[-1].background or last.negated or len(last.stages) > 1:
+        return 0
+    command = last.stages[0]
+    return id(command) if isinstance(command, Simple) and not command.redirects else 0
+
+
+def stage_of(command: Command) -> Command:
+    """The command under its redirections."""
+    return stage_of(command.command) if isinstance(command, Redirected) else command
+
+
+def _own(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in _OF_THE_SHELL if name in document}
+
+
+def _merged(stage: Command) -> Command:
+    """A stage whose standard error goes into the pipe as well."""
+    both = Redirect(2, ">&", "1")
+    if isinstance(stage, Simple):
+        return replace(stage, redirects=(*stage.redirects, both))
+    if isinstance(stage, Redirected):
+        return replace(stage, redirects=(*stage.redirects, both))
+    return Redirected(stage, (both,))
+
+
+def _read_files(program: Program) -> Program:
+    """`$(< file)` as `cat < file`."""
+    pipelines = [pipeline for job in program for _, pipeline in job.pipelines]
+    command = pipelines[0].stages[0] if pipelines else None
+    if len(pipelines) != 1 or not isinstance(command, Simple) or command.words:
+        return program
+    if [redirect.operator for redirect in command.redirects] != ["<"]:
+        return program
+    cat = replace(pipelines[0], stages=(replace(command, words=("cat",)),))
+    return (replace(program[0], pipelines=(("", cat),)),)
+
+
+def _as_text(redirect: Redirect, word: str) -> str:
+    number = "" if redirect.descriptor is None else str(redirect.descriptor)
+    space = "" if redirect.operator.endswith("&") and redirect.operator[0] in "<>" else " "
+    return f"{number}{redirect.operator}{space}{word}"
+
+
+def _made_again(patch: ContextPatch) -> str | None:
+    """The commands that make what `mktemp` made, which itself would choose another name."""
+    made = []
+    for code, path, *entry in patch.operations:
+        area, *names = keys(path)
+        if code != "a" or area != "fs" or len(names) != 1:
+            return None
+        file = quoted(os.fsdecode(name_bytes(names[0])))
+        directory = entry[0]["perms"].startswith("d")
+        made.append(f"mkdir -m 700 {file}" if directory else f"(umask 077; : > {file})")
+    return "; ".join(made) or None
+
+
+def _reads_a_file(text: str) -> bool:
+    return re.search(r" < \S+$| 0?<&-$", text) is not None
+
+
+def _said(behavior: Behavior) -> tuple[object, ...]:
+    return behavior.exit_code, behavior.output, behavior.stdout, behavior.stderr, behavior.patch
+
+
+def _on_line(behavior: Behavior, line: int) -> Behavior:
+    """The behavior with Bash's own messages on this line of the input."""
+    old, new = b"bash: line 1: ", b"bash: line %d: " % line
+    return replace(
+        behavior,
+        output=behavior.output.replace(old, new),
+        stderr=behavior.stderr and behavior.stderr.replace(old, new),
+    )
+
+
+def _split(line: str, ifs: str, count: int) -> list[str]:
+    """The line's words as `read` gives them to so many variables, the last one the rest."""
+    blanks = "".join(each for each in ifs if each in " \t\n")
+    others = "".join(each for each in ifs if each not in " \t\n")
+    blank = f"[{re.escape(blanks)}]" if blanks else "(?!)"
+    separator = f"{blank}*[{re.escape(others)}]{blank}*" if others else "(?!)"
+    pattern = re.compile(f"{separator}|{blank}+")
+    rest = line.strip(blanks)
+    values: list[str] = []
+    while len(values) < count - 1:
+        match = pattern.search(rest) if ifs else None
+        if match is None:
+            values.append(rest)
+            rest = ""
+            continue
+        values.append(rest[: match.start()])
+        rest = rest[match.end() :]
+    # one separator at the very end belongs to the last word's end
+    match = pattern.search(rest) if others else None
+    if match is not None and match.end() == len(rest):
+        rest = rest[: match.start()]
+    return [*values, rest]
