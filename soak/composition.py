@@ -5,7 +5,8 @@ Each input of several commands is run whole in the sandbox, three times, and ans
 compared; what is not the same in the three runs is volatile and not compared. An abstention counts
 as a disagreement.
 
-Inputs are drawn by `gcs` (every one with several commands), or come from a file with --inputs: JSON
+Inputs are drawn by `gcs` (every one with several commands). With --programs they are random small
+programs instead, with loops, functions and substitutions; with --inputs they come from a file: JSON
 lines with an `input` each, those taken whose `steps` are `multi` where it says so.
 """
 
@@ -16,10 +17,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
+from random import Random
 
 from common import Progress, parser, report
+from programs import Programs
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
@@ -51,13 +54,16 @@ def main() -> int:
     """Prints the table, abstentions and disagreements; 1 where fewer than `WANTED` agree."""
     options = parser(__doc__, count=1_000)
     options.add_argument("--inputs", type=Path, help="a file of inputs instead of drawn ones")
+    options.add_argument("--programs", action="store_true", help="random programs instead")
     arguments = options.parse_args()
-    limits = Limits(output_bytes=MEBIBYTE)
+    limits = Limits(output_bytes=MEBIBYTE, wall_seconds=1 if arguments.programs else 5)
     with open_sandbox(arguments.system, limits) as sandbox:
         if arguments.inputs:
             inputs: Iterator[tuple[str, str | None]] = (
                 (text, None) for text in told(arguments.inputs)
             )
+        elif arguments.programs:
+            inputs = programs(arguments.seed)
         else:
             inputs = drawn(sandbox.system, arguments.seed)
         chosen = list(islice(inputs, arguments.count))
@@ -97,6 +103,12 @@ def drawn(system: System, seed: int) -> Iterator[tuple[str, str | None]]:
             yield one.input.text, one.cwd
 
 
+def programs(seed: int) -> Iterator[tuple[str, str | None]]:
+    """Random programs, one for each number from the seed on."""
+    for number in count():
+        yield Programs(Random(f"{seed} {number}")).program(), None
+
+
 def told(path: Path) -> Iterator[str]:
     """The inputs of a file."""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -112,6 +124,8 @@ def compare(sandbox: SandboxRunner, inputs: list[tuple[str, str | None]]) -> Ite
     for text, cwd in inputs:
         state = sandbox.state(cwd)
         runs = [sandbox.execute(text, state) for _ in range(RUNS)]
+        if runs[0].timed_out and sandbox.limits.wall_seconds < 5:
+            continue
         try:
             answer = composition.run(text, state)
         except Abstained as abstained:

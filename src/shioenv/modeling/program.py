@@ -127,6 +127,8 @@ class Job:
 
     pipelines: tuple[tuple[str, Pipeline], ...]
     background: bool
+    end: int = 0
+    """On which line ends what Bash reads at once with it; 0 inside of other commands."""
 
 
 Program: TypeAlias = tuple[Job, ...]

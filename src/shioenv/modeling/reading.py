@@ -7,6 +7,7 @@ abstained from: what it does is not put together from commands.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from shioenv.errors import Abstained
@@ -93,7 +94,12 @@ class Reader:
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
         jobs: list[Job] = []
+        ended = 0
         while True:
+            self._skip_blanks()
+            if not ends and self.token() in ("", "\n"):
+                jobs[ended:] = [replace(job, end=self.line) for job in jobs[ended:]]
+                ended = len(jobs)
             self._newlines()
             token = self.token()
             if not token or token in ends:

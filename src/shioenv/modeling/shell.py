@@ -58,6 +58,9 @@ _READ_NOTHING = frozenset(
 )
 """Builtins that leave standard input alone."""
 
+_DECLARING = frozenset({"declare", "export", "readonly", "typeset"})
+"""Builtins whose operands are assignments: their values are not split."""
+
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """What may change of a file while it is written to."""
 
@@ -161,6 +164,7 @@ class Shell:
         self._digests: dict[str, str] = {}
         self._contents: dict[str, bytes] = {}
         self._status, self._line, self._level, self._calls, self._asked = 0, 1, 0, 0, 0
+        self._above, self._end_line = 0, 1
         self._substituted: int | None = None
         self._conditions = 0
         self._racing = False
@@ -265,7 +269,7 @@ class Shell:
         with self._subshell(), self._to({**self._fds, 1: buffer}, self._stdin):
             pipes, self._pipes = self._pipes, {}
             try:
-                self._program(_read_files(program))
+                self._inside(_read_files(program))
             finally:
                 self._pipes = pipes
         self._substituted = self._status
@@ -307,8 +311,10 @@ class Shell:
             if behavior.output:
                 raise Abstained(f"nobody knows which channel {text!r:.40} writes to")
             behavior = replace(behavior, stdout=b"", stderr=b"")
-        if self._line != 1 and not text.startswith(("bash", "sh ")):
-            behavior = _on_line(behavior, self._line)
+        if not text.startswith(("bash", "sh ")):
+            # functions were defined nowhere: `bash -c` calls that place the environment
+            where = b"environment" if self._calls else b"bash"
+            behavior = _at(behavior, b"%s: line %d: " % (where, self._line))
         self._flags["volatile"] |= behavior.volatile
         self._flags["shell_state_known"] &= behavior.shell_state_known
         return behavior
@@ -419,10 +425,20 @@ class Shell:
 
     def _program(self, program: Program) -> None:
         for job in program:
+            self._end_line = self._above + job.end if job.end else self._end_line
             if job.background:
                 self._background(job)
             else:
                 self._job(job)
+
+    def _inside(self, program: Program) -> None:
+        """A program that is read where the shell is: its lines count on from there."""
+        saved = self._above, self._line, self._end_line
+        self._above = self._line - 1
+        try:
+            self._program(program)
+        finally:
+            self._above, self._line, self._end_line = saved
 
     def _background(self, job: Job) -> None:
         before = len(self._output.data)
@@ -551,20 +567,20 @@ class Shell:
             self._case(command)
         elif isinstance(command, Function):
             self._functions[command.name] = command
-            self._line = 1
             self._advance(command.text, self._ask(command.text))
             self._status = 0
         else:
             self._verbatim(command)
 
     def _verbatim(self, command: Verbatim) -> None:
-        self._line = command.line
+        self._line = self._above + command.line
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & _UNKNOWN or "?" in found.names:
             raise Abstained("a substitution inside an expression is beyond it")
         self._put(command.text, command.text.split()[0], self._fds, self._stdin)
 
     def _redirected(self, command: Redirected) -> None:
+        self._line = self._end_line
         opened = self._open_all(command.redirects)
         if isinstance(opened, int):
             self._status = opened
@@ -665,7 +681,7 @@ class Shell:
     # simple commands
 
     def _simple(self, command: Simple) -> None:
-        self._line = command.line
+        self._line = self._above + command.line
         self._pipes = {}
         self._substituted = None
         name = command.words[0] if command.words else ""
@@ -731,7 +747,11 @@ class Shell:
             parts.append(assignment)
         named = False
         for word in command.words:
-            if self._is_ours(word):
+            match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
+            if match and self._is_ours(word):
+                value = self._expander.text(match[3], assigned=True)
+                parts.append(f"{match[1]}{match[2]}={quoted(value)}")
+            elif self._is_ours(word):
                 for value in self._expander.fields(word):
                     parts.append(quoted(value, command=not named))
                     named = True
@@ -835,7 +855,10 @@ class Shell:
         if not stdin.data:
             raise Abstained("nobody knows how much of their input commands left to each other")
         if stdin.seekable or len(stdin.data) > _BLOCK:
-            stdin.perhaps = stdin.data
+            # who is told by more at its end has read up to there
+            more = self._ask(text, stdin=stdin.data + b"0 ~\n", separate=separate)
+            if _said(more) == _said(behavior):
+                stdin.perhaps = stdin.data
         stdin.data = b""
 
     # redirections
@@ -869,7 +892,12 @@ class Shell:
                 if redirect.target.startswith("<("):
                     stdin = _Stdin(self._captured(redirect.target[2:-1]), shared=True)
                     continue
-                word = self._target(redirect)
+                word = redirect.target
+                if self._is_ours(word):
+                    fields = self._expander.fields(word)
+                    if len(fields) != 1:
+                        return self._ambiguous(word, fds)
+                    word = quoted(fields[0])
                 if not self._is_readable(word):
                     status = self._refused(f": < {word}", fds)
                     if status:
@@ -897,11 +925,14 @@ class Shell:
         text = redirect.target if redirect.quoted else self._expander.document(redirect.target)
         return os.fsencode(text)
 
-    def _target(self, redirect: Redirect) -> str:
-        """The word of a redirection as it is asked about."""
-        if not self._is_ours(redirect.target):
-            return redirect.target
-        return " ".join(quoted(value) for value in self._expander.fields(redirect.target))
+    def _ambiguous(self, word: str, fds: Mapping[int, _Sink]) -> int:
+        """What Bash says of a target that stands for several words, or for none."""
+        if references(word).substitutes:
+            raise Abstained("a redirection whose substitution is not one word")
+        where = "environment" if self._calls else "bash"
+        message = f"{where}: line {self._line}: {word}: ambiguous redirect\n"
+        self._write(fds[2], os.fsencode(message))
+        return 1
 
     def _is_readable(self, word: str) -> bool:
         if references(word).names or any(mark in word for mark in "*?[{"):
@@ -918,13 +949,15 @@ class Shell:
         return behavior.exit_code
 
     def _open(self, redirect: Redirect, fds: Mapping[int, _Sink]) -> _Sink | int:
-        word = self._target(redirect)
         fields = self._expander.fields(redirect.target)
-        path = fields[0] if len(fields) == 1 else ""
+        if len(fields) != 1:
+            return self._ambiguous(redirect.target, fds)
+        path = fields[0]
         if path == "/dev/null":
             return _Nowhere()
         if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):
             return fds[1 if path.endswith(("out", "1")) else 2]
+        word = quoted(path) if self._is_ours(redirect.target) else redirect.target
         entry = self.state.entry(path) if path else None
         if entry is not None and entry.perms[0] not in "-d":
             raise Abstained(f"{path} is no regular file")
@@ -981,7 +1014,7 @@ class Shell:
         if name in self._functions:
             self._call(name, rest)
         elif name == "eval":
-            self._program(read_program(" ".join(rest)))
+            self._inside(read_program(" ".join(rest)))
         elif name == "exec":
             self._exec(values)
         elif name in ("break", "continue"):
@@ -1033,17 +1066,19 @@ class Shell:
         raise _Exit(status)
 
     def _shift(self, values: list[str]) -> None:
-        text = " ".join(map(quoted, values))
-        behavior = self._ask(text)
-        self._advance(text, behavior)
-        self._write(self._fds[2], behavior.output)
-        self._status = behavior.exit_code
-        if self._status or self._calls:
-            raise Abstained(f"{values[0]} where it fails, or in a function")
-        if values[0] == "set":
-            self.arguments = tuple(values[values.index("--") + 1 :])
-        else:
-            self.arguments = self.arguments[int(values[1]) if len(values) > 1 else 1 :]
+        """`set -- word…` and `shift n`: positional parameters are known here alone."""
+        name, *rest = values
+        if name == "set":
+            if rest[0] != "--":
+                raise Abstained("set with options and parameters")
+            self.arguments, self._status = tuple(rest[1:]), 0
+            return
+        if len(rest) > 1 or not "".join(rest or "1").isdigit():
+            raise Abstained("shift by what is no number")
+        count = int(rest[0]) if rest else 1
+        self._status = int(count > len(self.arguments))
+        if not self._status:
+            self.arguments = self.arguments[count:]
 
     def _read(self, command: Simple, rest: list[str]) -> None:
         """`read`: the next line, its words to variables."""
@@ -1138,13 +1173,15 @@ def _said(behavior: Behavior) -> tuple[object, ...]:
     return behavior.exit_code, behavior.output, behavior.stdout, behavior.stderr, behavior.patch
 
 
-def _on_line(behavior: Behavior, line: int) -> Behavior:
-    """The behavior with Bash's own messages on this line of the input."""
-    old, new = b"bash: line 1: ", b"bash: line %d: " % line
+def _at(behavior: Behavior, place: bytes) -> Behavior:
+    """The behavior with Bash's own messages from this place of the input."""
+    first = b"bash: line 1: "
+    if place == first or first not in behavior.output + (behavior.stderr or b""):
+        return behavior
     return replace(
         behavior,
-        output=behavior.output.replace(old, new),
-        stderr=behavior.stderr and behavior.stderr.replace(old, new),
+        output=behavior.output.replace(first, place),
+        stderr=behavior.stderr and behavior.stderr.replace(first, place),
     )
 
 

@@ -250,7 +250,7 @@ class Expander:
         ifs = self._separators()
         for segment in self._word(word):
             if segment.text is None:
-                fields.append(current or [])
+                fields += [] if current is None else [current]
                 current = None
             elif not segment.splits or not ifs:
                 if segment.text or segment.quoted:
