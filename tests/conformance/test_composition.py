@@ -55,6 +55,13 @@ i=0; while [ $i -lt 3 ]; do i=$((i+1)); done; until [ -e stop ]; do touch stop; 
 for ((i=0;i<3;i++)); do echo $i > n$i; done; cat n*; ls n? n[0-1]
 find documents -name "*.md" -type f | xargs wc -l | tail -1
 find documents -type f -exec ls -l {} + | wc -l
+ls | xargs -n 3 echo x; printf 'a b' | xargs touch; ls -l a b
+ls | xargs -I{} echo "{}" | wc
+find data -name '*.txt' | xargs -r wc -l > f; echo nofile | xargs cat; echo $?; true | xargs
+find documents -name '*.txt' -exec wc -c {} \;
+find . -name 'n*.txt' -exec cp {} {}.old \;; find . -name '*.old' -exec rm {} +; ls documents
+find . -type d -name d* -exec rm -r {} \;; ls; find scripts -type f -exec nosuch {} +; echo $?
+for f in $(find data -name '*.csv'); do head -1 $f | cut -d, -f1; done | sort | uniq -c
 tar cf a.tar documents; tar tf a.tar | head -3; gzip a.tar; ls -l a.tar.gz; rm a.tar.gz
 nosuch\nnosuch2; ls nofile\n\n/bin/nope
 echo ~ ~root ~+ "~" a~; x=~/f; echo $x; echo {a,b}{1..2} "{a,b}" a{,x}

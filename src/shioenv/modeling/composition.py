@@ -57,6 +57,7 @@ def is_single(program: Program) -> bool:
     return all(
         isinstance(command, Simple)
         and not command.redirects
+        and not ("find" in command.words[:1] and "-exec" in command.words)
         and not any(references(word).substitutes for word in (*command.assignments, *command.words))
         for command in commands
     )

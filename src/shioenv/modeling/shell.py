@@ -39,6 +39,7 @@ from shioenv.modeling.program import (
 )
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.replay import connected, fed, written
+from shioenv.modeling.unrolling import Found, arguments_passed, found
 from shioenv.modeling.words import Expander, braces, quoted, references
 
 MOST_ASKED = 400
@@ -717,6 +718,8 @@ class Shell:
         elif not text:
             self._assignments(command)
         else:
+            if name in ("xargs", "find") and not kept and self._unrolled(command, fds, stdin):
+                return
             final = id(command) == self._final
             self._put(" ".join([text, *kept]), name, fds, stdin, final=final)
 
@@ -824,6 +827,79 @@ class Shell:
         self._status = behavior.exit_code
         if behavior.timed_out or behavior.died_by_signal:
             raise _Over(behavior)
+
+    def _unrolled(self, command: Simple, fds: Mapping[int, _Sink], stdin: _Stdin) -> bool:
+        """Whether what `xargs` or `find -exec` runs was asked about, one by one. Where one of these
+        commands goes wrong in a way that its caller tells, nothing was.
+        """
+        if command.assignments or any(map(self._is_unknown, command.words)):
+            return False
+        words = [field for word in command.words for field in self._expander.fields(word)]
+        if words[0] == "find":
+            search = found(words)
+            listed = self._listed(search) if search else None
+            calls = search.calls(listed[0]) if search and listed else None
+        else:
+            search, listed = None, None
+            calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
+        if calls is None:
+            return False
+        before = self.state, len(self._patches), dict(self._digests), set(self._set_here)
+        behaviors = self._called(calls, separate=fds[1] is not fds[2])
+        if behaviors is not None and search and listed and not self._finds_no_more(search, listed):
+            behaviors = None
+        if behaviors is None:
+            self.state, patches, self._digests, self._set_here = before
+            del self._patches[patches:]
+            return False
+        with self._to(fds, stdin):
+            for behavior in behaviors:
+                if fds[1] is fds[2]:
+                    self._write(fds[1], behavior.output)
+                else:
+                    self._write(fds[1], behavior.stdout)
+                    self._write(fds[2], behavior.stderr)
+        failed = any(behavior.exit_code for behavior in behaviors)
+        if search is None:
+            self._status = 123 if failed else 0
+        else:
+            self._status = int(failed and search.together)
+        return True
+
+    def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
+        behaviors = []
+        for call in calls:
+            text = " ".join(quoted(word, command=not place) for place, word in enumerate(call))
+            behavior = self._ask(text, separate=separate)
+            if behavior.exit_code > 125 or behavior.timed_out or behavior.output_truncated:
+                return None
+            self._learn_copies(text, behavior)
+            self._advance(text, behavior)
+            behaviors.append(behavior)
+        return behaviors
+
+    def _listed(self, search: Found) -> tuple[bytes, frozenset[bytes]] | None:
+        """What a `find` finds; None where it complains."""
+        text = " ".join(map(quoted, search.listing))
+        behavior = self._ask(text, separate=True)
+        if behavior.exit_code or behavior.stderr or behavior.output_truncated:
+            return None
+        data = behavior.stdout or b""
+        return data, frozenset(data.split(b"\0"))
+
+    def _finds_no_more(self, search: Found, listed: tuple[bytes, frozenset[bytes]]) -> bool:
+        """Whether what was run changed nothing of what there is to be found, but for files that
+        are gone.
+        """
+        directories = [
+            name
+            for name in listed[1]
+            if name and (entry := self._start.entry(os.fsdecode(name))) and entry.perms[0] == "d"
+        ]
+        if any(self.state.entry(os.fsdecode(name)) is None for name in directories):
+            return False
+        now = self._listed(search)
+        return now is not None and now[1] <= listed[1]
 
     def _learn_copies(self, text: str, behavior: Behavior) -> None:
         """Contents that may be found again: of the files that are named in a command."""
