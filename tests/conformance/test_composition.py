@@ -62,6 +62,9 @@ find documents -name '*.txt' -exec wc -c {} \;
 find . -name 'n*.txt' -exec cp {} {}.old \;; find . -name '*.old' -exec rm {} +; ls documents
 find . -type d -name d* -exec rm -r {} \;; ls; find scripts -type f -exec nosuch {} +; echo $?
 for f in $(find data -name '*.csv'); do head -1 $f | cut -d, -f1; done | sort | uniq -c
+mkdir -p new/dir && cd $_ && pwd; true a b; echo $_; ls -d ~/d* | head -1; echo $_
+true | false | ls nofile; echo ${PIPESTATUS[@]} "${PIPESTATUS[1]}"; echo $PIPESTATUS
+wc -c *.md *.new > x.new; cat x.new; trap; wait; jobs; local x; echo $?
 tar cf a.tar documents; tar tf a.tar | head -3; gzip a.tar; ls -l a.tar.gz; rm a.tar.gz
 nosuch\nnosuch2; ls nofile\n\n/bin/nope
 echo ~ ~root ~+ "~" a~; x=~/f; echo $x; echo {a,b}{1..2} "{a,b}" a{,x}

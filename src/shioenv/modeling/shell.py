@@ -19,7 +19,7 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained, PatchError
 from shioenv.modeling.changes import composed
-from shioenv.modeling.patterns import matches
+from shioenv.modeling.patterns import SPECIAL, is_pattern, matches
 from shioenv.modeling.program import (
     Case,
     Command,
@@ -66,7 +66,7 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """What may change of a file while it is written to."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
-_UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "PIPESTATUS", "HISTCMD"})
+_UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
@@ -166,6 +166,9 @@ class Shell:
         self._contents: dict[str, bytes] = {}
         self._status, self._line, self._level, self._calls, self._asked = 0, 1, 0, 0, 0
         self._above, self._end_line = 0, 1
+        self._last: str | None = None
+        self._statuses: Sequence[int] = (0,)
+        self._has_jobs = False
         self._substituted: int | None = None
         self._conditions = 0
         self._racing = False
@@ -213,6 +216,10 @@ class Shell:
             return str(self._level)
         if name == "LINENO":
             return str(self._line)
+        if name == "PIPESTATUS":
+            return " ".join(map(str, self._statuses))
+        if name == "_" and self._last is not None:
+            return self._last
         if name in _UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
@@ -448,6 +455,7 @@ class Shell:
         if len(self._output.data) > before:
             self._racing = True
         self._status = 0
+        self._has_jobs = True
 
     def _job(self, job: Job) -> None:
         last = len(job.pipelines) - 1
@@ -469,6 +477,8 @@ class Shell:
     def _pipeline(self, pipeline: Pipeline) -> None:
         if len(pipeline.stages) == 1:
             self._command(pipeline.stages[0])
+            if isinstance(pipeline.stages[0], Simple | Verbatim):
+                self._statuses = (self._status,)
             return
         stages = [
             _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
@@ -496,6 +506,7 @@ class Shell:
                     stdin.endless, over = True, None
         if over is not None:
             raise over
+        self._statuses = statuses
         failed = [status for status in statuses if status]
         self._status = failed[-1] if failed and self._is_on("pipefail") else statuses[-1]
 
@@ -518,7 +529,7 @@ class Shell:
     @contextmanager
     def _subshell(self) -> Iterator[None]:
         document, history = self.state.before.document, self.state.history
-        saved = self.arguments, dict(self._functions), set(self._set_here)
+        saved = self.arguments, dict(self._functions), set(self._set_here), self._last
         patched = len(self._patches)
         self._level += 1
         try:
@@ -531,7 +542,7 @@ class Shell:
             self._status = returned.status
         finally:
             self._level -= 1
-            self.arguments, self._functions, self._set_here = saved
+            self.arguments, self._functions, self._set_here, self._last = saved
         now = self.state.before.document
         undone = diff_documents(_own(now), _own(document))
         if undone:
@@ -686,15 +697,38 @@ class Shell:
         self._pipes = {}
         self._substituted = None
         name = command.words[0] if command.words else ""
-        if name in ("trap", "local", "coproc", "fc", "history", "wait", "jobs", "fg", "bg"):
-            if not (name == "wait" and len(command.words) == 1):
-                raise Abstained(f"{name} is beyond it")
-            self._racing = False
+        self._refuse(name, command)
         if self.state.before.document["shell_options"].get("expand_aliases"):
             raise Abstained("aliases are expanded")
         for word in command.words:
-            if references(word).names & _UNKNOWN:
+            if references(word).names & _UNKNOWN - {"_"}:
                 raise Abstained(f"{word!r:.40} is beyond it")
+        last = self._last_argument(command)
+        try:
+            self._run_simple(command, name)
+        finally:
+            self._last = last
+
+    def _refuse(self, name: str, command: Simple) -> None:
+        """Raises Abstained for builtins whose effects come later or on what is not told here."""
+        alone = len(command.words) == 1
+        if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
+            raise Abstained("what a trap does is done later")
+        if name == "local" and self._calls:
+            raise Abstained("variables of functions are beyond it")
+        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
+            if name != "wait" or not alone:
+                raise Abstained(f"{name} is told the numbers of jobs")
+            self._racing = False
+
+    def _last_argument(self, command: Simple) -> str | None:
+        """What `$_` will be, where anything asks for it; None where nobody knows."""
+        if not command.words or "_" not in self._input or self._is_unknown(command.words[-1]):
+            return None
+        fields = self._expander.fields(command.words[-1])
+        return fields[-1] if fields else None
+
+    def _run_simple(self, command: Simple, name: str) -> None:
         if self._touches(command):
             self._put(self._text(command, whole=True), name, self._fds, self._stdin)
             return
@@ -749,12 +783,14 @@ class Shell:
                 assignment = f"{match[1]}={quoted(value)}"
             parts.append(assignment)
         named = False
+        # words are expanded before a redirection makes its file
+        opens = self._opened or any(">" in redirect.operator for redirect in command.redirects)
         for word in command.words:
             match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
             if match and self._is_ours(word):
                 value = self._expander.text(match[3], assigned=True)
                 parts.append(f"{match[1]}{match[2]}={quoted(value)}")
-            elif self._is_ours(word):
+            elif self._is_ours(word) or (opens and self._matches(word)):
                 for value in self._expander.fields(word):
                     parts.append(quoted(value, command=not named))
                     named = True
@@ -765,14 +801,18 @@ class Shell:
             parts.append(_as_text(redirect, redirect.target))
         return " ".join(parts) if named else ""
 
+    def _matches(self, word: str) -> bool:
+        """Whether a word is a pattern of path names."""
+        if not SPECIAL & set(word) or self._is_unknown(word):
+            return False
+        return any(is_pattern(self._expander.pattern(one)) for one in braces(word))
+
     def _is_ours(self, word: str) -> bool:
         """Whether a word stands for something that only this run knows."""
         found = references(word)
         if found.substitutes:
             return True
-        if found.names & _UNKNOWN:
-            raise Abstained(f"{word!r:.40} is beyond it")
-        known = self._set_here | {"?", "BASH_SUBSHELL", "LINENO"}
+        known = self._set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
         if self.arguments or self._calls:
             known |= {"@", "*", "#", *"123456789"}
         if not found.names & known:
@@ -784,7 +824,7 @@ class Shell:
             for one in braces(word):
                 self._expander.fields(one)
         except Abstained:
-            return bool(found.names & {"?", "@", "*", "#", *"123456789"})
+            return bool(found.names & {"?", "_", "PIPESTATUS", "@", "*", "#", *"123456789"})
         finally:
             self._asked = before
         return True

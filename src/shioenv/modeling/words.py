@@ -412,6 +412,8 @@ class Expander:
                     return self._result(str(len(self._scope.arguments)), quoted=quoted)
                 return self._result(str(len(self._value(match[1]) or "")), quoted=quoted)
         match = _PARAMETER.match(inside)
+        if match and match[1] == "PIPESTATUS":
+            return self._statuses(inside, match[2] or "[0]", quoted=quoted)
         if match is None or match[2]:
             raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
         name, rest = match[1], inside[match.end() :]
@@ -427,6 +429,17 @@ class Expander:
                 name, value, default[0][-1], missing, rest[default.end() :], quoted
             )
         return self._result(self._edited(value or "", rest, inside), quoted=quoted)
+
+    def _statuses(self, inside: str, subscript: str, *, quoted: bool) -> list[_Segment]:
+        """The one array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
+        statuses = (self._scope.variable("PIPESTATUS") or "").split()
+        index = subscript[1:-1]
+        if not inside.endswith(("]", "PIPESTATUS")) or not (index in "@*" or index.isdigit()):
+            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        if index in "@*":
+            return self._list(index, statuses, quoted=quoted)
+        here = statuses[int(index) : int(index) + 1]
+        return self._result("".join(here), quoted=quoted)
 
     def _default(
         self, name: str, value: str | None, kind: str, missing: bool, word: str, quoted: bool
