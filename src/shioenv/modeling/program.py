@@ -71,6 +71,7 @@ class For:
     name: str
     words: tuple[str, ...] | None
     body: Program
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Counting:
 
     expressions: tuple[str, str, str]
     body: Program
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Case:
 
     word: str
     items: tuple[tuple[tuple[str, ...], Program, str], ...]
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class Function:
     name: str
     body: Command
     text: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,6 +312,7 @@ class Reader:
         return If(tuple(branches), otherwise)
 
     def _for(self) -> Command:
+        line = self.line
         self._take("for")
         self._skip_blanks()
         if self.text.startswith("((", self.place):
@@ -322,7 +323,7 @@ class Reader:
             self._take(self.text[self.place : end])
             self._separator()
             self._expect("do")
-            return Counting((parts[0], parts[1], parts[2]), self._body("done"))
+            return Counting((parts[0], parts[1], parts[2]), self._body("done"), line)
         name = self._word()
         if not _NAME.fullmatch(name):
             raise self.refusal(f"{name!r} is no name")
@@ -335,7 +336,7 @@ class Reader:
                 words.append(self._word())
         self._separator()
         self._expect("do")
-        return For(name, None if words is None else tuple(words), self._body("done"))
+        return For(name, None if words is None else tuple(words), self._body("done"), line)
 
     def _separator(self) -> None:
         if self.token() == ";":
@@ -343,6 +344,7 @@ class Reader:
         self._newlines()
 
     def _case(self) -> Case:
+        line = self.line
         self._take("case")
         word = self._word()
         self._newlines()
@@ -364,7 +366,7 @@ class Reader:
             items.append((tuple(patterns), body, end))
             self._newlines()
         self._take("esac")
-        return Case(word, tuple(items))
+        return Case(word, tuple(items), line)
 
     def _conditional(self) -> Verbatim:
         line, start = self.line, self.place
@@ -399,7 +401,7 @@ class Reader:
         if isinstance(body, Simple) or not re.fullmatch(r"[\w.:-]+", name):
             self.place, self.line = start, line
             raise self.refusal("this definition of a function is not read")
-        return Function(name, body, self.text[start : self.place])
+        return Function(name, body, self.text[start : self.place], line)
 
     def _simple(self) -> Command:
         assignments: list[str] = []

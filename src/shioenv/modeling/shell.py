@@ -59,6 +59,9 @@ _READ_NOTHING = frozenset(
 )
 """Builtins that leave standard input alone."""
 
+_LISTING = (("ps",), ("pstree",), ("top",))
+"""Programs that show what runs beside them."""
+
 _DECLARING = frozenset({"declare", "export", "readonly", "typeset"})
 """Builtins whose operands are assignments: their values are not split."""
 
@@ -121,6 +124,8 @@ class _File:
     name: str | None
     fresh: bool
     """It was made or emptied by this run, so its times are the run's."""
+    appends: bool
+    """It was opened by `>>`: others may be, too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +173,9 @@ class Shell:
         self._above, self._end_line = 0, 1
         self._last: str | None = None
         self._statuses: Sequence[int] = (0,)
-        self._has_jobs = False
+        self._has_jobs, self._refused_whole = False, False
+        self._beside = ""
+        """What runs at the same time, where the next command to be asked about lists processes."""
         self._substituted: int | None = None
         self._conditions = 0
         self._racing = False
@@ -334,18 +341,23 @@ class Shell:
         command (`final`) or goes on after it, and whether an empty input is a pipe. What shows the
         shell's own command line shows the whole input's.
         """
-        if piped and not state.stdin:
+        beside, self._beside = self._beside, ""
+        if beside:
+            # what it prints goes past those that it runs beside, who wait for it
+            text = f"{{ {text} 4>&1 >&3 | {beside}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
+        elif piped and not state.stdin:
             text = f"{{ {text}; }} < <(:)"
         elif not final:
             text = f"{{ {text}; }}"
         assert self._execute is not None
         behavior: Behavior = self._execute(text, state, separate=separate)
         old, new = (os.fsencode(started(state.cwd, each)) for each in (text, self._input))
-        return replace(
+        behavior = replace(
             behavior,
             output=behavior.output.replace(old, new),
             stdout=behavior.stdout and behavior.stdout.replace(old, new),
         )
+        return replace(behavior, patch=ContextPatch(), content_digests={}) if beside else behavior
 
     def _advance(self, text: str, behavior: Behavior) -> None:
         """The state after a command, which `text` brings about once more."""
@@ -469,6 +481,9 @@ class Shell:
             finally:
                 self._conditions -= condition
             failed = self._status != 0
+            refused, self._refused_whole = self._refused_whole, False
+            if pipeline.negated and refused:
+                continue  # Bash forgets the ! of a compound command whose redirection fails
             if pipeline.negated:
                 self._status = int(not failed)
             elif failed and not condition and not self._conditions and self._is_on("errexit"):
@@ -487,11 +502,13 @@ class Shell:
         for stage in stages[1:]:
             self._open_early(stage)
         statuses: list[int] = []
+        self._refused_whole = False
         over: _Over | None = None
         stdin = self._stdin
         for number, stage in enumerate(stages):
             last = number == len(stages) - 1
             buffer = self._fds[1] if last else _Buffer()
+            self._beside = _beside(stages[number:])
             with self._subshell(), self._to({**self._fds, 1: buffer}, stdin):
                 try:
                     self._command(stage)
@@ -506,7 +523,7 @@ class Shell:
                     stdin.endless, over = True, None
         if over is not None:
             raise over
-        self._statuses = statuses
+        self._statuses, self._refused_whole, self._beside = statuses, False, ""
         failed = [status for status in statuses if status]
         self._status = failed[-1] if failed and self._is_on("pipefail") else statuses[-1]
 
@@ -572,11 +589,14 @@ class Shell:
         elif isinstance(command, While):
             self._while(command)
         elif isinstance(command, For):
-            self._for(command)
+            with self._on_line(command.line):
+                self._for(command)
         elif isinstance(command, Counting):
-            self._counting(command)
+            with self._on_line(command.line):
+                self._counting(command)
         elif isinstance(command, Case):
-            self._case(command)
+            with self._on_line(command.line):
+                self._case(command)
         elif isinstance(command, Function):
             self._functions[command.name] = command
             self._advance(command.text, self._ask(command.text))
@@ -595,7 +615,7 @@ class Shell:
         self._line = self._end_line
         opened = self._open_all(command.redirects)
         if isinstance(opened, int):
-            self._status = opened
+            self._status, self._refused_whole = opened, True
             return
         fds, stdin, kept = opened
         if kept:
@@ -646,6 +666,15 @@ class Shell:
                 break
             status = self._status
         self._status = status
+
+    @contextmanager
+    def _on_line(self, line: int) -> Iterator[None]:
+        """Where messages say that redirections of compound commands fail."""
+        saved, self._end_line = self._end_line, self._above + line
+        try:
+            yield
+        finally:
+            self._end_line = saved
 
     def _for(self, command: For) -> None:
         words = ['"$@"'] if command.words is None else command.words
@@ -738,6 +767,8 @@ class Shell:
             text = ""
         else:
             text = self._text(command)
+        if values is None and not text:
+            self._assignments(command)
         pipes = self._pipes
         opened = self._open_all(command.redirects)
         self._pipes = {**pipes, **self._pipes}
@@ -749,9 +780,7 @@ class Shell:
             stdin = self._content(kept) if kept else stdin
             with self._to(fds, stdin):
                 self._builtin(command, values)
-        elif not text:
-            self._assignments(command)
-        else:
+        elif text:
             if name in ("xargs", "find") and not kept and self._unrolled(command, fds, stdin):
                 return
             final = id(command) == self._final
@@ -1081,6 +1110,8 @@ class Shell:
         name = file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
         for sink in fds.values():
             if isinstance(sink, _File) and sink.name == name:
+                if sink.appends and redirect.operator.endswith(">>"):
+                    return sink
                 raise Abstained("a file is opened twice")
         operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]
         operator = ">|" if redirect.operator == ">|" else operator
@@ -1092,7 +1123,8 @@ class Shell:
         if behavior.exit_code:
             self._write(fds[2], behavior.output)
             return behavior.exit_code
-        return _File(whole, name, fresh=operator != ">>" or entry is None)
+        appends = operator == ">>"
+        return _File(whole, name, fresh=not appends or entry is None, appends=appends)
 
     def _touches(self, command: Simple) -> bool:
         """Whether a command is given the file that its output is appended to, which programs tell
@@ -1148,7 +1180,8 @@ class Shell:
         saved, self.arguments = self.arguments, tuple(arguments)
         self._calls += 1
         try:
-            self._command(self._functions[name].body)
+            with self._on_line(self._functions[name].line):
+                self._command(self._functions[name].body)
         except _Return as returned:
             self._status = returned.status
         finally:
@@ -1238,6 +1271,20 @@ def stage_of(command: Command) -> Command:
 
 def _own(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in _OF_THE_SHELL if name in document}
+
+
+def _beside(stages: Sequence[Command]) -> str:
+    """The other stages of a pipeline that begins with a list of processes, as they are seen in it;
+    "" for any other pipeline.
+    """
+    simple = [stage for stage in stages if isinstance(stage, Simple)]
+    if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
+        return ""
+    words = [word for stage in simple[1:] for word in (*stage.assignments, *stage.words)]
+    if any(references(word).substitutes for word in words):
+        return ""
+    others = " | ".join(" ".join((*stage.assignments, *stage.words)) for stage in simple[1:])
+    return f"{others} >/dev/null 2>&1"
 
 
 def _merged(stage: Command) -> Command:
