@@ -65,7 +65,9 @@ for f in $(find data -name '*.csv'); do head -1 $f | cut -d, -f1; done | sort | 
 mkdir -p new/dir && cd $_ && pwd; true a b; echo $_; ls -d ~/d* | head -1; echo $_
 true | false | ls nofile; echo ${PIPESTATUS[@]} "${PIPESTATUS[1]}"; echo $PIPESTATUS
 wc -c *.md *.new > x.new; cat x.new; trap; wait; jobs; local x; echo $?
-ps x | grep bash; ls; ps -ef | sort -r | head -3; ps | wc -l > f; cat f; pstree
+ps x | grep bash; pstree
+ls; ps -ef | sort -r | head -3
+true; ps | wc -l > f; cat f
 x=1 > $nothing; echo $x; ! { ls; } < nofile; echo $?; { echo a >> f; echo b; } >> f; cat f
 for i in 1\ndo\nls >/nowhere/x\ndone < nofile\ncd nofile; f() {\nnosuch; }\nf\neval nosuch
 tar cf a.tar documents; tar tf a.tar | head -3; gzip a.tar; ls -l a.tar.gz; rm a.tar.gz

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State
+from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.modeling.program import Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
@@ -35,11 +35,10 @@ class Composition:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """The same with how sure it is: as sure as of all its commands together."""
         start = state or self._start
-        shell = Shell(self._runner, start)
         program = read_program(shell_input)
         if is_single(program):
-            return shell.ask_whole(shell_input)
-        return shell.answer(program, shell_input)
+            return answer_of(self._runner, shell_input, start)
+        return Shell(self._runner, start, shell_input).answer(program)
 
 
 def is_single(program: Program) -> bool:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys, pointer
-from shioenv.domain.runner import Answer, Runner, State, answer_of
-from shioenv.errors import Abstained, PatchError
+from shioenv.domain.runner import Answer, Runner, State
+from shioenv.errors import Abstained
+from shioenv.modeling.asking import Asking, How
 from shioenv.modeling.changes import composed
+from shioenv.modeling.channels import Buffer, Nowhere, OpenFile, Sink, Stdin
 from shioenv.modeling.patterns import SPECIAL, is_pattern, matches
 from shioenv.modeling.program import (
     Case,
@@ -38,17 +37,9 @@ from shioenv.modeling.program import (
     While,
 )
 from shioenv.modeling.reading import read_program
-from shioenv.modeling.replay import connected, fed, written
+from shioenv.modeling.replay import fed, written
 from shioenv.modeling.unrolling import Found, arguments_passed, found
 from shioenv.modeling.words import Expander, braces, quoted, references
-
-MOST_ASKED = 400
-"""Commands that one input may ask about; ours: a loop beyond it ends in no useful time."""
-
-_OF_THE_SHELL = (
-    *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
-)
-"""What a subshell changes for itself alone."""
 
 _READ_NOTHING = frozenset(
     {
@@ -71,10 +62,8 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
-_TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
-_LONGEST_INPUT = 1024 * 1024
 _BLOCK = 4096
 """Bytes that a program reads at once at least, where it reads."""
 
@@ -107,111 +96,60 @@ class _Over(Exception):  # noqa: N818 - control flow
         self.behavior = behavior
 
 
-@dataclass(slots=True, eq=False)
-class _Buffer:
-    """Output that is kept: the whole input's, or a pipe's."""
-
-    data: bytearray = field(default_factory=bytearray)
-    endless: bool = False
-    """More was written than is known."""
-
-
-@dataclass(slots=True, eq=False)
-class _File:
-    """Output that goes to a file; `name` is its key in `fs`, None once it has no name."""
-
-    path: str
-    name: str | None
-    fresh: bool
-    """It was made or emptied by this run, so its times are the run's."""
-    appends: bool
-    """It was opened by `>>`: others may be, too."""
-
-
-@dataclass(slots=True, eq=False)
-class _Nowhere:
-    """Output that is lost."""
-
-
-_Sink = _Buffer | _File | _Nowhere
-
-
-@dataclass(slots=True, eq=False)
-class _Stdin:
-    """What is to be read. `shared` by several commands, who may leave something to the next."""
-
-    data: bytes
-    piped: bool = True
-    shared: bool = False
-    seekable: bool = False
-    endless: bool = False
-    perhaps: bytes = b""
-    """What might be left, where it is unknown how much was read."""
-
-
 class Shell:
     """One run of a program over a runner, from a state. Also the scope its words expand in."""
 
-    def __init__(self, runner: Runner, state: State) -> None:
-        self.state = state
+    def __init__(self, runner: Runner, state: State, text: str) -> None:
         self.arguments: Sequence[str] = ()
-        self._runner, self._start = runner, state
-        self._execute = getattr(runner, "execute", None)
-        self._input, self._final = "", 0
+        self._start, self._input = state, text
+        self._asking = Asking(runner, state, text)
         self._expander = Expander(self)
-        self._output = _Buffer()
-        self._fds: dict[int, _Sink] = {1: self._output, 2: self._output}
-        self._stdin = _Stdin(state.stdin, piped=bool(state.stdin), shared=True)
+        self._output = Buffer()
+        self._fds: dict[int, Sink] = {1: self._output, 2: self._output}
+        self._stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self._functions: dict[str, Function] = {}
-        self._opened: dict[int, _Sink | int] = {}
-        self._pipes: dict[str, bytes | None] = {}
-        self._set_here: set[str] = set()
-        self._patches: list[ContextPatch] = []
-        self._digests: dict[str, str] = {}
-        self._contents: dict[str, bytes] = {}
-        self._status, self._line, self._level, self._calls, self._asked = 0, 1, 0, 0, 0
+        self._opened: dict[int, Sink | int] = {}
+        self._status, self._line, self._level, self._calls = 0, 1, 0, 0
         self._above, self._end_line = 0, 1
+        self._final = 0
         self._last: str | None = None
         self._statuses: Sequence[int] = (0,)
-        self._has_jobs, self._refused_whole = False, False
-        self._beside = ""
-        """What runs at the same time, where the next command to be asked about lists processes."""
         self._substituted: int | None = None
         self._conditions = 0
-        self._racing = False
-        self._confidence = 1.0
-        self._flags: dict[str, Any] = {"volatile": False, "shell_state_known": True}
+        self._racing, self._has_jobs, self._refused_whole = False, False, False
+        self._beside = ""
+
+    @property
+    def state(self) -> State:
+        """See `Scope.state`."""
+        return self._asking.state
 
     # what the composition calls
 
-    def ask_whole(self, text: str) -> Answer:
-        """The runner's own answer to the whole input."""
-        return answer_of(self._runner, text, self._start)
-
-    def answer(self, program: Program, text: str) -> Answer:
+    def answer(self, program: Program) -> Answer:
         """What the program does, put together. Errors: Abstained."""
-        self._input, self._final = text, _replacing(program)
+        self._final = _replacing(program)
+        over: Behavior | None = None
         try:
             self._program(program)
         except _Exit as ended:
             self._status = ended.status
-        except _Over as over:
-            self._flags |= {
-                "timed_out": over.behavior.timed_out,
-                "died_by_signal": over.behavior.died_by_signal,
-            }
-            self._status = over.behavior.exit_code
+        except _Over as ended:
+            over, self._status = ended.behavior, ended.behavior.exit_code
         except (_Loop, _Return):
             raise Abstained("break, continue or return outside of what it leaves") from None
-        document = self._start.before.document
+        asking = self._asking
         behavior = Behavior(
             exit_code=self._status,
             output=bytes(self._output.data),
-            patch=composed(document, self._patches, self._start.cwd),
-            content_digests=self._digests,
-            **self._flags,
+            patch=composed(self._start.before.document, asking.patches, self._start.cwd),
+            content_digests=asking.digests,
+            timed_out=over is not None and over.timed_out,
+            died_by_signal=over.died_by_signal if over else None,
+            volatile=asking.volatile,
+            shell_state_known=asking.shell_state_known,
         )
-        return Answer(behavior, self._confidence, "composition")
+        return Answer(behavior, asking.confidence, "composition")
 
     # the scope of words
 
@@ -271,22 +209,19 @@ class Shell:
 
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""
-        if not reading or len(self._pipes) > 3:
+        if not reading or len(self._asking.pipes) > 3:
             raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
         data = self._captured(source)
-        path = f"/dev/fd/{63 - len(self._pipes)}"
-        self._pipes[path] = data
+        path = f"/dev/fd/{63 - len(self._asking.pipes)}"
+        self._asking.pipes[path] = data
         return path
 
     def _captured(self, source: str) -> bytes:
         program = read_program(source)
-        buffer = _Buffer()
-        with self._subshell(), self._to({**self._fds, 1: buffer}, self._stdin):
-            pipes, self._pipes = self._pipes, {}
-            try:
-                self._inside(_read_files(program))
-            finally:
-                self._pipes = pipes
+        buffer = Buffer()
+        fds = {**self._fds, 1: buffer}
+        with self._subshell(), self._to(fds, self._stdin), self._asking.other_pipes():
+            self._inside(_read_files(program))
         self._substituted = self._status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")
@@ -303,113 +238,35 @@ class Shell:
         piped: bool = False,
         final: bool = False,
     ) -> Behavior:
-        self._asked += 1
-        settings = self.state.before.document["settings"]
-        if any(settings.get(option) for option in _TRACING):
-            raise Abstained("set -x, -v, -u or -n is on")
-        if self._asked > MOST_ASKED:
-            raise Abstained(f"more than {MOST_ASKED} commands to ask about")
-        if len(stdin) > _LONGEST_INPUT:
-            raise Abstained("more goes through a pipe than is passed on")
-        state = replace(self.state, stdin=stdin)
-        if self._pipes:
-            state = replace(state, written={**state.written, **self._pipes})
-        if self._execute is not None:
-            behavior = self._executed(text, state, separate, piped=piped, final=final)
-        else:
-            answer = answer_of(self._runner, text, state)
-            self._confidence *= answer.confidence
-            behavior = answer.behavior
-        if behavior.patch_truncated:
-            raise Abstained("more changed than a patch can say")
-        if separate and behavior.stdout is None:
-            if behavior.output:
-                raise Abstained(f"nobody knows which channel {text!r:.40} writes to")
-            behavior = replace(behavior, stdout=b"", stderr=b"")
-        if not text.startswith(("bash", "sh ")):
-            # functions were defined nowhere: `bash -c` calls that place the environment
-            where = b"environment" if self._calls else b"bash"
-            behavior = _at(behavior, b"%s: line %d: " % (where, self._line))
-        self._flags["volatile"] |= behavior.volatile
-        self._flags["shell_state_known"] &= behavior.shell_state_known
-        return behavior
-
-    def _executed(
-        self, text: str, state: State, separate: bool, *, piped: bool, final: bool
-    ) -> Behavior:
-        """The answer of a runner that executes, to which it matters whether Bash becomes the
-        command (`final`) or goes on after it, and whether an empty input is a pipe. What shows the
-        shell's own command line shows the whole input's.
-        """
+        # functions were defined nowhere: `bash -c` calls that place the environment
+        place = f"{'environment' if self._calls else 'bash'}: line {self._line}: ".encode()
         beside, self._beside = self._beside, ""
-        if beside:
-            # what it prints goes past those that it runs beside, who wait for it
-            text = f"{{ {text} 4>&1 >&3 | {beside}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
-        elif piped and not state.stdin:
-            text = f"{{ {text}; }} < <(:)"
-        elif not final:
-            text = f"{{ {text}; }}"
-        assert self._execute is not None
-        behavior: Behavior = self._execute(text, state, separate=separate)
-        old, new = (os.fsencode(started(state.cwd, each)) for each in (text, self._input))
-        behavior = replace(
-            behavior,
-            output=behavior.output.replace(old, new),
-            stdout=behavior.stdout and behavior.stdout.replace(old, new),
+        how = How(
+            stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
-        return replace(behavior, patch=ContextPatch(), content_digests={}) if beside else behavior
+        return self._asking.ask(text, how)
 
     def _advance(self, text: str, behavior: Behavior) -> None:
-        """The state after a command, which `text` brings about once more."""
-        known = {
-            name: self._contents[digest]
-            for name, digest in behavior.content_digests.items()
-            if digest in self._contents
-        }
-        bare = replace(self.state, stdin=b"")
-        try:
-            self.state = bare.after(connected(text, self._pipes), behavior, known)
-        except PatchError as misfit:
-            raise Abstained(f"answers do not fit together: {misfit.message}") from None
-        if not behavior.patch and not behavior.content_digests:
-            return
-        self._patches.append(behavior.patch)
-        for operation in behavior.patch.operations:
-            area, *names = keys(operation[1]) or [""]
-            if area in ("env", "settings") and names:
-                self._set_here.add(names[0])
-            elif area == "fs" and len(names) == 1 and operation[0] in "rm":
-                target = keys(operation[2])[1] if operation[0] == "m" else None
-                self._follow(names[0], target)
-        self._digests |= behavior.content_digests
-
-    def _follow(self, name: str, target: str | None) -> None:
-        """A file is gone, or called otherwise now."""
-        digest = self._digests.pop(name, None)
-        if digest is not None and target is not None:
-            self._digests[target] = digest
-        for sink in self._fds.values():
-            if isinstance(sink, _File) and sink.name == name:
-                sink.name = target
-
-    def _know(self, data: bytes) -> None:
-        self._contents[hashlib.sha256(data).hexdigest()] = data
+        for name, target in self._asking.advance(text, behavior):
+            for sink in self._fds.values():
+                if isinstance(sink, OpenFile) and sink.name == name:
+                    sink.name = target
 
     # output
 
-    def _write(self, sink: _Sink, data: bytes | None, *, endless: bool = False) -> None:
-        if isinstance(sink, _Buffer):
+    def _write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
+        if isinstance(sink, Buffer):
             if sink is self._output and data and self._racing:
                 raise Abstained("a background job prints at an unknown moment")
             sink.data += data or b""
             sink.endless |= endless
-        elif isinstance(sink, _File):
+        elif isinstance(sink, OpenFile):
             if endless:
                 raise Abstained("more is written to a file than is known")
             if data and sink.name is not None:
                 self._append(sink, data)
 
-    def _append(self, sink: _File, data: bytes) -> None:
+    def _append(self, sink: OpenFile, data: bytes) -> None:
         name = str(sink.name)
         entry = self.state.before.entry(name)
         if entry is None:
@@ -427,13 +284,12 @@ class Shell:
         operations.append(("=", pointer("fs", name, "size"), entry.size + len(data)))
         digests = {}
         if old is not None and len(old) == entry.size:
-            self._know(old + data)
-            digests = {name: hashlib.sha256(old + data).hexdigest()}
+            digests = {name: self._asking.know(old + data)}
         behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
         self._advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
 
     @contextmanager
-    def _to(self, fds: Mapping[int, _Sink], stdin: _Stdin) -> Iterator[None]:
+    def _to(self, fds: Mapping[int, Sink], stdin: Stdin) -> Iterator[None]:
         saved = self._fds, self._stdin
         self._fds, self._stdin = dict(fds), stdin
         try:
@@ -462,7 +318,7 @@ class Shell:
 
     def _background(self, job: Job) -> None:
         before = len(self._output.data)
-        with self._subshell(), self._to(self._fds, _Stdin(b"", piped=False)):
+        with self._subshell(), self._to(self._fds, Stdin(b"", piped=False)):
             self._job(job)
         if len(self._output.data) > before:
             self._racing = True
@@ -507,7 +363,7 @@ class Shell:
         stdin = self._stdin
         for number, stage in enumerate(stages):
             last = number == len(stages) - 1
-            buffer = self._fds[1] if last else _Buffer()
+            buffer = self._fds[1] if last else Buffer()
             self._beside = _beside(stages[number:])
             with self._subshell(), self._to({**self._fds, 1: buffer}, stdin):
                 try:
@@ -515,10 +371,10 @@ class Shell:
                 except _Over as ended:
                     over = ended
             statuses.append(self._status)
-            if isinstance(buffer, _Buffer) and not last:
+            if isinstance(buffer, Buffer) and not last:
                 shared = not isinstance(stage_of(stages[number + 1]), Simple)
-                stdin = _Stdin(bytes(buffer.data), shared=shared, endless=buffer.endless)
-                self._know(stdin.data)
+                stdin = Stdin(bytes(buffer.data), shared=shared, endless=buffer.endless)
+                self._asking.know(stdin.data)
                 if over is not None and buffer.data:
                     stdin.endless, over = True, None
         if over is not None:
@@ -545,9 +401,8 @@ class Shell:
 
     @contextmanager
     def _subshell(self) -> Iterator[None]:
-        document, history = self.state.before.document, self.state.history
-        saved = self.arguments, dict(self._functions), set(self._set_here), self._last
-        patched = len(self._patches)
+        mark = self._asking.mark()
+        saved = self.arguments, dict(self._functions), self._last
         self._level += 1
         try:
             yield
@@ -559,21 +414,8 @@ class Shell:
             self._status = returned.status
         finally:
             self._level -= 1
-            self.arguments, self._functions, self._set_here, self._last = saved
-        now = self.state.before.document
-        undone = diff_documents(_own(now), _own(document))
-        if undone:
-            self._patches.append(undone)
-            self.state = self.state.after("", Behavior(0, b"", undone))
-        inner = [text for text in self.state.history[len(history) :] if text]
-        lasting = any(
-            (keys(operation[1]) or [""])[0] not in _OF_THE_SHELL
-            for patch in self._patches[patched:]
-            for operation in patch.operations
-        )
-        if inner and lasting:
-            history = (*history, f"( {'; '.join(inner)} )")
-        self.state = replace(self.state, history=history)
+            self.arguments, self._functions, self._last = saved
+        self._asking.leave(mark)
 
     # commands
 
@@ -623,14 +465,14 @@ class Shell:
         with self._to(fds, stdin):
             self._command(command.command)
 
-    def _content(self, redirects: Sequence[str]) -> _Stdin:
+    def _content(self, redirects: Sequence[str]) -> Stdin:
         """What a compound command reads from a file."""
         if len(redirects) > 1 or not redirects[0].startswith("< "):
             raise Abstained("these redirections of several commands are beyond it")
         behavior = self._ask(f"cat {redirects[0]}", separate=True)
         if behavior.output_truncated:
             raise Abstained("more is read from a file than is known")
-        return _Stdin(behavior.stdout or b"", shared=True, seekable=True)
+        return Stdin(behavior.stdout or b"", shared=True, seekable=True)
 
     def _group(self, group: Group) -> None:
         if not group.subshell:
@@ -658,9 +500,7 @@ class Shell:
     def _while(self, command: While) -> None:
         status = 0
         while self._condition(command.condition) == command.wanted:
-            self._asked += 1
-            if self._asked > MOST_ASKED:
-                raise Abstained(f"a loop of more than {MOST_ASKED} commands")
+            self._asking.count()
             if not self._once(command.body):
                 status = self._status
                 break
@@ -690,9 +530,7 @@ class Shell:
         self._expander.number(first)
         self._status = 0
         while not condition.strip() or self._expander.number(condition):
-            self._asked += 1
-            if self._asked > MOST_ASKED:
-                raise Abstained(f"a loop of more than {MOST_ASKED} commands")
+            self._asking.count()
             if not self._once(command.body):
                 break
             self._expander.number(step)
@@ -723,7 +561,7 @@ class Shell:
 
     def _simple(self, command: Simple) -> None:
         self._line = self._above + command.line
-        self._pipes = {}
+        self._asking.pipes = {}
         self._substituted = None
         name = command.words[0] if command.words else ""
         self._refuse(name, command)
@@ -769,9 +607,9 @@ class Shell:
             text = self._text(command)
         if values is None and not text:
             self._assignments(command)
-        pipes = self._pipes
+        pipes = self._asking.pipes
         opened = self._open_all(command.redirects)
-        self._pipes = {**pipes, **self._pipes}
+        self._asking.pipes = {**pipes, **self._asking.pipes}
         if isinstance(opened, int):
             self._status = opened
             return
@@ -841,29 +679,26 @@ class Shell:
         found = references(word)
         if found.substitutes:
             return True
-        known = self._set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
+        known = self._asking.set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
         if self.arguments or self._calls:
             known |= {"@", "*", "#", *"123456789"}
         if not found.names & known:
             return False
         try:
-            before = self._asked
             if "$((" in word and re.search(r"\+\+|--|[^=!<>]=[^=]", word):
                 raise Abstained("an assignment in an expression")
             for one in braces(word):
                 self._expander.fields(one)
         except Abstained:
             return bool(found.names & {"?", "_", "PIPESTATUS", "@", "*", "#", *"123456789"})
-        finally:
-            self._asked = before
         return True
 
     def _put(
         self,
         text: str,
         name: str,
-        fds: Mapping[int, _Sink],
-        stdin: _Stdin,
+        fds: Mapping[int, Sink],
+        stdin: Stdin,
         *,
         final: bool = False,
     ) -> None:
@@ -878,13 +713,13 @@ class Shell:
                 raise Abstained("more comes through a pipe than is known")
         if stdin.shared and (data or stdin.perhaps) and name not in _READ_NOTHING:
             self._consume(text, stdin, behavior, separate=separate)
-        self._know(behavior.stdout if separate and behavior.stdout else behavior.output)
-        self._know(data)
-        self._learn_copies(text, behavior)
+        self._asking.know(behavior.stdout if separate and behavior.stdout else behavior.output)
+        self._asking.know(data)
+        self._asking.learn(text, behavior)
         again = _made_again(behavior.patch) if name == "mktemp" else None
         self._advance(again or (fed(text, data) if data else text), behavior)
         for sink in set(fds.values()):
-            if isinstance(sink, _File) and sink.name is not None:
+            if isinstance(sink, OpenFile) and sink.name is not None:
                 self._check_own(sink.name, behavior)
         with self._to(fds, stdin):
             truncated = behavior.output_truncated
@@ -897,7 +732,7 @@ class Shell:
         if behavior.timed_out or behavior.died_by_signal:
             raise _Over(behavior)
 
-    def _unrolled(self, command: Simple, fds: Mapping[int, _Sink], stdin: _Stdin) -> bool:
+    def _unrolled(self, command: Simple, fds: Mapping[int, Sink], stdin: Stdin) -> bool:
         """Whether what `xargs` or `find -exec` runs was asked about, one by one. Where one of these
         commands goes wrong in a way that its caller tells, nothing was.
         """
@@ -913,13 +748,12 @@ class Shell:
             calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
         if calls is None:
             return False
-        before = self.state, len(self._patches), dict(self._digests), set(self._set_here)
+        mark = self._asking.mark()
         behaviors = self._called(calls, separate=fds[1] is not fds[2])
         if behaviors is not None and search and listed and not self._finds_no_more(search, listed):
             behaviors = None
         if behaviors is None:
-            self.state, patches, self._digests, self._set_here = before
-            del self._patches[patches:]
+            self._asking.back_to(mark)
             return False
         with self._to(fds, stdin):
             for behavior in behaviors:
@@ -942,7 +776,7 @@ class Shell:
             behavior = self._ask(text, separate=separate)
             if behavior.exit_code > 125 or behavior.timed_out or behavior.output_truncated:
                 return None
-            self._learn_copies(text, behavior)
+            self._asking.learn(text, behavior)
             self._advance(text, behavior)
             behaviors.append(behavior)
         return behaviors
@@ -970,17 +804,6 @@ class Shell:
         now = self._listed(search)
         return now is not None and now[1] <= listed[1]
 
-    def _learn_copies(self, text: str, behavior: Behavior) -> None:
-        """Contents that may be found again: of the files that are named in a command."""
-        unknown = set(behavior.content_digests.values()) - self._contents.keys()
-        if not unknown:
-            return
-        self._know(b"")
-        for word in text.split():
-            content = self.state.read(word.strip("'\"")) if "\0" not in word else None
-            if content is not None and len(content) <= _LONGEST_INPUT:
-                self._know(content)
-
     def _check_own(self, name: str, behavior: Behavior) -> None:
         """Refuses a command that changes the very file its output goes to."""
         for operation in behavior.patch.operations:
@@ -990,7 +813,7 @@ class Shell:
             if names[1:] not in _OF_ACCESS:
                 raise Abstained("a command changes the file that its output goes to")
 
-    def _consume(self, text: str, stdin: _Stdin, behavior: Behavior, *, separate: bool) -> None:
+    def _consume(self, text: str, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
         """Settles what of a shared input is left: all, nothing, or nobody knows."""
         data = stdin.data or stdin.perhaps
         fuller = behavior if stdin.data else self._ask(text, stdin=data, separate=separate)
@@ -1010,7 +833,7 @@ class Shell:
 
     def _open_all(
         self, redirects: Sequence[Redirect]
-    ) -> tuple[dict[int, _Sink], _Stdin, list[str]] | int:
+    ) -> tuple[dict[int, Sink], Stdin, list[str]] | int:
         """Where output goes and input comes from, and the redirections that stay with the command;
         the status where one fails.
         """
@@ -1021,13 +844,13 @@ class Shell:
             if operator in ("<<", "<<<"):
                 if descriptor not in (None, 0):
                     raise Abstained("a here-document on another descriptor")
-                stdin = _Stdin(self._document(redirect), shared=self._stdin.shared)
+                stdin = Stdin(self._document(redirect), shared=self._stdin.shared)
                 kept = [each for each in kept if not each.startswith("< ")]
             elif operator in ("<&", ">&") and redirect.target == "-":
                 number = (0 if operator == "<&" else 1) if descriptor is None else descriptor
                 kept.append(_as_text(redirect, "-"))
                 if number:
-                    fds[number] = _Nowhere()
+                    fds[number] = Nowhere()
             elif operator == ">&" and redirect.target.isdigit():
                 source = int(redirect.target)
                 if source not in fds:
@@ -1035,7 +858,7 @@ class Shell:
                 fds[1 if descriptor is None else descriptor] = fds[source]
             elif operator == "<" and descriptor in (None, 0):
                 if redirect.target.startswith("<("):
-                    stdin = _Stdin(self._captured(redirect.target[2:-1]), shared=True)
+                    stdin = Stdin(self._captured(redirect.target[2:-1]), shared=True)
                     continue
                 word = redirect.target
                 if self._is_ours(word):
@@ -1047,7 +870,7 @@ class Shell:
                     status = self._refused(f": < {word}", fds)
                     if status:
                         return status
-                stdin = _Stdin(b"", piped=False)
+                stdin = Stdin(b"", piped=False)
                 kept = [each for each in kept if not each.startswith("< ")] + [f"< {word}"]
             elif operator in (">", ">>", ">|", "&>", "&>>") or (
                 operator == ">&" and descriptor is None
@@ -1070,7 +893,7 @@ class Shell:
         text = redirect.target if redirect.quoted else self._expander.document(redirect.target)
         return os.fsencode(text)
 
-    def _ambiguous(self, word: str, fds: Mapping[int, _Sink]) -> int:
+    def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
         """What Bash says of a target that stands for several words, or for none."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
@@ -1086,20 +909,20 @@ class Shell:
         entry = self.state.entry(path)
         return entry is not None and entry.perms.startswith("-")
 
-    def _refused(self, text: str, fds: Mapping[int, _Sink]) -> int:
+    def _refused(self, text: str, fds: Mapping[int, Sink]) -> int:
         """What the shell says where it cannot open something; its status."""
         behavior = self._ask(text)
         self._advance(text, behavior)
         self._write(fds[2], behavior.output)
         return behavior.exit_code
 
-    def _open(self, redirect: Redirect, fds: Mapping[int, _Sink]) -> _Sink | int:
+    def _open(self, redirect: Redirect, fds: Mapping[int, Sink]) -> Sink | int:
         fields = self._expander.fields(redirect.target)
         if len(fields) != 1:
             return self._ambiguous(redirect.target, fds)
         path = fields[0]
         if path == "/dev/null":
-            return _Nowhere()
+            return Nowhere()
         if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):
             return fds[1 if path.endswith(("out", "1")) else 2]
         word = quoted(path) if self._is_ours(redirect.target) else redirect.target
@@ -1109,7 +932,7 @@ class Shell:
         whole = self.state.resolve(path) if path else ""
         name = file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
         for sink in fds.values():
-            if isinstance(sink, _File) and sink.name == name:
+            if isinstance(sink, OpenFile) and sink.name == name:
                 if sink.appends and redirect.operator.endswith(">>"):
                     return sink
                 raise Abstained("a file is opened twice")
@@ -1118,13 +941,13 @@ class Shell:
         operator = ">" if operator == "&" else operator
         text = f": {operator} {word}"
         behavior = self._ask(text)
-        self._know(b"")
+        self._asking.know(b"")
         self._advance(text, behavior)
         if behavior.exit_code:
             self._write(fds[2], behavior.output)
             return behavior.exit_code
         appends = operator == ">>"
-        return _File(whole, name, fresh=not appends or entry is None, appends=appends)
+        return OpenFile(whole, name, fresh=not appends or entry is None, appends=appends)
 
     def _touches(self, command: Simple) -> bool:
         """Whether a command is given the file that its output is appended to, which programs tell
@@ -1133,7 +956,7 @@ class Shell:
         for redirect in command.redirects:
             if redirect.operator not in (">", ">>", "&>>"):
                 continue
-            if references(redirect.target).substitutes or redirect.target in self._pipes:
+            if references(redirect.target).substitutes or redirect.target in self._asking.pipes:
                 continue
             searching = command.words[:1] in (("grep",), ("egrep",), ("fgrep",), ("rgrep",))
             if not redirect.operator.endswith(">>") and not searching:
@@ -1269,10 +1092,6 @@ def stage_of(command: Command) -> Command:
     return stage_of(command.command) if isinstance(command, Redirected) else command
 
 
-def _own(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: document[name] for name in _OF_THE_SHELL if name in document}
-
-
 def _beside(stages: Sequence[Command]) -> str:
     """The other stages of a pipeline that begins with a list of processes, as they are seen in it;
     "" for any other pipeline.
@@ -1334,18 +1153,6 @@ def _reads_a_file(text: str) -> bool:
 
 def _said(behavior: Behavior) -> tuple[object, ...]:
     return behavior.exit_code, behavior.output, behavior.stdout, behavior.stderr, behavior.patch
-
-
-def _at(behavior: Behavior, place: bytes) -> Behavior:
-    """The behavior with Bash's own messages from this place of the input."""
-    first = b"bash: line 1: "
-    if place == first or first not in behavior.output + (behavior.stderr or b""):
-        return behavior
-    return replace(
-        behavior,
-        output=behavior.output.replace(first, place),
-        stderr=behavior.stderr and behavior.stderr.replace(first, place),
-    )
 
 
 def _split(line: str, ifs: str, count: int) -> list[str]:
