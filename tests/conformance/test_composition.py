@@ -70,6 +70,11 @@ ls; ps -ef | sort -r | head -3
 true; ps | wc -l > f; cat f
 x=1 > $nothing; echo $x; ! { ls; } < nofile; echo $?; { echo a >> f; echo b; } >> f; cat f
 for i in 1\ndo\nls >/nowhere/x\ndone < nofile\ncd nofile; f() {\nnosuch; }\nf\neval nosuch
+add() { echo $(( $1 + $2 )); }; r=$(add 2 3); echo $r; readonly R=1; R=2; echo $? $R
+exec 3>&1 2>&1 >f; ls nofile; echo a >&3; cat f >&3; exec < README.md; head -1 >&3
+while IFS=: read -r u p rest; do echo "$u $rest"; done < /etc/passwd | head -3; nohup sleep 9 &
+cat <<EOF > conf; grep b conf\na=$HOME\nb=$(whoami)\nEOF\ncat conf | tail -1
+yes | head -2 | nl; cat /dev/zero | head -c 5 | od -c; cat nofile 2>&1 | grep -q such && echo found
 tar cf a.tar documents; tar tf a.tar | head -3; gzip a.tar; ls -l a.tar.gz; rm a.tar.gz
 nosuch\nnosuch2; ls nofile\n\n/bin/nope
 echo ~ ~root ~+ "~" a~; x=~/f; echo $x; echo {a,b}{1..2} "{a,b}" a{,x}
@@ -107,7 +112,7 @@ ABSTAINED = (
 
 @pytest.fixture(scope="module")
 def sandbox(system: System) -> Iterator[SandboxRunner]:
-    with open_sandbox(system, Limits(output_bytes=MEBIBYTE)) as opened:
+    with open_sandbox(system, Limits(output_bytes=MEBIBYTE, wall_seconds=2)) as opened:
         yield opened
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -193,7 +193,10 @@ class Shell:
         )
         text = f"{name}={quoted(value)}"
         if not ruled:
-            self._advance(text, self._ask(text))
+            behavior = self._ask(text)
+            self._advance(text, behavior)
+            self._write(self._fds[2], behavior.output)
+            self._substituted = behavior.exit_code or self._substituted
             return
         area = "env" if name in document["env"] else "settings"
         code = "=" if name in document[area] else "a"
@@ -318,8 +321,8 @@ class Shell:
 
     def _background(self, job: Job) -> None:
         before = len(self._output.data)
-        with self._subshell(), self._to(self._fds, Stdin(b"", piped=False)):
-            self._job(job)
+        with self._subshell(), self._to(self._fds, Stdin(b"", piped=False)), suppress(_Over):
+            self._job(job)  # nobody waits for what runs out of time
         if len(self._output.data) > before:
             self._racing = True
         self._status = 0
@@ -614,7 +617,10 @@ class Shell:
             self._status = opened
             return
         fds, stdin, kept = opened
-        if values is not None:
+        if values == ["exec"]:
+            self._fds, self._stdin = fds, self._content(kept) if kept else stdin
+            self._status = 0
+        elif values is not None:
             stdin = self._content(kept) if kept else stdin
             with self._to(fds, stdin):
                 self._builtin(command, values)
@@ -1013,7 +1019,7 @@ class Shell:
 
     def _exec(self, values: list[str]) -> None:
         if len(values) < 2 or values[1].startswith("-"):
-            raise Abstained("exec for its redirections alone, or with options")
+            raise Abstained("exec with options")
         self._put(" ".join(map(quoted, values)), "exec", self._fds, self._stdin)
         raise _Exit(self._status)
 

@@ -19,6 +19,7 @@ from shioenv.modeling.reading import RESERVED, Reader
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)
 _SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
+_SPECIAL = re.compile(r"\$([0-9@*#?!-])")
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 _PLAIN_COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
@@ -142,6 +143,7 @@ def _refer_quoted(text: str, names: set[str]) -> bool:
 
 def _refer_expansion(unit: str, names: set[str]) -> bool:
     names.update(_NAME.findall(unit))
+    names.update(_SPECIAL.findall(unit))
     if not unit.startswith(("$((", "${")):
         names.add(unit[1:])
         return False
