@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import Abstained
 from shioenv.modeling.program import Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
@@ -36,9 +37,12 @@ class Composition:
         """The same with how sure it is: as sure as of all its commands together."""
         start = state or self._start
         program = read_program(shell_input)
-        if is_single(program):
-            return answer_of(self._runner, shell_input, start)
-        return Shell(self._runner, start, shell_input).answer(program)
+        try:
+            if is_single(program):
+                return answer_of(self._runner, shell_input, start)
+            return Shell(self._runner, start, shell_input).answer(program)
+        except RecursionError:
+            raise Abstained("the input is nested too deeply to be put together") from None
 
 
 def is_single(program: Program) -> bool:

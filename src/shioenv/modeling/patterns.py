@@ -95,24 +95,28 @@ def _is_directory(path: str, state: State) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts: list[str] = []
+    # what stands between two stars is found where it comes first: nothing is tried twice
+    pieces = [""]
     index = 0
     while index < len(pattern):
         character = pattern[index]
         index += 1
-        if character == "\\" and index < len(pattern):
-            parts.append(re.escape(pattern[index]))
+        if character == "*":
+            pieces.append("")
+        elif character == "\\" and index < len(pattern):
+            pieces[-1] += re.escape(pattern[index])
             index += 1
-        elif character == "*":
-            parts.append(".*")
         elif character == "?":
-            parts.append(".")
+            pieces[-1] += "."
         elif character == "[":
             bracket, index = _bracket(pattern, index)
-            parts.append(bracket)
+            pieces[-1] += bracket
         else:
-            parts.append(re.escape(character))
-    return re.compile("".join(parts), re.DOTALL)
+            pieces[-1] += re.escape(character)
+    first, *between = pieces
+    last = f".*{between.pop()}" if between else ""
+    inner = "".join(f"(?>.*?{piece})" for piece in between if piece)
+    return re.compile(first + inner + last, re.DOTALL)
 
 
 def _bracket(pattern: str, index: int) -> tuple[str, int]:

@@ -58,7 +58,10 @@ def read_program(text: str) -> Program:
     Errors: Abstained for what cannot be read, with where.
     """
     reader = Reader(text)
-    program = reader.program(frozenset())
+    try:
+        program = reader.program(frozenset())
+    except RecursionError:
+        raise reader.refusal("it is nested too deeply") from None
     if reader.token():
         raise reader.refusal(f"{reader.token()!r} begins no command")
     return program
@@ -67,9 +70,12 @@ def read_program(text: str) -> Program:
 class Reader:
     """Reads from a place in a text on; `place` and `line` are where it is."""
 
-    def __init__(self, text: str, place: int = 0, line: int = 1, depth: int = 0) -> None:
-        self.text, self.place, self.line = text, place, line
-        self._depth = depth
+    def __init__(self, text: str, place: int = 0) -> None:
+        self.text, self.place, self.line = text, place, 1
+        self._depth = 0
+        self._ends: dict[tuple[str, int], int] = {}
+        """Where expansions and programs in them end, by where they begin: one comes by inner ones
+        again and again."""
         self._documents: dict[int, int] = {}
         """Where lines end behind which here-documents stand, and where those end."""
 
@@ -169,6 +175,11 @@ class Reader:
 
     def expansion_end(self, place: int) -> int:
         """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
+        if ("$", place) not in self._ends:
+            self._ends["$", place] = self._expansion_end(place)
+        return self._ends["$", place]
+
+    def _expansion_end(self, place: int) -> int:
         text = self.text
         if text.startswith("$((", place):
             end = self.arithmetic_end(place + 3)
@@ -487,11 +498,14 @@ class Reader:
         return match.end()
 
     def _substitution_end(self, place: int) -> int:
-        inner = Reader(self.text, place, self.line, self._depth)
-        inner.program(frozenset({")"}))
-        if inner.token() != ")":
-            raise self.refusal("a $( is never closed")
-        return inner.place + 1
+        if ("(", place) not in self._ends:
+            inner = Reader(self.text, place)
+            inner.line, inner._depth, inner._ends = self.line, self._depth, self._ends
+            inner.program(frozenset({")"}))
+            if inner.token() != ")":
+                raise self.refusal("a $( is never closed")
+            self._ends["(", place] = inner.place + 1
+        return self._ends["(", place]
 
     def _brace_end(self, place: int) -> int:
         while place < len(self.text):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from shioenv.errors import Abstained
@@ -135,3 +137,13 @@ def test_what_cannot_be_read_is_abstained_from(text: str) -> None:
 
 def test_nothing_is_a_program_without_commands() -> None:
     assert read_program(" \n# only this\n") == ()
+
+
+@pytest.mark.parametrize("opening", ["$(", "${x:-", "$((", "`", '"$(', "<(", "(", "{ ", "if "])
+@pytest.mark.parametrize("closed", [False, True])
+def test_deep_nesting_is_read_or_refused_soon(opening: str, closed: bool) -> None:
+    closing = {"$(": ")", "${x:-": "}", "$((": "))", '"$(': ')"', "<(": ")", "(": ")"}
+    for depth in (25, 2_000):
+        text = "echo " + opening * depth + "a" + closing.get(opening, "; }") * depth * closed
+        with suppress(Abstained):
+            read_program(text)

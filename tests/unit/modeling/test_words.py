@@ -166,6 +166,10 @@ def test_arithmetic_that_bash_refuses_is_abstained_from(expression: str) -> None
         ("\\*", "*", True),
         ("\\*", "x", False),
         ("[a\\-c]", "b", False),
+        ("*a*b", "xaxbxaab", True),
+        ("a**", "a", True),
+        ("*aa", "aaa", True),
+        ("*a" * 20 + "*b", "a" * 2_000, False),
     ],
 )
 def test_patterns_match_whole_texts(pattern: str, text: str, does: bool) -> None:
