@@ -61,3 +61,12 @@ def test_patches_say_what_a_search_of_the_whole_system_finds() -> None:
     assert found["files compared, with changes"] >= 5
     assert found["shell compared"] >= 8
     assert found["violations"] == []
+
+
+@pytest.mark.parametrize("kind", [(), ("--programs",)])
+def test_inputs_put_together_do_what_they_do_whole(kind: tuple[str, ...]) -> None:
+    done = script("composition.py", "--count", "12", "--seed", "5", "--json", *kind)
+    found = json.loads(done.stdout)
+    assert found["inputs"] >= 10
+    assert found["agree"] >= found["inputs"] - 1, found["violations"]
+    assert done.returncode == int(float(found["share"]) < 0.97)

@@ -14,8 +14,8 @@ import shioenv
 
 LAYERS = (
     "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
-    "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "report",
-    "evaluation", "experiments", "cli",
+    "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "modeling",
+    "report", "evaluation", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 

@@ -1,0 +1,221 @@
+"""Bash's arithmetic: 64-bit integers, the operators of C, variables by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from shioenv.errors import Abstained
+
+_TOKEN = re.compile(
+    r"\s*(?:(\d+#[\w@]+|0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)"
+    r"|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&^|]=|[-+*/%<>!~&^|?:=(),]))",
+    re.ASCII,
+)
+_LEVELS = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"),
+    ("+", "-"), ("*", "/", "%"),
+)  # fmt: skip
+_ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="})
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
+_DEEPEST = 40
+
+
+def evaluate(
+    expression: str,
+    variable: Callable[[str], str | None],
+    assign: Callable[[str, str], None] | None = None,
+) -> int:
+    """What an arithmetic expression amounts to; an empty one is 0.
+
+    `variable` gives the text of a variable (None: unset), `assign` sets one; without it nothing can
+    be assigned. Errors: Abstained for what Bash refuses (its message depends on too much), and for
+    what cannot be assigned.
+    """
+    return _Expression(expression, variable, assign, 0).value()
+
+
+def wrapped(number: int) -> int:
+    """The number as a 64-bit integer holds it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+class _Expression:
+    """Evaluates while it reads: recursive descent, one method a kind of operator."""
+
+    def __init__(
+        self,
+        text: str,
+        variable: Callable[[str], str | None],
+        assign: Callable[[str, str], None] | None,
+        depth: int,
+    ) -> None:
+        self._text, self._variable, self._assign, self._depth = text, variable, assign, depth
+        self._tokens: list[str] = []
+        self._place = 0
+        self._skipping = 0
+        place = 0
+        while text[place:].strip():
+            match = _TOKEN.match(text, place)
+            if match is None or depth > _DEEPEST:
+                raise self._refusal()
+            self._tokens.append(match[0].strip())
+            place = match.end()
+
+    def value(self) -> int:
+        if not self._tokens:
+            return 0
+        value = self._comma()
+        if self._place < len(self._tokens):
+            raise self._refusal()
+        return value
+
+    def _refusal(self) -> Abstained:
+        return Abstained(f"the arithmetic expression {self._text!r:.60} cannot be evaluated")
+
+    def _peek(self, ahead: int = 0) -> str:
+        place = self._place + ahead
+        return self._tokens[place] if place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _comma(self) -> int:
+        value = self._assignment()
+        while self._peek() == ",":
+            self._next()
+            value = self._assignment()
+        return value
+
+    def _assignment(self) -> int:
+        name, operator = self._peek(), self._peek(1)
+        if name.isidentifier() and operator in _ASSIGNING:
+            self._place += 2
+            value = self._assignment()
+            if operator != "=":
+                value = self._apply(operator[:-1], self._read(name), value)
+            return self._write(name, value)
+        return self._conditional()
+
+    def _conditional(self) -> int:
+        condition = self._binary(0)
+        if self._peek() != "?":
+            return condition
+        self._next()
+        yes = self._skipped(not condition, self._assignment)
+        if self._next() != ":":
+            raise self._refusal()
+        no = self._skipped(bool(condition), self._assignment)
+        return yes if condition else no
+
+    def _skipped(self, skip: bool, read: Callable[[], int]) -> int:
+        """Reads on; what is skipped assigns nothing and divides by nothing."""
+        self._skipping += skip
+        value = read()
+        self._skipping -= skip
+        return value
+
+    def _binary(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self._power()
+        left = self._binary(level + 1)
+        while (operator := self._peek()) in _LEVELS[level]:
+            self._next()
+            if operator in ("&&", "||"):
+                decided = bool(left) == (operator == "||")
+                right = self._skipped(decided, lambda: self._binary(level + 1))
+                left = int(bool(left) if decided else bool(right))
+            else:
+                left = self._apply(operator, left, self._binary(level + 1))
+        return left
+
+    def _power(self) -> int:
+        base = self._unary()
+        if self._peek() != "**":
+            return base
+        self._next()
+        return self._apply("**", base, self._power())
+
+    def _unary(self) -> int:
+        token = self._next()
+        if token in ("++", "--") and self._peek().isidentifier():
+            name = self._next()
+            return self._write(name, self._read(name) + (1 if token == "++" else -1))
+        if token in ("++", "--", "+", "-"):
+            value = self._unary()
+            return wrapped(-value) if token == "-" else value
+        if token == "!":
+            return int(not self._unary())
+        if token == "~":
+            return wrapped(~self._unary())
+        if token == "(":
+            value = self._comma()
+            if self._next() != ")":
+                raise self._refusal()
+            return value
+        if token[:1].isdigit():
+            return self._number(token)
+        if not token.isidentifier():
+            raise self._refusal()
+        value = self._read(token)
+        if self._peek() in ("++", "--"):
+            self._write(token, value + (1 if self._next() == "++" else -1))
+        return value
+
+    def _number(self, token: str) -> int:
+        base, digits = 10, token
+        if "#" in token:
+            text, digits = token.split("#")
+            base = int(text)
+        elif token[:2] in ("0x", "0X"):
+            base, digits = 16, token[2:]
+        elif token.startswith("0") and len(token) > 1:
+            base, digits = 8, token[1:]
+        value = 0
+        for digit in digits if base > 36 else digits.lower():
+            amount = _DIGITS.index(digit)
+            if not 2 <= base <= 64 or amount >= base:
+                raise self._refusal()
+            value = wrapped(value * base + amount)
+        return value
+
+    def _read(self, name: str) -> int:
+        text = self._variable(name)
+        if text is None or self._skipping:
+            return 0
+        return _Expression(text, self._variable, None, self._depth + 1).value()
+
+    def _write(self, name: str, value: int) -> int:
+        value = wrapped(value)
+        if not self._skipping:
+            if self._assign is None:
+                raise self._refusal()
+            self._assign(name, str(value))
+        return value
+
+    def _apply(self, operator: str, left: int, right: int) -> int:
+        if operator in ("/", "%"):
+            if not right:
+                if self._skipping:
+                    return 0
+                raise self._refusal()
+            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return wrapped(quotient if operator == "/" else left - quotient * right)
+        if operator == "**":
+            if right < 0:
+                raise self._refusal()
+            return wrapped(pow(left, right, 2**64))
+        if operator == "<<":
+            return wrapped(left << (right & 63))
+        if operator == ">>":
+            return left >> (right & 63)
+        return wrapped(
+            {
+                "+": left + right, "-": left - right, "*": left * right, "&": left & right,
+                "|": left | right, "^": left ^ right, "<": int(left < right),
+                ">": int(left > right), "<=": int(left <= right), ">=": int(left >= right),
+                "==": int(left == right), "!=": int(left != right),
+            }[operator]
+        )  # fmt: skip

@@ -1,0 +1,217 @@
+"""Context patches put together, and taken apart again, without losing what was moved.
+
+A file is followed by where it comes from: what is gone in one place and the same in another was
+moved there, through as many steps as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shioenv.behavior.diff import collect
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import escape, keys
+
+_OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    entry: Mapping[str, Any]
+    origin: str | None
+    """What the first document called it; None where it is new."""
+    in_tree: bool = False
+    """It was moved with the directory that it is in, or is one that was moved."""
+
+
+class Changes:
+    """What patches made of a context document, one after the other."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._first = document
+        self._other: Mapping[str, Any] = {
+            key: value for key, value in document.items() if key != "fs"
+        }
+        self._files: dict[str, _File | None] = {}
+
+    def add(self, patch: ContextPatch) -> Changes:
+        """Itself, one patch further. Errors: PatchError where the patch does not fit."""
+        other: list[Operation] = []
+        trees = self._moved_directories(patch)
+        for operation in patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area != "fs" or not names:
+                other.append(operation)
+            else:
+                self._change(operation, names, trees)
+        if other:
+            self._other = ContextPatch(tuple(other)).apply(self._other)
+        return self
+
+    def since(self, before: Changes) -> ContextPatch:
+        """The patch that leads from what others left of the same document to this."""
+        operations: list[Operation] = []
+        gone: dict[str, tuple[str, _File]] = {}
+        names = sorted({*before._files, *self._files})
+        for name in names:
+            old, new = before.file(name), self.file(name)
+            if old is not None and new is None and old.origin is not None:
+                gone[old.origin] = name, old
+        for name in names:
+            old, new = before.file(name), self.file(name)
+            if new is None:
+                continue
+            if old is not None:
+                collect(old.entry, new.entry, f"/fs/{escape(name)}", operations)
+                continue
+            source = gone.get(new.origin) if new.origin is not None else None
+            if source is not None and source[1].entry == new.entry:
+                del gone[str(new.origin)]
+                operations.append(("m", f"/fs/{escape(source[0])}", f"/fs/{escape(name)}"))
+            else:
+                operations.append(("a", f"/fs/{escape(name)}", dict(new.entry)))
+        moved = {operation[1] for operation in operations if operation[0] == "m"}
+        for name in names:
+            here = f"/fs/{escape(name)}"
+            if before.file(name) is not None and self.file(name) is None and here not in moved:
+                operations.append(("r", here))
+        collect(before._other, self._other, "", operations)
+        return ContextPatch(tuple(operations))
+
+    def whole(self, start: str) -> ContextPatch:
+        """The patch of everything, as a recorder that saw only the two ends writes it: of a
+        directory in which something was added or removed, the size, links and time are not told,
+        and a directory in which anything changed after it was moved is a removed and a new one.
+        `start` is the directory that names in `fs` are relative to.
+        """
+        patch = self.since(Changes(self._first))
+        patch = self._without_broken_trees(patch)
+        parents: set[bytes] = set()
+        for operation in patch.operations:
+            touched = operation[1:] if operation[0] == "m" else operation[1:2]
+            for path in touched if operation[0] in "arm" else ():
+                area, *names = keys(path)
+                if area == "fs" and len(names) == 1:
+                    parents.add(_absolute(names[0], start).rpartition(b"/")[0] or b"/")
+        return ContextPatch(
+            tuple(
+                operation
+                for operation in patch.operations
+                if not self._told_by_entries(operation, parents, start)
+            )
+        )
+
+    def _without_broken_trees(self, patch: ContextPatch) -> ContextPatch:
+        moves = {
+            keys(operation[1])[1]: keys(operation[2])[1]
+            for operation in patch.operations
+            if operation[0] == "m"
+        }
+        broken: set[str] = set()
+        whole: dict[str, bool] = {}
+        for name, target in moves.items():
+            file = self.file(target)
+            if file is None or not file.in_tree:
+                continue
+            top = self._gone_above(name)
+            if top not in whole:
+                whole[top] = self._is_whole(top, moves)
+            if not whole[top]:
+                broken.add(name)
+        if not broken:
+            return patch
+        operations: list[Operation] = []
+        for operation in patch.operations:
+            name = keys(operation[1])[1] if operation[0] == "m" else ""
+            if name in broken:
+                file = self.file(moves[name])
+                operations.append(("r", operation[1]))
+                operations.append(("a", operation[2], dict(file.entry) if file else {}))
+            else:
+                operations.append(operation)
+        return ContextPatch(tuple(operations))
+
+    def _gone_above(self, name: str) -> str:
+        """The outermost directory around a file that is gone, or the file."""
+        while (above := name.rpartition("/")[0]) in self._first["fs"] and self.file(above) is None:
+            name = above
+        return name
+
+    def _is_whole(self, top: str, moves: Mapping[str, str]) -> bool:
+        """Whether a directory was moved with all that is in it, and nothing was added."""
+        target = moves.get(top)
+        if target is None:
+            return False
+        inside = [each for each in self._first["fs"] if each.startswith(f"{top}/")]
+        there = [
+            each
+            for each in self._files
+            if each.startswith(f"{target}/") and self.file(each) is not None
+        ]
+        return len(there) == len(inside) and all(
+            moves.get(each) == target + each[len(top) :] for each in inside
+        )
+
+    def file(self, name: str) -> _File | None:
+        """The file that is called so now; None where there is none."""
+        if name in self._files:
+            return self._files[name]
+        entry = self._first["fs"].get(name)
+        return None if entry is None else _File(entry, name)
+
+    def _told_by_entries(self, operation: Operation, parents: set[bytes], start: str) -> bool:
+        area, *names = keys(operation[1])
+        if operation[0] != "=" or area != "fs" or len(names) != 2 or names[1] not in _OF_CONTENT:
+            return False
+        return _absolute(names[0], start) in parents
+
+    def _moved_directories(self, patch: ContextPatch) -> frozenset[str]:
+        found = set()
+        for operation in patch.operations:
+            area, *names = keys(operation[1]) if operation[0] == "m" else [""]
+            file = self.file(names[0]) if area == "fs" else None
+            if file is not None and str(file.entry.get("perms", "")).startswith("d"):
+                found.add(names[0])
+        return frozenset(found)
+
+    def _change(self, operation: Operation, names: list[str], trees: frozenset[str]) -> None:
+        name, *attributes = names
+        if operation[0] == "m":
+            file = self.file(name)
+            if file is not None and (name in trees or name.rpartition("/")[0] in trees):
+                file = replace(file, in_tree=True)
+            self._files[keys(operation[2])[1]] = file
+            self._files[name] = None
+        elif attributes:
+            file = self.file(name)
+            entry = dict(file.entry) if file else {}
+            if operation[0] == "r":
+                entry.pop(attributes[0], None)
+            else:
+                entry[attributes[0]] = operation[2]
+            origin = file.origin if file else None
+            self._files[name] = _File(entry, origin, file.in_tree if file else False)
+        elif operation[0] == "r":
+            self._files[name] = None
+        else:
+            self._files[name] = _File(operation[2], None)
+
+
+def composed(
+    document: Mapping[str, Any], patches: Iterable[ContextPatch], start: str
+) -> ContextPatch:
+    """The one patch that does what these do one after the other; see `Changes.whole`."""
+    changes = Changes(document)
+    for patch in patches:
+        changes.add(patch)
+    return changes.whole(start)
+
+
+def _absolute(name: str, start: str) -> bytes:
+    if name.startswith("/"):
+        return name_bytes(name)
+    inside = start.rstrip("/").encode("utf-8", "surrogateescape")
+    return inside if name == "." else inside + b"/" + name_bytes(name)

@@ -1,0 +1,66 @@
+"""Inputs of several commands, answered by asking about each command and putting the answers
+together by Bash's rules. Nothing is executed here, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import Abstained
+from shioenv.modeling.program import Program, Simple
+from shioenv.modeling.reading import read_program
+from shioenv.modeling.shell import Shell
+from shioenv.modeling.words import references
+
+
+class Composition:
+    """A runner over one that answers single commands.
+
+    An input of one command is that runner's to answer. Of all others each simple command is asked
+    about in the state that those before it left: their files, their working directory and their
+    variables are in `State`, and what is piped into it is its standard input. `start` is the
+    pristine state.
+    """
+
+    def __init__(self, runner: Runner, start: State) -> None:
+        self._runner, self._start = runner, start
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the input does. Errors: Abstained for what Bash refuses to read, for what cannot be
+        put together by rule, and where the runner abstains; those of the runner.
+        """
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """The same with how sure it is: as sure as of all its commands together."""
+        start = state or self._start
+        program = read_program(shell_input)
+        try:
+            if is_single(program):
+                return answer_of(self._runner, shell_input, start)
+            return Shell(self._runner, start, shell_input).answer(program)
+        except RecursionError:
+            raise Abstained("the input is nested too deeply to be put together") from None
+
+
+def is_single(program: Program) -> bool:
+    """Whether there is nothing to put together: at most one simple command, without redirections
+    and substitutions.
+    """
+    commands: Sequence[object] = [
+        command
+        for job in program
+        for _, pipeline in job.pipelines
+        for command in (*pipeline.stages, *[None] * pipeline.negated, *[None] * job.background)
+    ]
+    if len(commands) > 1:
+        return False
+    return all(
+        isinstance(command, Simple)
+        and not command.redirects
+        and not ("find" in command.words[:1] and "-exec" in command.words)
+        and not any(references(word).substitutes for word in (*command.assignments, *command.words))
+        for command in commands
+    )

@@ -1,0 +1,574 @@
+"""Words expanded as Bash's manual says: braces, tildes, parameters, substitutions, arithmetic,
+splitting, path names, quotes; in that order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Protocol
+
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.modeling.arithmetic import evaluate
+from shioenv.modeling.patterns import SPECIAL, escaped, is_pattern, matches, paths
+from shioenv.modeling.reading import RESERVED, Reader
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)
+_SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
+_SPECIAL = re.compile(r"\$([0-9@*#?!-])")
+_TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
+_PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+_PLAIN_COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
+_ANSI = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.S
+)
+_ANSI_LETTERS = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "v": "\v",
+}  # fmt: skip
+_GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
+_MOST_FIELDS = 10_000
+
+
+class Scope(Protocol):
+    """What words are expanded against."""
+
+    @property
+    def state(self) -> State:
+        """The files, and the shell's options."""
+        ...
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The positional parameters, from `$1`."""
+        ...
+
+    def variable(self, name: str) -> str | None:
+        """A variable's text, or that of `?`, `$`, `!`, `-`; None where it is unset. Errors:
+        Abstained where nobody knows.
+        """
+        ...
+
+    def assign(self, name: str, value: str) -> None:
+        """Sets a variable, for `${x:=word}` and arithmetic."""
+        ...
+
+    def substitute(self, source: str) -> str:
+        """What a program prints, for `$(…)`; trailing newlines included."""
+        ...
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """The name of the pipe that `<(…)` (`reading`) or `>(…)` stands for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A piece of an expanded word; `text` None is where `"$@"` parts two words."""
+
+    text: str | None
+    quoted: bool
+    splits: bool = False
+
+
+_BREAK = _Segment(None, quoted=True)
+
+
+def quoted(text: str, *, command: bool = False) -> str:
+    """The text as a word that stands for itself; as the first of a command, where `command`."""
+    plain = _PLAIN_COMMAND if command else _PLAIN
+    if plain.fullmatch(text) and not (command and text in RESERVED):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What a word's expansion rests on."""
+
+    names: frozenset[str]
+    """Variables and parameters that may be named in it."""
+    substitutes: bool
+    """It holds a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
+
+
+def references(word: str) -> References:
+    """What a word's expansion rests on, read without expanding it."""
+    names: set[str] = set()
+    substitutes = _refer(word, names)
+    return References(frozenset(names), substitutes)
+
+
+def _refer(text: str, names: set[str]) -> bool:
+    reader = Reader(text)
+    substitutes = False
+    place = 0
+    while place < len(text):
+        if text.startswith(("<(", ">("), place):
+            return True
+        end = reader.unit_end(place) if text[place] != '"' else reader.double_quote_end(place)
+        unit = text[place:end]
+        if unit.startswith("`") or (unit.startswith("$(") and not unit.startswith("$((")):
+            return True
+        if unit.startswith('"') or unit.startswith('$"'):
+            substitutes = _refer_quoted(unit[unit.index('"') + 1 : -1], names) or substitutes
+        elif unit.startswith("$") and not unit.startswith("$'"):
+            substitutes = _refer_expansion(unit, names) or substitutes
+        place = end
+    return substitutes
+
+
+def _refer_quoted(text: str, names: set[str]) -> bool:
+    """The same inside double quotes, where only `$`, backquotes and backslashes mean something."""
+    reader = Reader(text)
+    substitutes = False
+    place = 0
+    while place < len(text):
+        character = text[place]
+        end = reader.unit_end(place) if character in "\\`$" else place + 1
+        if character == "$" and text.startswith("$'", place):
+            end = place + 1
+        unit = text[place:end]
+        if character == "`" or (unit.startswith("$(") and not unit.startswith("$((")):
+            return True
+        if character == "$":
+            substitutes = _refer_expansion(unit, names) or substitutes
+        place = end
+    return substitutes
+
+
+def _refer_expansion(unit: str, names: set[str]) -> bool:
+    names.update(_NAME.findall(unit))
+    names.update(_SPECIAL.findall(unit))
+    if not unit.startswith(("$((", "${")):
+        names.add(unit[1:])
+        return False
+    if unit.startswith("${"):
+        match = _PARAMETER.match(unit.lstrip("${#!"))
+        names.update([match[1]] if match else ())
+    return "`" in unit or re.search(r"\$\((?!\()", unit) is not None
+
+
+def braces(word: str) -> list[str]:
+    """The words that brace expansion makes of one, in order."""
+    reader = Reader(word)
+    place = 0
+    while place < len(word):
+        if word[place] == "{":
+            expanded = _brace(word, place, reader)
+            if expanded is not None:
+                alternatives, end = expanded
+                head = word[:place]
+                tails = braces(word[end:])
+                if len(alternatives) * len(tails) > _MOST_FIELDS:
+                    raise Abstained(f"{word!r:.40} stands for too many words")
+                return [f"{head}{middle}{tail}" for middle, tail in product(alternatives, tails)]
+        place = reader.unit_end(place)
+    return [word]
+
+
+def _brace(word: str, start: int, reader: Reader) -> tuple[list[str], int] | None:
+    """What stands between the `{` at `start` and its `}`, and where that ends."""
+    parts: list[str] = []
+    nesting, begin, place = 0, start + 1, start + 1
+    while place < len(word):
+        character = word[place]
+        if character == "{":
+            nesting += 1
+        elif character == "}" and nesting:
+            nesting -= 1
+        elif character == "}":
+            parts.append(word[begin:place])
+            if len(parts) > 1:
+                return [each for part in parts for each in braces(part)], place + 1
+            sequence = _sequence(parts[0])
+            return None if sequence is None else (sequence, place + 1)
+        elif character == "," and not nesting:
+            parts.append(word[begin:place])
+            begin = place + 1
+        place = reader.unit_end(place)
+    return None
+
+
+def _sequence(text: str) -> list[str] | None:
+    match = _SEQUENCE.fullmatch(text)
+    if match is None:
+        return None
+    first, last, step, one, other, letter_step = match.groups()
+    if first is not None:
+        width = max((len(each) for each in (first, last) if re.match(r"-?0\d", each)), default=0)
+        low, high = int(first), int(last)
+    else:
+        if one.isdigit() or other.isdigit() or "_" in (one, other):
+            return None
+        low, high, step, width = ord(one), ord(other), letter_step, 0
+    by = abs(int(step or 1)) or 1
+    if abs(high - low) // by > _MOST_FIELDS:
+        raise Abstained(f"{text!r:.40} stands for too many words")
+    numbers = range(low, high + 1, by) if low <= high else range(low, high - 1, -by)
+    if first is None:
+        return [chr(number) for number in numbers]
+    return [f"{number:0{width}d}" if width else str(number) for number in numbers]
+
+
+class Expander:
+    """Expands words against a scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def fields(self, word: str) -> list[str]:
+        """The words that one stands for as an argument. Errors: Abstained."""
+        return [field for one in braces(word) for field in self._fields(one)]
+
+    def text(self, word: str, *, assigned: bool = False) -> str:
+        """What a word stands for where it is not split, as in `case`; `assigned` where it is the
+        value of a variable, which has more tildes.
+        """
+        segments = self._word(word, assigned=assigned)
+        return "".join(" " if each.text is None else each.text for each in segments)
+
+    def pattern(self, word: str) -> str:
+        """The pattern that a word stands for: what is quoted in it, escaped."""
+        return _pattern(self._word(word))
+
+    def document(self, text: str) -> str:
+        """What a here-document says."""
+        segments = self._quoted(text, document=True)
+        return "".join(" " if each.text is None else each.text for each in segments)
+
+    def number(self, expression: str) -> int:
+        """What an arithmetic expression amounts to."""
+        text = self.document(expression.replace('"', ""))
+        return evaluate(text, self._scope.variable, self._scope.assign)
+
+    def _fields(self, word: str) -> Iterator[str]:
+        fields: list[list[_Segment]] = []
+        current: list[_Segment] | None = None
+        ifs = self._separators()
+        for segment in self._word(word):
+            if segment.text is None:
+                fields += [] if current is None else [current]
+                current = None
+            elif not segment.splits or not ifs:
+                if segment.text or segment.quoted:
+                    current = [*(current or []), segment]
+            else:
+                for match in ifs.finditer(segment.text):
+                    text, mark = match.groups()
+                    if text:
+                        current = [*(current or []), _Segment(text, quoted=False)]
+                    elif mark or current is not None:
+                        fields.append(current or [])
+                        current = None
+        if current is not None:
+            fields.append(current)
+        for field in fields:
+            yield from self._paths(field)
+
+    def _separators(self) -> re.Pattern[str] | None:
+        """Finds text, blanks, and other separators, each with the blanks around it."""
+        value = self._scope.variable("IFS")
+        value = " \t\n" if value is None else value
+        if not value:
+            return None
+        blanks = "".join(each for each in value if each in " \t\n")
+        others = re.escape("".join(each for each in value if each not in " \t\n"))
+        blank = f"[{blanks}]" if blanks else "(?!)"
+        other = f"{blank}*[{others}]{blank}*" if others else "(?!)"
+        return re.compile(f"([^{re.escape(value)}]+)|({other})|{blank}+")
+
+    def _paths(self, field: list[_Segment]) -> list[str]:
+        text = "".join(each.text or "" for each in field)
+        settings = self._scope.state.before.document["settings"]
+        if not SPECIAL & set(text) or settings.get("-o noglob"):
+            return [text]
+        pattern = _pattern(field)
+        if not is_pattern(pattern):
+            return [text]
+        options = self._scope.state.before.document["shell_options"]
+        for option in _GLOB_OPTIONS:
+            if options.get(option):
+                raise Abstained(f"path names are matched under {option}")
+        return paths(pattern, self._scope.state) or [text]
+
+    def _word(self, word: str, *, assigned: bool = False, splits: bool = False) -> list[_Segment]:
+        reader = Reader(word)
+        segments: list[_Segment] = []
+        place = 0
+        while place < len(word):
+            at_start = place == 0 or (assigned and word[place - 1] == ":")
+            tilde = _TILDE.match(word, place) if at_start else None
+            if assigned and at_start and not tilde:
+                tilde = re.compile(r"~([\w.+-]*)(?=[/:]|$)").match(word, place)
+            home = self._home(tilde[1]) if tilde else None
+            if tilde and home is not None:
+                segments.append(_Segment(home, quoted=True))
+                place = tilde.end()
+                continue
+            if word.startswith(("<(", ">("), place):
+                end = place + _process_length(word[place:])
+                reading = word[place] == "<"
+                path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
+                segments.append(_Segment(path, quoted=True))
+            else:
+                end = reader.unit_end(place)
+                segments += self._unit(word[place:end], splits=splits)
+            place = end
+        return segments
+
+    def _unit(self, unit: str, *, splits: bool) -> list[_Segment]:
+        first = unit[0]
+        if first == "\\":
+            return [] if unit == "\\\n" else [_Segment(unit[1:], quoted=True)]
+        if first == "'":
+            return [_Segment(unit[1:-1], quoted=True)]
+        if unit.startswith(('"', '$"')):
+            inner = unit[unit.index('"') + 1 : -1]
+            found = self._quoted(inner)
+            return found if found or inner in ("$@", "${@}") else [_Segment("", quoted=True)]
+        if unit.startswith("$'"):
+            return [_Segment(_ansi(unit[2:-1]), quoted=True)]
+        if first in "`$" and len(unit) > 1:
+            return self._expansion(unit, quoted=False)
+        return [_Segment(unit, quoted=False, splits=splits)]
+
+    def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
+        reader = Reader(text)
+        segments: list[_Segment] = []
+        place = 0
+        while place < len(text):
+            character = text[place]
+            if character == "\\" and text[place + 1 : place + 2] in (
+                *("$", "`", "\\", "\n"),
+                *(() if document else ('"',)),
+            ):
+                kept = "" if text[place + 1] == "\n" else text[place + 1]
+                segments.append(_Segment(kept, quoted=True))
+                place += 2
+            elif character == "`" or (character == "$" and text[place + 1 : place + 2] != "'"):
+                end = reader.unit_end(place) if character == "`" else reader.expansion_end(place)
+                unit = text[place:end]
+                if len(unit) > 1:
+                    segments += self._expansion(unit, quoted=True)
+                else:
+                    segments.append(_Segment(unit, quoted=True))
+                place = end
+            else:
+                segments.append(_Segment(character, quoted=True))
+                place += 1
+        return segments
+
+    def _expansion(self, unit: str, *, quoted: bool) -> list[_Segment]:
+        if unit.startswith("`"):
+            escapes = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
+            return self._result(self._command(re.sub(escapes, r"\1", unit[1:-1])), quoted=quoted)
+        if unit.startswith("$((") and unit.endswith("))") and Reader(unit).arithmetic_end(3):
+            return self._result(str(self.number(unit[3:-2])), quoted=quoted)
+        if unit.startswith("$("):
+            return self._result(self._command(unit[2:-1]), quoted=quoted)
+        if unit.startswith("${"):
+            return self._parameter(unit[2:-1], quoted=quoted)
+        return self._plain(unit[1:], quoted=quoted)
+
+    def _result(self, text: str, *, quoted: bool) -> list[_Segment]:
+        return [_Segment(text, quoted, splits=not quoted)]
+
+    def _command(self, source: str) -> str:
+        return self._scope.substitute(source).rstrip("\n")
+
+    def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
+        if name in ("@", "*"):
+            return self._list(name, list(self._scope.arguments), quoted=quoted)
+        return self._result(self._value(name) or "", quoted=quoted)
+
+    def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
+        if quoted and name == "*":
+            ifs = self._scope.variable("IFS")
+            return self._result((" " if ifs is None else ifs[:1]).join(values), quoted=True)
+        segments: list[_Segment] = []
+        for value in values:
+            segments += [_BREAK] * bool(segments)
+            segments.append(_Segment(value, quoted, splits=not quoted))
+        return segments
+
+    def _value(self, name: str) -> str | None:
+        if name == "#":
+            return str(len(self._scope.arguments))
+        if name.isdigit() and name != "0":
+            number = int(name)
+            arguments = self._scope.arguments
+            return arguments[number - 1] if number <= len(arguments) else None
+        return self._scope.variable(name)
+
+    def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
+        """`${…}`: the text between its braces."""
+        if inside.startswith("#") and len(inside) > 1:
+            match = _PARAMETER.fullmatch(inside, 1)
+            if match and not match[2]:
+                if match[1] in "@*":
+                    return self._result(str(len(self._scope.arguments)), quoted=quoted)
+                return self._result(str(len(self._value(match[1]) or "")), quoted=quoted)
+        match = _PARAMETER.match(inside)
+        if match and match[1] == "PIPESTATUS":
+            return self._statuses(inside, match[2] or "[0]", quoted=quoted)
+        if match is None or match[2]:
+            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        name, rest = match[1], inside[match.end() :]
+        if not rest:
+            return self._plain(name, quoted=quoted)
+        if name in "@*":
+            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        value = self._value(name)
+        default = re.match(r":?[-=+?]", rest)
+        if default:
+            missing = value is None or (default[0][0] == ":" and not value)
+            return self._default(
+                name, value, default[0][-1], missing, rest[default.end() :], quoted
+            )
+        return self._result(self._edited(value or "", rest, inside), quoted=quoted)
+
+    def _statuses(self, inside: str, subscript: str, *, quoted: bool) -> list[_Segment]:
+        """The one array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
+        statuses = (self._scope.variable("PIPESTATUS") or "").split()
+        index = subscript[1:-1]
+        if not inside.endswith(("]", "PIPESTATUS")) or not (index in "@*" or index.isdigit()):
+            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        if index in "@*":
+            return self._list(index, statuses, quoted=quoted)
+        here = statuses[int(index) : int(index) + 1]
+        return self._result("".join(here), quoted=quoted)
+
+    def _default(
+        self, name: str, value: str | None, kind: str, missing: bool, word: str, quoted: bool
+    ) -> list[_Segment]:
+        if kind == "?" and missing:
+            raise Abstained(f"{name} is refused where it is missing")
+        if kind == "=" and missing:
+            value = self.text(word)
+            self._scope.assign(name, value)
+            return self._result(value, quoted=quoted)
+        if missing != (kind == "+"):
+            return self._quoted(word) if quoted else self._word(word, splits=True)
+        return self._result("" if kind == "+" else value or "", quoted=quoted)
+
+    def _edited(self, value: str, rest: str, inside: str) -> str:
+        if rest[0] in "#%":
+            longest = rest[:2] in ("##", "%%")
+            pattern = self.pattern(rest[1 + longest :])
+            return _trimmed(value, pattern, end=rest[0] == "%", longest=longest)
+        if rest[0] == ":" and "`" not in rest:
+            offset, _, length = rest[1:].partition(":")
+            return self._slice(value, offset, length if ":" in rest[1:] else None)
+        if rest[0] == "/":
+            return self._replaced(value, rest[1:])
+        case = re.fullmatch(r"(\^\^?|,,?)", rest)
+        if case:
+            head = 1 if len(rest) == 1 else len(value)
+            made = value[:head].upper() if rest[0] == "^" else value[:head].lower()
+            return made + value[head:]
+        raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+
+    def _slice(self, value: str, offset: str, length: str | None) -> str:
+        start = self.number(offset)
+        if start < 0:
+            start += len(value)
+            if start < 0:
+                return ""
+        if length is None:
+            return value[start:]
+        count = self.number(length)
+        if count < 0:
+            if len(value) + count < start:
+                raise Abstained("a substring ends before it begins")
+            return value[start : len(value) + count]
+        return value[start : start + count]
+
+    def _replaced(self, value: str, rest: str) -> str:
+        every = rest.startswith("/")
+        rest = rest[1:] if every else rest
+        anchor = rest[:1] if rest[:1] in ("#", "%") and not every else ""
+        rest = rest[len(anchor) :]
+        reader = Reader(rest)
+        place = 0
+        while place < len(rest) and rest[place] != "/":
+            place = reader.unit_end(place)
+        pattern, made = self.pattern(rest[:place]), self.text(rest[place + 1 :])
+        if not pattern or "&" in made:
+            raise Abstained("this replacement in a variable is beyond it")
+        done: list[str] = []
+        place = 0
+        while place <= len(value):
+            ends = [
+                end for end in range(len(value), place, -1) if matches(pattern, value[place:end])
+            ]
+            if anchor == "%":
+                ends = [end for end in ends if end == len(value)]
+            if ends and (anchor != "#" or place == 0):
+                done.append(made)
+                place = ends[0]
+                if not every:
+                    break
+            else:
+                done.append(value[place : place + 1])
+                place += 1
+        return "".join(done) + value[place:]
+
+    def _home(self, user: str) -> str | None:
+        """What `~user` stands for; None where it stays as it is."""
+        names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
+        if user in names:
+            value = self._scope.variable(names[user])
+            if value is None and not user:
+                raise Abstained("HOME is not set")
+            return value
+        accounts = (self._scope.state.read("/etc/passwd") or b"").decode("utf-8", "replace")
+        for line in accounts.splitlines():
+            fields = line.split(":")
+            if fields[0] == user and len(fields) > 5:
+                return fields[5]
+        return None
+
+
+def _pattern(segments: list[_Segment]) -> str:
+    return "".join(
+        escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", "\\\\")
+        for each in segments
+    )
+
+
+def _process_length(text: str) -> int:
+    reader = Reader(text, 2)
+    reader.program(frozenset({")"}))
+    reader.token()
+    return reader.place + 1
+
+
+def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
+    lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
+    for length in lengths:
+        part = value[len(value) - length :] if end else value[:length]
+        if matches(pattern, part):
+            return value[: len(value) - length] if end else value[length:]
+    return value
+
+
+def _ansi(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        octal, two, four, eight, control, other = match.groups()
+        if octal or two:
+            number = int(octal, 8) & 0xFF if octal else int(two, 16)
+            if number == 0 or number > 127:
+                raise Abstained("bytes that are no text")
+            return chr(number)
+        if four or eight:
+            return chr(int(four or eight, 16))
+        if control:
+            return chr(ord(control) & 0x1F)
+        return _ANSI_LETTERS.get(other, other if other in "\\'\"?" else f"\\{other}")
+
+    return _ANSI.sub(one, text)
