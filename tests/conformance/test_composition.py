@@ -75,6 +75,9 @@ exec 3>&1 2>&1 >f; ls nofile; echo a >&3; cat f >&3; exec < README.md; head -1 >
 while IFS=: read -r u p rest; do echo "$u $rest"; done < /etc/passwd | head -3; nohup sleep 9 &
 cat <<EOF > conf; grep b conf\na=$HOME\nb=$(whoami)\nEOF\ncat conf | tail -1
 yes | head -2 | nl; cat /dev/zero | head -c 5 | od -c; cat nofile 2>&1 | grep -q such && echo found
+f() { echo a > b.txt 2>&1; cat b.txt; }; f 2> b.txt; ls -l b.txt; ls nofile > o 2> o; cat o
+printf 'a\\tb c\n' | while read x y; do echo "<$x><$y>"; done
+( for i in 1; do ls; done > d/e ); ls\nls nofile
 tar cf a.tar documents; tar tf a.tar | head -3; gzip a.tar; ls -l a.tar.gz; rm a.tar.gz
 nosuch\nnosuch2; ls nofile\n\n/bin/nope
 echo ~ ~root ~+ "~" a~; x=~/f; echo $x; echo {a,b}{1..2} "{a,b}" a{,x}

@@ -23,7 +23,9 @@ class OpenFile:
     fresh: bool
     """It was made or emptied by this run, so its times are the run's."""
     appends: bool
-    """It was opened by `>>`: others may be, too."""
+    """It was opened by `>>`: it is written to at its end, whoever else writes."""
+    offset: int = 0
+    """How much was written to it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -45,6 +45,7 @@ class Group:
 
     body: Program
     subshell: bool
+    line: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,7 +274,7 @@ class Reader:
         line, start = self.line, self.place
         if token == "{":
             self._take(token)
-            return Group(self._body("}"), subshell=False)
+            return Group(self._body("}"), subshell=False, line=line)
         if token == "(":
             if self.text.startswith("((", self.place):
                 end = self.arithmetic_end(self.place + 2)
@@ -282,7 +282,7 @@ class Reader:
                     self._take(self.text[self.place : end])
                     return Verbatim(self.text[start:end], line)
             self._take(token)
-            return Group(self._body(")"), subshell=True)
+            return Group(self._body(")"), subshell=True, line=line)
         if token == "[[":
             return self._conditional()
         if token == "if":

@@ -274,6 +274,9 @@ class Shell:
         entry = self.state.before.entry(name)
         if entry is None:
             raise Abstained("a file that is written to is not there")
+        if not sink.appends and entry.size != sink.offset:
+            raise Abstained("a file is written to in two places")
+        sink.offset += len(data)
         old = self.state.read(sink.path)
         operations: list[tuple[Any, ...]] = []
         if not sink.fresh:
@@ -481,7 +484,7 @@ class Shell:
         if not group.subshell:
             self._program(group.body)
             return
-        with self._subshell():
+        with self._subshell(), self._on_line(group.line):
             self._program(group.body)
 
     def _condition(self, program: Program) -> bool:
@@ -937,11 +940,6 @@ class Shell:
             raise Abstained(f"{path} is no regular file")
         whole = self.state.resolve(path) if path else ""
         name = file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
-        for sink in fds.values():
-            if isinstance(sink, OpenFile) and sink.name == name:
-                if sink.appends and redirect.operator.endswith(">>"):
-                    return sink
-                raise Abstained("a file is opened twice")
         operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]
         operator = ">|" if redirect.operator == ">|" else operator
         operator = ">" if operator == "&" else operator
@@ -1070,9 +1068,15 @@ class Shell:
         if not all(name.isidentifier() for name in names) or self._stdin.perhaps:
             raise Abstained("read with options, or from an input that others read")
         line, newline, left = self._stdin.data.partition(b"\n")
-        if (b"\\" in line and not raw) or b"\0" in line or self._stdin.endless:
-            raise Abstained("read from a line with backslashes or NUL bytes")
+        if line.endswith(b"\\") or b"\0" in line or self._stdin.endless:
+            raise Abstained("read from a line that goes on, or has NUL bytes")
         self._stdin.data = left
+        if b"\\" in line and not raw:
+            text = " ".join((*command.assignments, "read", *names))
+            behavior = self._ask(text, stdin=line + newline)
+            self._advance(fed(text, line + newline), behavior)
+            self._status = behavior.exit_code
+            return
         if not names:
             values, names = [os.fsdecode(line)], ["REPLY"]
         else:
