@@ -4,9 +4,8 @@
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
 
-# The demo's budget: half of the default, so that it ends within five minutes on two cores, downloads
-# included. The default of `shioenv generate` is 64.
-DEMO := --sampler gcs --count 1000 --seed 7 --budget 32
+# It ends within five minutes on two cores, downloads included.
+DEMO := --sampler gcs --count 1000 --seed 7
 
 .venv/.packages: pyproject.toml hatch_build.py scripts/setup.sh
 	@scripts/setup.sh

@@ -200,6 +200,7 @@ def import_(
 
     if format_ == "commands":
         from shioenv.dataset.external import CommandList, import_commands
+        from shioenv.dataset.manifest import scoring_there
         from shioenv.execution.local import LocalExecutor
 
         commands = CommandList(
@@ -215,7 +216,7 @@ def import_(
             summary = import_commands(
                 commands,
                 directory,
-                scoring=scoring,
+                scoring=scoring(scoring_there(directory)),
                 system=system,
                 limits=limits,
                 executor=LocalExecutor(workers),

@@ -58,9 +58,11 @@ def generate(
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
     Ctrl-C, or even a crash, loses nothing that was finished: the same call goes on, and gives the
-    same bytes as a run that was never interrupted. A larger count makes a dataset longer.
+    same bytes as a run that was never interrupted. A larger count makes a dataset longer. How
+    records are scored is told by those that are there, where it is not given.
     """
     from shioenv.dataset.generate import generate as generate_records
+    from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.engines import executor_named
     from shioenv.sandbox.base import MEBIBYTE
 
@@ -72,7 +74,7 @@ def generate(
             directory,
             count=count,
             drawing=replace(drawing, sampler=sampler, seed=seed),
-            scoring=scoring,
+            scoring=scoring(scoring_there(directory)),
             system=system,
             limits=limits,
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),

@@ -36,12 +36,15 @@ def score(
     where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
     """
     from shioenv.behavior.observe import open_sandbox
+    from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
     with open_sandbox(system, limits) as sandbox:
         reading = read_arguments(shell_input, sandbox.system)
-        scored = score_input(reading.input, cwd=cwd, scoring=scoring, seed=seed, runner=sandbox)
+        scored = score_input(
+            reading.input, cwd=cwd, scoring=scoring(Scoring()), seed=seed, runner=sandbox
+        )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     document = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.job import recording
-from shioenv.dataset.manifest import MANIFEST, Manifest, Plan
+from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, scoring_there
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
 from shioenv.errors import UsageError
@@ -102,7 +102,7 @@ def generate(
     *,
     count: int,
     drawing: Drawing = Drawing(),
-    scoring: Scoring = Scoring(),
+    scoring: Scoring | None = None,
     system: str | None = None,
     limits: Limits | None = None,
     executor: Executor | None = None,
@@ -114,7 +114,8 @@ def generate(
     this machine, one a processor) and however often the run was killed; of volatile records the
     same number, input and arguments. A larger `count` makes a dataset longer. `system` is a name or
     file as `open_sandbox` takes it, `limits` bounds each execution (None: `LIMITS`, 2 seconds of
-    wall time), `report` is told of progress.
+    wall time), `scoring` is how they are scored (None: as the records that are there, of a new
+    dataset `Scoring()`), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -123,7 +124,7 @@ def generate(
     """
     built = find_system(system)
     grammars = load_grammars(drawing.commands or None, versions=built.versions)
-    plan = plan_of(built, grammars, drawing, scoring, limits)
+    plan = plan_of(built, grammars, drawing, scoring or scoring_there(directory), limits)
     samples = sample_on(
         built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars
     )

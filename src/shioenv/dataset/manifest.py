@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -117,9 +118,7 @@ class Plan:
 
         The package versions inside the system are left to its digest.
         """
-        here, there = (
-            {"estimator": "paper", **dict(_leaves(plan.to_json()))} for plan in (self, asked)
-        )
+        here, there = (dict(_leaves(plan.to_json())) for plan in (self, asked))
         return tuple(
             f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
             for name in {**here, **there}
@@ -312,6 +311,16 @@ def finished_manifest(directory: str | Path) -> Manifest:
     return manifest
 
 
+def scoring_there(directory: str | Path) -> Scoring:
+    """How the records of the dataset in a directory are scored; as usual where there is none.
+
+    Errors: DatasetCorruptError.
+    """
+    with suppress(UnknownDatasetError):
+        return read_manifest(directory).plan.scoring or Scoring()
+    return Scoring()
+
+
 def decode_manifest(content: bytes, source: str) -> Manifest:
     """The manifest that `Manifest.encode` wrote. DatasetCorruptError naming `source` for none."""
     try:
@@ -384,12 +393,11 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """The keys of a manifest that say how was scored; what is usual is left out."""
+    """The keys of a manifest that say how was scored; a target where there is one."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
-    document: dict[str, Any] = {"budget": scoring.budget, "noise_runs": scoring.noise_runs}
-    if scoring.estimator != "paper":
-        document["estimator"] = scoring.estimator
+    names = ("budget", "noise_runs", "estimator")
+    document: dict[str, Any] = {name: getattr(scoring, name) for name in names}
     if scoring.target_se is not None:
         document["target_standard_error"] = scoring.target_se
     return document
@@ -399,7 +407,7 @@ def _scoring(document: Mapping[str, Any]) -> Scoring:
     scored = {
         "budget": document["budget"],
         "noise_runs": document["noise_runs"],
-        "estimator": document.get("estimator", "paper"),
+        "estimator": document.get("estimator", "paper"),  # it was left out once
         "target_se": document.get("target_standard_error"),
     }
     scoring: Scoring = _part(scored, Scoring)

@@ -211,11 +211,12 @@ def estimate_irreducibility(
     """The score of an input, or of a session's rows (earlier ones held constant).
 
     Exact where 2^n - 1 <= budget, else estimated from at most `scoring.budget` sub-inputs, chosen
-    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first and
-    then as many as there have been, until the standard error is at most that, for each segment, and
-    the interval no wider than it says; whatever the budget covers, the score is exact only where
-    all were looked at. Batches are samples of their own, so where nothing is spared the estimate is
-    a little less sure than without a target; and to stop where draws agree is not quite unbiased.
+    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first (of an
+    estimator that begins with every leave-one-out these and some more) and then as many as there
+    have been draws, until the standard error is at most that, for each segment, and the interval no
+    wider than it says; whatever the budget covers, the score is exact only where all were looked
+    at. Batches are samples of their own, so where nothing is spared the estimate is a little less
+    sure than without a target; and to stop where draws agree is not quite unbiased.
 
     An input of several segments scores each on the prefix that ends with it, with noise runs and a
     threshold of its own; the scores are averaged by number of arguments, and the budget is spread
@@ -364,13 +365,13 @@ def _score(
     explain: bool,
 ) -> SegmentScore:
     look = _Looked(target, trial)
-    samples: list[tuple[int, Sequence[Part]]] = []
+    samples: list[Sequence[Part]] = []
     for size in scoring.batches(target.n, share):
         exact = size is None
         if size is None:
-            samples = [(1, [Part(exhaustive(target.n), whole=True)])]
+            samples = [[Part(exhaustive(target.n), whole=True)]]
         else:
-            samples.append((size, scoring.estimate(target.n, size, rng, look)))
+            samples.append(scoring.estimate(target.n, size, rng, look))
         parts = pooled(samples)
         error = spread(parts, look)
         if scoring.target_se is not None and error.doubt <= scoring.target_se:
