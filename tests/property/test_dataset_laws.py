@@ -54,6 +54,7 @@ def line(number: int) -> Line:
         context_patch="[]",
         irreducibility=1.0,
         irreducibility_strict=1.0,
+        necessary=1.0,
         exact=True,
         standard_error=0.0,
         n_arguments=1,
@@ -61,6 +62,7 @@ def line(number: int) -> Line:
         segments=[
             ScoredSegment(
                 command="echo", n_arguments=1, irreducibility=1.0, irreducibility_strict=1.0,
+                necessary=1.0,
                 arguments=[Effect(leave_one_out=True, channel="output", contribution=1.0)],
             )
         ],

@@ -43,8 +43,17 @@ def filter_(
         float | None, typer.Option(min=0, max=1, metavar="Y", help="At most this score.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="The bounds are on irreducibility_strict.")
+        bool,
+        typer.Option("--strict", help="The bounds on the score are on irreducibility_strict."),
     ] = False,
+    min_necessary: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="X", help="At least this share of needed arguments."),
+    ] = None,
+    max_necessary: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="Y", help="At most this share of needed arguments."),
+    ] = None,
     command: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,8 +82,10 @@ def filter_(
     """Select records of a dataset into a new one.
 
     All conditions hold at once, bounds included. A record without a score, because no argument can
-    be removed, meets no bound on the score. Records keep their number; the manifest says what was
-    selected and from what. The same selection gives the same bytes.
+    be removed, meets no bound on the score. Needed are arguments without which alone the behavior
+    is another one; where that is not known of all, no bound on their share is met. Records keep
+    their number; the manifest says what was selected and from what. The same selection gives the
+    same bytes.
     """
     from shioenv.dataset.select import Selection, select
 
@@ -82,6 +93,8 @@ def filter_(
         min_irreducibility=min_irreducibility,
         max_irreducibility=max_irreducibility,
         strict=strict,
+        min_necessary=min_necessary,
+        max_necessary=max_necessary,
         commands=tuple(command or ()),
         exclude_volatile=exclude_volatile,
         exit_codes=tuple(exit_code or ()),

@@ -10,17 +10,17 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.job import recording
-from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, scoring_there
+from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, read_manifest, scoring_there
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
-from shioenv.errors import UsageError
+from shioenv.errors import UnknownDatasetError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
@@ -209,6 +209,8 @@ def run(
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
+    with suppress(UnknownDatasetError):  # a dataset goes on in the layout that it has
+        plan = replace(plan, record_schema=read_manifest(directory).plan.record_schema)
     job = recording(plan, system)
     retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)

@@ -26,6 +26,7 @@ class Recording:
     sampler: str
     seed: int
     scoring: Scoring
+    schema: int
 
     def __call__(self, lane: Lane, task: tuple[int, Sample | str]) -> Line | Context:
         """The sample executed and scored, and what that took; of a start directory its context."""
@@ -44,7 +45,9 @@ class Recording:
         )
         rng = generator(self.seed, "score", number)
         recorded = recorder.record(sample.session, lane, rng, volatile=sample.volatile)
-        made = recorded.record(number, system=lane.system.name, sampler=self.sampler)
+        made = recorded.record(
+            number, system=lane.system.name, sampler=self.sampler, schema=self.schema
+        )
         effort.lane_seconds += time.perf_counter() - began
         effort.trouble = None if cache is None else cache.trouble
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
@@ -53,7 +56,12 @@ class Recording:
 def recording(plan: Plan, system: str) -> Job[Sample | str, Line | Context]:
     """What makes the records and contexts of a plan; `system` is the name or file of its system."""
     return Job(
-        Recording(plan.drawing.sampler, plan.drawing.seed, plan.scoring or Scoring()),
+        Recording(
+            plan.drawing.sampler,
+            plan.drawing.seed,
+            plan.scoring or Scoring(),
+            plan.record_schema,
+        ),
         system=system,
         limits=plan.limits or LIMITS,
         digest=plan.system_digest,

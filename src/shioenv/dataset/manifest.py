@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shioenv.domain.record import READ as RECORDS_READ
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
@@ -23,8 +24,10 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
+READ = (4, SCHEMA_VERSION)
+"""Versions of manifests that are read; in those of 4 a missing `estimator` is the paper's."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
@@ -60,6 +63,8 @@ class Plan:
     """Bounds of every execution; None where this package executed nothing."""
     version: str
     """Of the package that drew, executed and scored."""
+    record_schema: int = RECORD_SCHEMA_VERSION
+    """The layout of its records: a dataset has one."""
     origin: Mapping[str, Any] | None = None
     """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
     from a parent), `commands` (a list of inputs) or `released` (records of another make)."""
@@ -110,6 +115,7 @@ class Plan:
             grammar_digest=grammar.digest,
             limits=None if limits is None else Limits(**limits),
             version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
+            record_schema=document.get("record_schema_version", RECORD_SCHEMA_VERSION),
             origin=_origin(document.get("origin")),
         )
 
@@ -279,7 +285,7 @@ class Manifest:
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
-            "record_schema_version": RECORD_SCHEMA_VERSION,
+            "record_schema_version": self.plan.record_schema,
             "count": self.count,
             "records": self.records,
             "volatile": self.volatile,
@@ -328,12 +334,12 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise DatasetCorruptError(f"{source} is not the manifest of a dataset")
         for key, known in (
-            ("schema_version", SCHEMA_VERSION),
-            ("record_schema_version", RECORD_SCHEMA_VERSION),
+            ("schema_version", READ),
+            ("record_schema_version", RECORDS_READ),
         ):
-            if document[key] != known:
+            if document[key] not in known:
                 raise DatasetCorruptError(
-                    f"{source}: {key} is {document[key]!r}, this is {known}",
+                    f"{source}: {key} is {document[key]!r}, this is {known[-1]}",
                     hint="use the release that wrote it",
                 )
         manifest = Manifest(
@@ -407,7 +413,7 @@ def _scoring(document: Mapping[str, Any]) -> Scoring:
     scored = {
         "budget": document["budget"],
         "noise_runs": document["noise_runs"],
-        "estimator": document.get("estimator", "paper"),  # it was left out once
+        "estimator": document.get("estimator", "paper"),
         "target_se": document.get("target_standard_error"),
     }
     scoring: Scoring = _part(scored, Scoring)

@@ -46,6 +46,7 @@ from shioenv.domain.record import (
     different_fields,
     encode,
     output_text,
+    share_necessary,
 )
 from shioenv.errors import (
     DatasetCorruptError,
@@ -352,6 +353,8 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
         yield f"irreducibility is {scores}, not 0 to 1"
     elif scores[0] is not None and scores[1] is not None and scores[1] < scores[0] - _CLOSE:
         yield f"irreducibility_strict is {scores[1]}, less than irreducibility {scores[0]}"
+    if record.necessary != _necessary(record):
+        yield f"necessary is {record.necessary}, its leave-one-outs give {_necessary(record)}"
     if record.noise_threshold is not None and not 0 <= record.noise_threshold <= CAP:
         yield f"noise_threshold is {record.noise_threshold}, not 0 to {CAP}"
     if record.n_executions < 1:
@@ -366,11 +369,22 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
             yield f"segments[{number}] does not hold an effect of each argument"
         elif not all(_is_effect(effect) for effect in effects):
             yield f"segments[{number}] holds an effect that cannot be"
+        elif segment.necessary != share_necessary(effects):
+            yield f"segments[{number}]: necessary is {segment.necessary}, its effects say otherwise"
     if scoring is not None and not record.timed_out and len(record.segments) == 1:
         budget = scoring.budget
         exact = record.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
         if exact != record.exact and (record.exact or scoring.target_se is None):
             yield f"exact is {record.exact} with {record.n_arguments} arguments and budget {budget}"
+
+
+def _necessary(record: Record) -> float | None:
+    return share_necessary(
+        effect
+        for segment in record.segments
+        if segment.arguments is not UNSET
+        for effect in segment.arguments
+    )
 
 
 def _is_effect(effect: Effect) -> bool:

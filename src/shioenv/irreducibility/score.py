@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
@@ -21,7 +21,7 @@ from shioenv.behavior.compare import Channel, Difference, differs
 from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.record import Effect, ScoredSegment
+from shioenv.domain.record import Effect, ScoredSegment, share_necessary
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import Part
 from shioenv.irreducibility.scoring import Scoring
@@ -47,8 +47,8 @@ class Cache(Protocol):
 _OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
 """What a segment's score shares with its record."""
 _OF_RECORDS = (
-    "irreducibility", "irreducibility_strict", "exact", "standard_error", "n_arguments",
-    "n_executions", "noise_threshold",
+    "irreducibility", "irreducibility_strict", "necessary", "exact", "standard_error",
+    "n_arguments", "n_executions", "noise_threshold",
 )  # fmt: skip
 """What an input's score shares with its record."""
 
@@ -122,6 +122,7 @@ class SegmentScore:
     n_arguments: int = 0
     irreducibility: float | None = None
     irreducibility_strict: float | None = None
+    necessary: float | None = None
     exact: bool = True
     standard_error: float | None = None
     interval: tuple[float, float] | None = None
@@ -152,6 +153,10 @@ class Score:
     """0 to 1 under the noise threshold; None where no argument can be removed."""
     irreducibility_strict: float | None
     """0 to 1 where outputs must be equal bytes, as far as the runs allow (D-2s)."""
+    necessary: float | None
+    """Share of the arguments whose omission alone changes the behavior, 0 to 1 (ours: a few of them
+    make nearly every sub-input differ, whatever the others do); None where no argument can be
+    removed, or one's omission was not run."""
     exact: bool
     """Every proper sub-input that weighs anything was run (also where there is none)."""
     standard_error: float | None
@@ -259,6 +264,7 @@ def estimate_irreducibility(
         n_executions += len(trial.seen)
     return Score(
         **_pooled(scores),
+        necessary=_necessary(effect for score in scores for effect in score.arguments),
         exact=all(score.exact for score in scores),
         n_arguments=sum(target.n for target in targets),
         n_executions=n_executions,
@@ -388,20 +394,22 @@ def _score(
     shown = tuple(contrasts.values())
     total = math.fsum(contrast.weight for contrast in shown)
     score = _mean(shown, total, lambda contrast: contrast.difference is not None)
+    arguments = tuple(
+        _effect(index, text, target.n, contrasts, exact=exact)
+        for index, text in enumerate(target.arguments)
+    )
     return SegmentScore(
         command=target.command,
         n_arguments=target.n,
         irreducibility=score,
         irreducibility_strict=_mean(shown, total, lambda contrast: contrast.strict is not None),
+        necessary=_necessary(arguments),
         exact=exact,
         standard_error=error.standard_error,
         interval=(score, score) if exact else error.interval,
         noise_threshold=trial.noise.threshold,
         volatile=trial.noise.volatile,
-        arguments=tuple(
-            _effect(index, text, target.n, contrasts, exact=exact)
-            for index, text in enumerate(target.arguments)
-        ),
+        arguments=arguments,
         contrasts=shown,
     )
 
@@ -431,6 +439,10 @@ def _effect(
         channel=None if alone is None or alone.difference is None else alone.difference.channel,
         contribution=_share(without) - _share(within) if without and within else None,
     )
+
+
+def _necessary(arguments: Iterable[ArgumentEffect]) -> float | None:
+    return share_necessary(argument.recorded for argument in arguments)
 
 
 def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:

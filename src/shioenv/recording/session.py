@@ -14,7 +14,7 @@ from random import Random
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.domain.record import Record, behavior_fields
+from shioenv.domain.record import SCHEMA_VERSION, Record, behavior_fields
 from shioenv.domain.runner import Executing
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -43,8 +43,12 @@ class Recorded:
     """Of its first run, the one that counts; the channels of a run of their own."""
     score: Score
 
-    def record(self, session_id: int, *, system: str, sampler: str) -> Record:
-        """The session as a record of this number, of a sample that `sampler` wrote."""
+    def record(
+        self, session_id: int, *, system: str, sampler: str, schema: int = SCHEMA_VERSION
+    ) -> Record:
+        """The session as a record of this number, of a sample that `sampler` wrote, in the layout
+        of this version.
+        """
         first, *further = [row.input_args for row in self.session.rows]
         return Record(
             session_id=session_id,
@@ -53,6 +57,7 @@ class Recorded:
             cwd=self.session.cwd,
             system=system,
             sampler=sampler,
+            schema_version=schema,
             **behavior_fields(self.behavior),
             **self.score.record_fields(),
         )

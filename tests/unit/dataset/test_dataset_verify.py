@@ -115,6 +115,13 @@ CHANGES: list[tuple[int, dict[str, Any], str]] = [
     (0, {"irreducibility": 1.5, "irreducibility_strict": 2.0}, "not 0 to 1"),
     (1, {"irreducibility": 0.25}, "its segments give"),
     (1, {"irreducibility_strict": 0.0}, "irreducibility_strict is 0.0"),
+    (0, {"necessary": 0.0}, "necessary is 0.0, its leave-one-outs give 1.0"),
+    (0, {"necessary": None}, "necessary is None, its leave-one-outs give 1.0"),
+    (
+        0,
+        {"segments": [replace(made(0, STREAM[0]).segments[0], necessary=0.5)]},
+        "segments[0]: necessary is 0.5",
+    ),
     (0, {"noise_threshold": 0.99}, "noise_threshold is 0.99"),
     (0, {"n_executions": 0}, "n_executions is 0"),
     (0, {"n_arguments": 2}, "n_arguments is 2, input_args has 1 removable"),
