@@ -225,5 +225,6 @@ shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
 shared.command(
     app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", "import"
 )(dataset_tools.import_)
+shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

@@ -245,6 +245,40 @@ def import_(
     raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
 
 
+def score(
+    source: Source,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="NEW", help="The new dataset; run this again to go on."),
+    ],
+    *,
+    scoring: shared.ScoringOptions,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Score the records of a dataset that was made without scores, into a new one.
+
+    Inputs are executed again. The records are those that shioenv generate would have made with
+    scores, volatile ones apart.
+    """
+    from shioenv.cli.generate import made
+    from shioenv.dataset.manifest import scoring_there
+    from shioenv.dataset.score import add_scores
+    from shioenv.execution.local import LocalExecutor
+
+    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    with Meter("records", lasting=True, stopped=stopped) as meter:
+        summary = add_scores(
+            source,
+            out,
+            scoring=scoring(scoring_there(out)),
+            system=system,
+            executor=LocalExecutor(workers),
+            report=meter.report,
+        )
+    return made(summary)
+
+
 def repair(
     directory: shared.Directory,
     workers: shared.Workers = None,

@@ -289,6 +289,8 @@ def card(manifest: Manifest, licence: str) -> str:
         "seed": plan.drawing.seed,
         "budget": "unknown"
         if plan.scoring is None
+        else "not scored"
+        if not plan.scoring.budget
         else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs",
         "executions": "unknown" if not mean else f"{mean:.1f} a record",
         "system": f"{plan.system}, digest `{plan.system_digest}`",

@@ -42,6 +42,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
     Record,
+    ScoredSegment,
     decode,
     different_fields,
     encode,
@@ -74,6 +75,13 @@ _MADE_BY = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9
+_OF_SCORES: Mapping[str, Any] = {
+    **dict.fromkeys(("irreducibility", "irreducibility_strict", "necessary"), None),
+    **dict.fromkeys(("standard_error", "noise_threshold"), None),
+    "exact": False,
+    "n_executions": 0,
+}
+"""What a record holds that was not scored."""
 _LIMITS = tuple(item.name for item in fields(Limits))
 
 
@@ -279,7 +287,10 @@ def record_problems(
     if executed:
         if record.stdout is None or record.stderr is None:
             yield "stdout or stderr is missing"
-        yield from _score_problems(record, scoring)
+        if scoring.budget if scoring is not None else record.n_executions:
+            yield from _score_problems(record, scoring)
+        else:
+            yield from _unscored_problems(record)
     elif record.irreducibility is not None and not 0 <= record.irreducibility <= 1:
         yield f"irreducibility is {record.irreducibility}, not 0 to 1"
 
@@ -343,6 +354,14 @@ def _limit_problems(record: Record) -> Iterator[str]:
             yield f"{flag} is {says}, limits_hit is {record.limits_hit}"
     if "drain_bytes" in record.limits_hit and "output_bytes" not in record.limits_hit:
         yield "limits_hit has drain_bytes without output_bytes"
+
+
+def _unscored_problems(record: Record) -> Iterator[str]:
+    """Of a record that says that it has no score."""
+    bare = [ScoredSegment(command=s.command, n_arguments=s.n_arguments) for s in record.segments]
+    for name, nothing in (*_OF_SCORES.items(), ("segments", bare)):
+        if getattr(record, name) != nothing:
+            yield f"{name} is {getattr(record, name)}, though nothing was scored"
 
 
 def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:

@@ -233,11 +233,14 @@ def estimate_irreducibility(
     `cache` shares them between calls too: nothing that a volatile input did enters it. `explain`
     also runs each argument's leave-one-out where the budget left it out; they do not enter the
     estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
-    through, so no score rests on a failed execution. Errors: UsageError for a session without rows.
+    through, so no score rests on a failed execution. Errors: UsageError for a session without rows,
+    or a budget of 0.
     """
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if not rows:
         raise UsageError("a session without rows cannot be scored", hint="it has one at least")
+    if not scoring.budget:
+        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
     runs, budget = scoring.noise_runs, scoring.budget
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
     caps = [min((1 << target.n) - 1, budget) for target in targets]

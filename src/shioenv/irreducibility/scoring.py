@@ -20,7 +20,7 @@ class Scoring:
     """
 
     budget: int = 32
-    """Sub-inputs per input at most (the paper's M); at least 1."""
+    """Sub-inputs per input at most (the paper's M). 0: none, and inputs are not scored."""
     noise_runs: int = 3
     """Runs of each scored input that give its noise threshold (the paper's N); at least 1."""
     estimator: str = "balanced"
@@ -31,10 +31,12 @@ class Scoring:
     budget alone decides."""
 
     def __post_init__(self) -> None:
-        for name in ("budget", "noise_runs"):
+        for name, least in (("budget", 0), ("noise_runs", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(
+                    f"{name} is {value!r}", hint=f"it is a whole number from {least} up"
+                )
         if self.target_se is not None:
             if not 0 < self.target_se <= 1:
                 raise UsageError(
@@ -70,6 +72,9 @@ class Scoring:
 def _from_the_start(n: int) -> tuple[int, int]:
     return FIRST_BATCH, 1
 
+
+UNSCORED = Scoring(budget=0, noise_runs=2)
+"""Inputs are executed alone, twice, so that it shows where they are volatile."""
 
 THE_PAPERS = Scoring(budget=64, estimator="paper")
 """What the paper scores with; everything that is compared with its numbers does."""

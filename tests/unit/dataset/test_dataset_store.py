@@ -321,7 +321,7 @@ def changed(value: object, *path: Any) -> Callable[[Any], object]:
         (changed(1, "limits", "patience"), "patience"),
         (changed(0.0, "limits", "cpu_seconds"), "the limit cpu_seconds is 0.0"),
         (changed(1, "shards", 0, "size"), r"unknown field size - at \$.shards\[0\]"),
-        (changed(0, "budget"), "budget is 0"),
+        (changed(-1, "budget"), "budget is -1"),
         (changed({"kind": "x"}, "origin"), "origin is"),
         (without("horizon"), "lacks 'horizon'"),
         (without("system", "digest"), r"missing required field digest - at \$.system"),
