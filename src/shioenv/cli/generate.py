@@ -26,6 +26,14 @@ def generate(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     scoring: shared.ScoringOptions,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.completing("zstd"),
+            help="Compress the shards: zstd. Every command reads them as they are.",
+        ),
+    ] = None,
     without_scores: Annotated[
         bool,
         typer.Option(
@@ -67,6 +75,7 @@ def generate(
     same bytes as a run that was never interrupted. A larger count makes a dataset longer. How
     records are scored is told by those that are there, where it is not given.
     """
+    from shioenv.dataset.generate import Destination
     from shioenv.dataset.generate import generate as generate_records
     from shioenv.dataset.manifest import scoring_there
     from shioenv.errors import UsageError
@@ -81,7 +90,7 @@ def generate(
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = generate_records(
-            directory,
+            Destination(directory, compress),
             count=count,
             drawing=replace(drawing, sampler=sampler, seed=seed),
             scoring=chosen,

@@ -17,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.job import recording
-from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, read_manifest, scoring_there
+from shioenv.dataset.manifest import (
+    COMPRESSIONS,
+    MANIFEST,
+    Manifest,
+    Plan,
+    read_manifest,
+    scoring_there,
+)
 from shioenv.dataset.store import Store
 from shioenv.domain.inputs import Session
-from shioenv.errors import UnknownDatasetError, UsageError
+from shioenv.errors import UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
@@ -93,12 +100,28 @@ class Summary:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a dataset is kept, and how. Errors: UsageError for an unknown compression."""
+
+    directory: str | Path
+    compression: str | None = None
+    """Of its shards, one of `COMPRESSIONS`; None: as it is there, none where it is new."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, *COMPRESSIONS):
+            raise UsageError(
+                f"no compression is called {self.compression!r}",
+                hint=did_you_mean(self.compression or "", COMPRESSIONS),
+            )
+
+
 def _silent(progress: Progress) -> None:
     """Report to nobody."""
 
 
 def generate(
-    directory: str | Path,
+    directory: str | Path | Destination,
     *,
     count: int,
     drawing: Drawing = Drawing(),
@@ -109,6 +132,8 @@ def generate(
     report: Callable[[Progress], None] = _silent,
 ) -> Summary:
     """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
+
+    A `Destination` also says how its shards are compressed.
 
     The same bytes for the same arguments and system, whatever the `executor` is (None: processes of
     this machine, one a processor) and however often the run was killed; of volatile records the
@@ -122,15 +147,17 @@ def generate(
     DatasetBusyError, DatasetMismatchError (naming what differs), DatasetCorruptError,
     DatasetStorageError, GenerationError. After any of them the same call goes on.
     """
+    place = directory if isinstance(directory, Destination) else Destination(directory)
     built = find_system(system)
     grammars = load_grammars(drawing.commands or None, versions=built.versions)
-    plan = plan_of(built, grammars, drawing, scoring or scoring_there(directory), limits)
+    scoring = scoring or scoring_there(place.directory)
+    plan = plan_of(built, grammars, drawing, scoring, limits)
     samples = sample_on(
         built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars
     )
     return run(
-        directory,
-        plan,
+        place.directory,
+        replace(plan, compression=place.compression),
         samples,
         count=count,
         system=system or built.name,
@@ -210,7 +237,9 @@ def run(
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
     with suppress(UnknownDatasetError):  # a dataset goes on in the layout that it has
-        plan = replace(plan, record_schema=read_manifest(directory).plan.record_schema)
+        there = read_manifest(directory).plan
+        compression = plan.compression or there.compression
+        plan = replace(plan, record_schema=there.record_schema, compression=compression)
     job = recording(plan, system)
     retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)

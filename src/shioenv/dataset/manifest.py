@@ -18,6 +18,7 @@ from shioenv.domain.record import READ as RECORDS_READ
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
+from shioenv.files.compressed import SUFFIX
 from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -34,6 +35,8 @@ DATA = "data"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "commands", "released")
 """Kinds of datasets that no sampler drew."""
+COMPRESSIONS = {"zstd": SUFFIX}
+"""Compressions of shards by name, with what the names of compressed ones end in."""
 SHARD_RECORDS = 1000
 """Records of every shard but the last (Appendix A: "files of 1K entries")."""
 
@@ -65,6 +68,8 @@ class Plan:
     """Of the package that drew, executed and scored."""
     record_schema: int = RECORD_SCHEMA_VERSION
     """The layout of its records: a dataset has one."""
+    compression: str | None = None
+    """How its shards are compressed, one of `COMPRESSIONS`; None: they are not."""
     origin: Mapping[str, Any] | None = None
     """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
     from a parent), `commands` (a list of inputs) or `released` (records of another make)."""
@@ -95,6 +100,7 @@ class Plan:
             **drawing,
             "limits": msgspec.to_builtins(self.limits),
             "versions": {"shioenv": self.version},
+            **({} if self.compression is None else {"compression": self.compression}),
             **({} if self.origin is None else {"origin": dict(self.origin)}),
         }
 
@@ -115,6 +121,7 @@ class Plan:
             grammar_digest=grammar.digest,
             limits=None if limits is None else Limits(**limits),
             version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
+            compression=_compression(document.get("compression")),
             record_schema=document.get("record_schema_version", RECORD_SCHEMA_VERSION),
             origin=_origin(document.get("origin")),
         )
@@ -136,10 +143,10 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One finished file of records."""
 
     file: str
-    """Relative to the dataset's directory: `data/00000.ndjson`."""
+    """Relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
     records: int
     sha256: str
-    """Of the file."""
+    """Of the lines, whether the file is compressed or not."""
     inputs_sha256: str
     """Of number, input and arguments of each record: equal on every run, volatile or not."""
     volatile: int
@@ -150,7 +157,7 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def number(self) -> int:
         """Its place, from 0."""
-        return int(Path(self.file).stem)
+        return int(Path(self.file).name.partition(".")[0])
 
 
 class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -352,7 +359,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
             repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),
         )
         for shard in manifest.shards:
-            if shard.file != shard_file(shard.number):
+            if shard.file != shard_file(shard.number, manifest.plan.compression):
                 raise ValueError(f"a shard is called {shard.file!r}")
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
@@ -379,9 +386,9 @@ def read_manifest(directory: str | Path) -> Manifest:
     return decode_manifest(content, str(path))
 
 
-def shard_file(number: int) -> str:
+def shard_file(number: int, compression: str | None = None) -> str:
     """The name of a shard, relative to the dataset's directory."""
-    return f"{DATA}/{number:05}.ndjson"
+    return f"{DATA}/{number:05}.ndjson{COMPRESSIONS.get(compression or '', '')}"
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
@@ -390,6 +397,12 @@ def _part(value: Any, kind: Any, place: str = "$") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ValueError(fault(error, place)) from None
+
+
+def _compression(value: Any) -> str | None:
+    if value is not None and value not in COMPRESSIONS:
+        raise ValueError(f"compression is {value!r:.60}")
+    return None if value is None else str(value)
 
 
 def _origin(value: Any) -> Mapping[str, Any] | None:

@@ -59,6 +59,7 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import Opener, layers_of
 from shioenv.execution.lanes import Lane
+from shioenv.files.compressed import reading
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
@@ -183,7 +184,8 @@ class _Check:
         yield from self._read_contexts()
         for place, shard in enumerate(manifest.shards):
             if shard.number != place:
-                yield Problem(MANIFEST, None, f"expected {shard_file(place)}, got {shard.file}")
+                expected = shard_file(place, manifest.plan.compression)
+                yield Problem(MANIFEST, None, f"expected {expected}, got {shard.file}")
             last = place == len(manifest.shards) - 1
             if shard.records != SHARD_RECORDS and not (last and 0 < shard.records < SHARD_RECORDS):
                 yield Problem(shard.file, None, f"{shard.records} records, not {SHARD_RECORDS}")
@@ -219,7 +221,7 @@ class _Check:
         path = self._directory / shard.file
         tally = Tally()
         try:
-            with path.open("rb") as file:
+            with reading(path) as file:
                 for number, line in enumerate(file, 1):
                     self.records += 1
                     try:

@@ -244,7 +244,7 @@ def test_a_missing_library_is_named_with_its_extra(
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    for kind, name in (("parquet", "a"), ("hf", "a"), ("jsonl", "a.zst")):
+    for kind, name in (("parquet", "a"), ("hf", "a")):
         with pytest.raises(MissingExtraError, match="needs pyarrow") as caught:
             export(dataset, tmp_path / name, format=kind)
         assert caught.value.hint == "pip install 'shioenv[export]'"
