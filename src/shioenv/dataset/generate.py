@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import (
     COMPRESSIONS,
     MANIFEST,
@@ -26,7 +26,7 @@ from shioenv.dataset.manifest import (
     scoring_there,
 )
 from shioenv.dataset.store import Store
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import session_text
 from shioenv.errors import UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
@@ -253,7 +253,7 @@ def run(
         )
         teller.kept = store.kept
         teller.tell()
-        contexts: Iterable[tuple[int, Sample | str]] = store.missing_contexts()
+        contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
         tasks = chain(contexts, missing(store, samples, count))
         for number, answer in executor.map(job, tasks, teller.tell):
             for kernel in executor.kernels:
@@ -277,16 +277,16 @@ def run(
         )
 
 
-def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Sample]]:
+def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Wanted]]:
     """The samples not recorded yet, with their numbers. UsageError where they end early."""
     stream = iter(samples)
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
             raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
-        text = Session(drawn.cwd, (drawn.input,)).text
-        if store.accept(number, text, drawn.input.input_args):
-            yield number, drawn
+        wanted = Wanted.of(drawn)
+        if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
+            yield number, wanted
 
 
 class Teller:

@@ -20,7 +20,7 @@ from typing import Any
 
 from shioenv.dataset.contexts import context_problems
 from shioenv.dataset.generate import Progress, Teller, missing, plan_of
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
@@ -136,7 +136,7 @@ def repair_with(
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
-            lost: list[tuple[int, Sample | str]] = [*store.missing_contexts()]
+            lost: list[tuple[int, Wanted | str]] = [*store.missing_contexts()]
             tasks = chain(lost, missing(store, samples(last), last))
             for session_id, line in executor.map(recording(manifest.plan, system), tasks):
                 if not isinstance(line, Line):

@@ -25,7 +25,7 @@ from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.contexts import checked_contexts
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -63,7 +63,6 @@ from shioenv.files.compressed import reading
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
-from shioenv.synthesis.sample import Sample
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -499,8 +498,8 @@ def replay(
         for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
-            sample = Sample(Input.from_marked(record.input_args), record.cwd, False, ())
-            line = job.do(lane, (record.session_id, sample))
+            wanted_again = Wanted(record.input_args, record.cwd, volatile=False)
+            line = job.do(lane, (record.session_id, wanted_again))
             assert isinstance(line, Line)
             fields = different_fields(record, decode(line.content))
             volatile += record.volatile
