@@ -46,7 +46,7 @@ grammars-report: setup ## measure the grammars on the default system and write d
 bench: setup ## what a run costs: bare bash and other sandboxes beside it, in one table
 	@$(BIN)/python benchmarks/bench.py
 
-bench-generate: setup ## records a second: one worker and two, executions shared or not
+bench-generate: setup ## records a second: the usual settings beside the paper's, and without scores
 	@$(BIN)/python benchmarks/generate.py
 
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
