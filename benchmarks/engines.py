@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from shioenv.dataset.generate import plan_of
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.domain.context import Context
 from shioenv.execution.job import Executor, Job
 from shioenv.execution.local import LocalExecutor
@@ -27,10 +27,10 @@ from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
 from shioenv.system.store import find_system
 
-Batch: TypeAlias = list[tuple[int, Sample]]
+Batch: TypeAlias = list[tuple[int, Wanted]]
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
 
 def prepared(
     asked: argparse.Namespace,
-) -> tuple[Job[Sample | str, Line | Context], Iterator[Batch]]:
+) -> tuple[Job[Wanted | str, Line | Context], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(None, versions=system.versions)
@@ -87,12 +87,13 @@ def prepared(
         scoring=Scoring(budget=asked.budget),
     )
     count = (asked.pairs + 1) * asked.records
-    numbered = enumerate(sample_on(system, plan.drawing, count, grammars=grammars))
+    samples = sample_on(system, plan.drawing, count, grammars=grammars)
+    numbered = enumerate(map(Wanted.of, samples))
     batches = iter(lambda: list(islice(numbered, asked.records)), [])
     return recording(plan, system.name), batches
 
 
-def window(engine: Executor, job: Job[Sample | str, Line | Context], batch: Batch) -> float:
+def window(engine: Executor, job: Job[Wanted | str, Line | Context], batch: Batch) -> float:
     """Seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))

@@ -291,9 +291,15 @@ class DatasetMismatchError(ShioenvError):
         self.directory = directory
         self.differences = tuple(differences)
         listed = "".join(f"\n  {difference}" for difference in self.differences)
+        hint = "ask for the same settings, or choose another directory"
+        if any(each.startswith(("system.", "grammar.", "versions.")) for each in self.differences):
+            hint = (
+                "to go on with it takes the system, the grammars and the release it was made with; "
+                "without them it is read, verified (not replayed) and exported, and new records go "
+                "into another directory"
+            )
         super().__init__(
-            f"{directory} holds a dataset made with other settings:{listed}",
-            hint="ask for the same settings, or choose another directory",
+            f"{directory} holds a dataset made with other settings:{listed}", hint=hint
         )
 
 

@@ -22,19 +22,20 @@ def test_every_way_is_measured(
         (tmp_path / name).symlink_to(cache_directory() / name)
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--count", "3", "--budget", "3", "--turns", "1", "--json"],
+        [sys.executable, str(SCRIPT), "--count", "3", "--turns", "1", "--json"],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert system.digest.startswith(report["system"].split()[1])
-    assert len(report["rows"]) == 4
+    assert len(report["rows"]) == 6
     for row in report["rows"]:
         assert row["records_per_second"] > 0
         assert row["executed_per_second"] > 0
         assert 0 < row["not_in_commands"] < 1
-    alone, together, cold, warm = (row["hit_rate"] for row in report["rows"])
-    assert alone is None
-    assert together is None
-    assert warm > cold
+    papers, usual, alone, cold, warm, unscored = report["rows"]
+    assert all(row["hit_rate"] is None for row in (papers, usual, alone))
+    assert warm["hit_rate"] > cold["hit_rate"]
+    assert 2 <= unscored["executions"] < usual["executions"] <= papers["executions"]
+    assert all(row["generator_ms"] > 0 for row in report["rows"])
     assert not (tmp_path / "executions").exists()  # what one's own runs share is left alone

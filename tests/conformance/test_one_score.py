@@ -20,7 +20,9 @@ from shioenv.synthesis.sample import sample_on
 def recorded(observer: SandboxRunner, shell_input: Input, cwd: str) -> float | None:
     session = Session(cwd, (shell_input,))
     recorder = SessionRecorder(scoring=Scoring())
-    return recorder.record(session, observer, Random(0)).score.irreducibility
+    score = recorder.record(session, observer, Random(0)).score
+    assert score is not None
+    return score.irreducibility
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -54,6 +55,7 @@ def line(number: int) -> Line:
         context_patch="[]",
         irreducibility=1.0,
         irreducibility_strict=1.0,
+        necessary=1.0,
         exact=True,
         standard_error=0.0,
         n_arguments=1,
@@ -61,6 +63,7 @@ def line(number: int) -> Line:
         segments=[
             ScoredSegment(
                 command="echo", n_arguments=1, irreducibility=1.0, irreducibility_strict=1.0,
+                necessary=1.0,
                 arguments=[Effect(leave_one_out=True, channel="output", contribution=1.0)],
             )
         ],
@@ -73,9 +76,12 @@ def line(number: int) -> Line:
     return Line(number, encode(made), made.volatile, made.n_executions)
 
 
-def attempt(directory: Path, count: int, order: Sequence[int], stop: int) -> None:
+def attempt(
+    directory: Path, count: int, order: Sequence[int], stop: int, compression: str | None
+) -> None:
     """Records arrive in this order, `stop` of them."""
-    with Store(directory, PLAN, count, kernel="k") as store:
+    asked = replace(PLAN, compression=compression)
+    with Store(directory, asked, count, kernel="k") as store:
         for number, cwd in store.missing_contexts():
             store.keep_context(number, ScriptedRunner().context(cwd))
         missing = set()
@@ -100,9 +106,10 @@ def contents(directory: Path) -> dict[str, bytes]:
     count=st.integers(1, 25),
     attempts=st.lists(st.tuples(st.randoms(use_true_random=False), st.integers(0, 12)), max_size=4),
     torn=st.integers(0, 500),
+    compression=st.sampled_from([None, "zstd"]),
 )
 def test_interrupted_in_any_order_and_torn_anywhere_gives_the_same_bytes(
-    count: int, attempts: list[tuple[object, int]], torn: int
+    count: int, attempts: list[tuple[object, int]], torn: int, compression: str | None
 ) -> None:
     with (
         patch.object(store_module, "SHARD_RECORDS", SIZE),
@@ -111,14 +118,14 @@ def test_interrupted_in_any_order_and_torn_anywhere_gives_the_same_bytes(
         tempfile.TemporaryDirectory() as scratch,
     ):
         whole, directory = Path(scratch, "whole"), Path(scratch, "dataset")
-        attempt(whole, count, range(count), count)
+        attempt(whole, count, range(count), count, compression)
         for random, stop in attempts:
             order = list(range(count))
             random.shuffle(order)  # type: ignore[attr-defined]
-            attempt(directory, count, order, stop)
+            attempt(directory, count, order, stop, compression)
             for journal in sorted(directory.glob("data/*.journal"))[:1]:
                 os.truncate(journal, max(0, journal.stat().st_size - torn))
-        attempt(directory, count, range(count), count)
+        attempt(directory, count, range(count), count, compression)
         assert contents(directory) == contents(whole)
         report = verify(directory)
         assert report.ok, report.problems

@@ -32,11 +32,11 @@ def test_a_line_is_what_python_writes(scores: list[float | None], text: str) -> 
     document = {
         **dict.fromkeys(NAMES, False), "session_id": 3, "input": text, "input_args": [text],
         "exit_code": 0, "output": text, "context_patch": "[]", "irreducibility": first,
-        "irreducibility_strict": third, "standard_error": fourth, "n_arguments": 0,
-        "n_executions": 0, "noise_threshold": fourth,
+        "irreducibility_strict": third, "necessary": first, "standard_error": fourth,
+        "n_arguments": 0, "n_executions": 0, "noise_threshold": fourth,
         "segments": [{"command": text, "n_arguments": 1, "irreducibility": second}],
         "stdout": None, "stderr": text, "output_b64": None, "content_digests": {text: text},
-        "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "schema_version": 3,
+        "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "schema_version": 4,
     }  # fmt: skip
     record = Record(**{**document, "segments": [segment]})  # type: ignore[arg-type]
     line = json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"

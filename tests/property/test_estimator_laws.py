@@ -224,9 +224,9 @@ def test_balanced_is_exact_where_few_arguments_matter_by_themselves() -> None:
         assert not found.exact
 
 
-def test_samples_count_by_their_size() -> None:
+def test_samples_count_by_their_draws() -> None:
     one, two = ([Part(part.drawn) for part in sampled("pps", 5, size, set(), 1)] for size in (8, 4))
-    together = pooled([(8, one), (4, two)])
+    together = pooled([one, two])
     shares = [sum(item.weight for item in part.drawn) for part in together]
     assert shares == pytest.approx([2 / 3, 1 / 3])
 

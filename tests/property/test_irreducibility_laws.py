@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
+from shioenv.irreducibility.estimators import LEFT_FOR_BALANCE
 from shioenv.irreducibility.score import Behave, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.irreducibility.subsets import Kept, paper, proper_subsets, total_weight, water_fill
+from shioenv.irreducibility.subsets import (
+    Kept,
+    leave_out,
+    paper,
+    proper_subsets,
+    total_weight,
+    water_fill,
+)
 
 
 def line(n: int) -> Input:
@@ -97,6 +105,27 @@ def test_the_expected_estimate_is_near_the_exact_score_over_all_samples() -> Non
     assert abs(statistics.fmean(estimates) - exact(3, different)) < 0.1
 
 
+@given(differing(), st.integers(1, 140), st.integers(0))
+def test_necessary_is_counted_from_the_omissions_of_one(
+    case: tuple[int, set[Kept]], budget: int, seed: int
+) -> None:
+    """Of every budget that tells it, the same; 1 where irreducibility is exactly 1."""
+    n, different = case
+    found = estimate_irreducibility(
+        line(n), table(different), rng=random.Random(seed), scoring=Scoring(budget=budget)
+    )
+    alone = [leave_out(n, index) in different for index in range(n)]
+    known = [effect.leave_one_out for effect in found.segments[0].arguments]
+    if None in known:
+        assert found.necessary is None
+        assert budget < n + LEFT_FOR_BALANCE
+    else:
+        assert known == alone
+        assert found.necessary == sum(alone) / n
+    if found.exact and found.irreducibility == 1.0:
+        assert found.necessary == 1.0
+
+
 def test_the_standard_error_is_the_spread_of_the_estimates() -> None:
     different = {kept for kept in proper_subsets(7) if 0 not in kept or 3 not in kept}
     found = [
@@ -104,7 +133,7 @@ def test_the_standard_error_is_the_spread_of_the_estimates() -> None:
             line(7),
             table(different),
             rng=random.Random(seed),
-            scoring=Scoring(budget=48, noise_runs=1),
+            scoring=Scoring(budget=48, noise_runs=1, estimator="paper"),
         )
         for seed in range(300)
     ]

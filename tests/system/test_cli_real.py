@@ -90,13 +90,14 @@ def test_a_dataset_is_made_verified_described_and_shown(tmp_path: Path) -> None:
     words = ("generate", directory, "--count", "12", "--seed", "3", "--budget", "4")
     made = shioenv(*words, "--workers", "2", "--command", "echo", "--command", "ls")
     assert "12, 12 of them new" in made.stdout
-    again = shioenv(*words, "--workers", "1", "--command", "echo", "--command", "ls")
+    again = shioenv(*words[:-2], "--workers", "1", "--command", "echo", "--command", "ls")
     assert "0 of them new" in again.stdout
     assert "nothing is wrong" in shioenv("dataset", "verify", directory, "--replay", "3").stdout
     assert json.loads(shioenv("dataset", "stats", directory, "--json").stdout)["records"] == 12
     assert shioenv("dataset", "show", directory, "--count", "2").stdout.count("exit code") == 2
     assert "record 7" in shioenv("dataset", "show", directory, "--id", "7").stdout
     other = shioenv("generate", directory, "--count", "12", "--seed", "4", status=2)
+    assert "budget" not in other.stderr  # what is not given is as it was
     assert "seed: 3 in the dataset, 4 asked for" in other.stderr
     shard = directory / "data" / "00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))

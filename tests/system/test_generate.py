@@ -16,6 +16,7 @@ from real_system import require_sandbox
 
 from shioenv.dataset.generate import Summary, generate
 from shioenv.dataset.read import read_records
+from shioenv.dataset.score import add_scores
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import (
@@ -24,7 +25,7 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.execution.local import LocalExecutor
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.stats import statistics
 from shioenv.synthesis.drawing import Drawing
@@ -106,6 +107,22 @@ def test_other_settings_are_refused(whole: Path) -> None:
         )
 
 
+def test_scores_added_later_are_those_of_a_run_with_scores(whole: Path, tmp_path: Path) -> None:
+    bare, scored = tmp_path / "bare", tmp_path / "scored"
+    generate(
+        bare,
+        count=COUNT,
+        drawing=Drawing(seed=SEED),
+        scoring=UNSCORED,
+        executor=LocalExecutor(2),
+    )
+    assert all(record.irreducibility is None for record in read_records(bare))
+    assert verify(bare).ok
+    add_scores(bare, scored, scoring=Scoring(budget=BUDGET), executor=LocalExecutor(1))
+    assert verify(scored).ok
+    assert_same(whole, scored)
+
+
 def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UnknownSamplerError):
         generate(tmp_path / "a", count=1, drawing=Drawing(sampler="gsc"))
@@ -118,7 +135,7 @@ SCRIPT = f"""
 import sys
 from shioenv.dataset.generate import generate
 from shioenv.execution.local import LocalExecutor
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.synthesis.drawing import Drawing
 generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
          scoring=Scoring(budget={BUDGET}), executor=LocalExecutor(2),

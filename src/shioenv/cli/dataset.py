@@ -103,6 +103,8 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
         ),
         "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
         f"({fixed(scores.mean_strict)} mean of strict)",
+        "necessary": f"{fixed(scores.mean_necessary)} of the arguments in the mean, known of "
+        f"{scores.necessary_known} records",
         "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
         f"{fixed(scores.mean_standard_error)} in the mean",
         "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
@@ -122,7 +124,7 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
         ("arguments", described.by_arguments),
         ("composition", described.by_composition),
     ):
-        titles = (heading, "records", "failed", "irreducibility", "arguments")
+        titles = (heading, "records", "failed", "irreducibility", "necessary", "arguments")
         table = shared.table(titles, min_width=12)
         for name, group in islice(groups.items(), SHOWN_GROUPS):
             table.add_row(
@@ -130,6 +132,7 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
                 str(group.records),
                 share(group.failed, group.records),
                 fixed(group.mean_irreducibility),
+                fixed(group.mean_necessary),
                 fixed(group.mean_arguments, 1),
             )
         yield ""
@@ -189,6 +192,9 @@ def _record(record: Record) -> Iterator[Text]:
         runs = f"{how}, {record.n_executions} executions"
         score = f"{record.irreducibility:.3f} ({runs if record.n_executions else 'as published'})"
     rows.append(("irreducible", score))
+    if record.necessary is not None:
+        needed = round(record.necessary * record.n_arguments)
+        rows.append(("necessary", f"{record.necessary:.3f} ({needed} of {record.n_arguments})"))
     flags = ("timed_out", "output_truncated", "patch_truncated", "volatile")
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
     if said:
@@ -219,5 +225,6 @@ shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
 shared.command(
     app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", "import"
 )(dataset_tools.import_)
+shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

@@ -43,8 +43,17 @@ def filter_(
         float | None, typer.Option(min=0, max=1, metavar="Y", help="At most this score.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="The bounds are on irreducibility_strict.")
+        bool,
+        typer.Option("--strict", help="The bounds on the score are on irreducibility_strict."),
     ] = False,
+    min_necessary: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="X", help="At least this share of needed arguments."),
+    ] = None,
+    max_necessary: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="Y", help="At most this share of needed arguments."),
+    ] = None,
     command: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,8 +82,10 @@ def filter_(
     """Select records of a dataset into a new one.
 
     All conditions hold at once, bounds included. A record without a score, because no argument can
-    be removed, meets no bound on the score. Records keep their number; the manifest says what was
-    selected and from what. The same selection gives the same bytes.
+    be removed, meets no bound on the score. Needed are arguments without which alone the behavior
+    is another one; where that is not known of all, no bound on their share is met. Records keep
+    their number; the manifest says what was selected and from what. The same selection gives the
+    same bytes.
     """
     from shioenv.dataset.select import Selection, select
 
@@ -82,6 +93,8 @@ def filter_(
         min_irreducibility=min_irreducibility,
         max_irreducibility=max_irreducibility,
         strict=strict,
+        min_necessary=min_necessary,
+        max_necessary=max_necessary,
         commands=tuple(command or ()),
         exclude_volatile=exclude_volatile,
         exit_codes=tuple(exit_code or ()),
@@ -200,6 +213,7 @@ def import_(
 
     if format_ == "commands":
         from shioenv.dataset.external import CommandList, import_commands
+        from shioenv.dataset.manifest import scoring_there
         from shioenv.execution.local import LocalExecutor
 
         commands = CommandList(
@@ -215,7 +229,7 @@ def import_(
             summary = import_commands(
                 commands,
                 directory,
-                scoring=scoring,
+                scoring=scoring(scoring_there(directory)),
                 system=system,
                 limits=limits,
                 executor=LocalExecutor(workers),
@@ -229,6 +243,40 @@ def import_(
             imported = import_released(source, directory, sampler=sampler or format_, report=report)
         return shared.Printout(imported.to_json(), _released_lines(imported, directory))
     raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
+
+
+def score(
+    source: Source,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="NEW", help="The new dataset; run this again to go on."),
+    ],
+    *,
+    scoring: shared.ScoringOptions,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Score the records of a dataset that was made without scores, into a new one.
+
+    Inputs are executed again. The records are those that shioenv generate would have made with
+    scores, volatile ones apart.
+    """
+    from shioenv.cli.generate import made
+    from shioenv.dataset.manifest import scoring_there
+    from shioenv.dataset.score import add_scores
+    from shioenv.execution.local import LocalExecutor
+
+    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    with Meter("records", lasting=True, stopped=stopped) as meter:
+        summary = add_scores(
+            source,
+            out,
+            scoring=scoring(scoring_there(out)),
+            system=system,
+            executor=LocalExecutor(workers),
+            report=meter.report,
+        )
+    return made(summary)
 
 
 def repair(

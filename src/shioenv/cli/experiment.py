@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -12,7 +13,7 @@ import typer
 from shioenv.cli import shared
 from shioenv.cli.progress import Meter
 from shioenv.errors import UsageError
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
     from shioenv.experiments.results import Results
@@ -54,8 +55,11 @@ Replays = Annotated[
 ]
 
 
-def _scoring(budget: shared.Budget = 64, estimator: shared.EstimatorName = "paper") -> Scoring:
-    return Scoring(budget=budget, estimator=estimator)
+def _scoring(
+    budget: shared.Budget = THE_PAPERS.budget,
+    estimator: shared.EstimatorName = THE_PAPERS.estimator,
+) -> Scoring:
+    return replace(THE_PAPERS, budget=budget, estimator=estimator)
 
 
 ScoringOptions = Annotated[Scoring, shared.MadeBy(_scoring)]

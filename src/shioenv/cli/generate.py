@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,21 @@ def generate(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     scoring: shared.ScoringOptions,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.completing("zstd"),
+            help="Compress the shards: zstd. Every command reads them as they are.",
+        ),
+    ] = None,
+    without_scores: Annotated[
+        bool,
+        typer.Option(
+            "--without-scores",
+            help="Execute inputs without scoring them; dataset score adds the scores later.",
+        ),
+    ] = False,
     workers: shared.Workers = None,
     engine: Annotated[
         str,
@@ -58,30 +72,42 @@ def generate(
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
     Ctrl-C, or even a crash, loses nothing that was finished: the same call goes on, and gives the
-    same bytes as a run that was never interrupted. A larger count makes a dataset longer.
+    same bytes as a run that was never interrupted. A larger count makes a dataset longer. How
+    records are scored is told by those that are there, where it is not given.
     """
+    from shioenv.dataset.generate import Destination
     from shioenv.dataset.generate import generate as generate_records
+    from shioenv.dataset.manifest import scoring_there
+    from shioenv.errors import UsageError
     from shioenv.execution.engines import executor_named
+    from shioenv.irreducibility.scoring import UNSCORED
     from shioenv.sandbox.base import MEBIBYTE
 
-    started = time.monotonic()
+    chosen = scoring(UNSCORED if without_scores else scoring_there(directory))
+    if without_scores and chosen.budget:
+        raise UsageError("--without-scores runs no sub-inputs", hint="give no --budget with it")
     stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = generate_records(
-            directory,
+            Destination(directory, compress),
             count=count,
             drawing=replace(drawing, sampler=sampler, seed=seed),
-            scoring=scoring,
+            scoring=chosen,
             system=system,
             limits=limits,
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=meter.report,
         )
-    return shared.Printout(summary.to_json(), _lines(summary, time.monotonic() - started))
+    return made(summary)
 
 
-def _lines(summary: Summary, seconds: float) -> Iterator[str]:
+def made(summary: Summary) -> shared.Printout:
+    """What is printed of records that were made."""
+    return shared.Printout(summary.to_json(), _lines(summary))
+
+
+def _lines(summary: Summary) -> Iterator[str]:
     from shioenv.dataset.read import read_records
 
     manifest = summary.manifest
@@ -91,8 +117,8 @@ def _lines(summary: Summary, seconds: float) -> Iterator[str]:
     rows = {
         "dataset": str(summary.directory),
         "records": f"{manifest.records}, {summary.new} of them new",
-        "time": f"{seconds:.1f} s" + (f", {rate:.1f} records/s" if summary.new else ""),
-        "executions": f"{mean:.1f} per record" if mean is not None else "-",
+        "time": f"{summary.seconds:.1f} s" + (f", {rate:.1f} records/s" if summary.new else ""),
+        "executions": f"{mean:.1f} per record" if mean else "not scored",
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
         "timed out": f"{timed_out} ({share(timed_out, manifest.records)})",
     }

@@ -74,7 +74,9 @@ def _spelling(option: Any) -> str:
 def _description(option: Any) -> str:
     text = " ".join((option.help or "").split())
     default = option.default
-    if option.show_default and default is not None and not option.is_flag:
+    if isinstance(option.show_default, str):
+        text += f" Default: {option.show_default}."
+    elif option.show_default and default is not None and not option.is_flag:
         text += f" Default: {default}."
     return text
 

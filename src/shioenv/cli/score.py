@@ -36,12 +36,15 @@ def score(
     where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
     """
     from shioenv.behavior.observe import open_sandbox
+    from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
     with open_sandbox(system, limits) as sandbox:
         reading = read_arguments(shell_input, sandbox.system)
-        scored = score_input(reading.input, cwd=cwd, scoring=scoring, seed=seed, runner=sandbox)
+        scored = score_input(
+            reading.input, cwd=cwd, scoring=scoring(Scoring()), seed=seed, runner=sandbox
+        )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     document = {
@@ -72,6 +75,10 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
         low, high = scored.interval or (0.0, 1.0)
         yield Text(f"irreducibility  {value} (estimate, 95% within {low:.3f} to {high:.3f})")
     yield Text(f"strict          {_number(scored.irreducibility_strict)} (byte-equal outputs)")
+    if scored.necessary is not None:
+        needed = round(scored.necessary * scored.n_arguments)
+        one = f"{needed} of {scored.n_arguments} arguments, each left out alone"
+        yield Text(f"necessary       {_number(scored.necessary)} ({one})")
     why = "it runs out of time" if scored.behavior.timed_out else "its runs differ"
     yield Text(
         f"executions      {scored.n_executions}, noise threshold {scored.noise_threshold:.2f}"

@@ -284,21 +284,38 @@ PolicyName = Annotated[
     ),
 ]
 
-Budget = Annotated[
-    int, typer.Option(min=1, metavar="M", help="Sub-inputs executed at most, per input.")
-]
-NoiseRuns = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Runs that give the noise threshold.")
-]
-EstimatorName = Annotated[
-    str,
-    typer.Option(
+
+def _budget(default: Any = True) -> Any:
+    return typer.Option(
+        min=1, metavar="M", help="Sub-inputs executed at most, per input.", show_default=default
+    )
+
+
+def _estimator(default: Any = True) -> Any:
+    return typer.Option(
         metavar="NAME",
         autocompletion=complete_estimators,
-        help="How sub-inputs are chosen where not all are run: paper, pps, stratified, or balanced "
-        "(by far the smallest error).",
+        help="How sub-inputs are chosen where not all are run: paper (as the paper did), pps, "
+        "stratified, or balanced (by far the smallest error).",
+        show_default=default,
+    )
+
+
+Budget = Annotated[int, _budget()]
+EstimatorName = Annotated[str, _estimator()]
+
+_USUAL = Scoring()
+UsualBudget = Annotated[int | None, _budget(str(_USUAL.budget))]
+UsualNoiseRuns = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Runs that give the noise threshold.",
+        show_default=str(_USUAL.noise_runs),
     ),
 ]
+UsualEstimatorName = Annotated[str | None, _estimator(_USUAL.estimator)]
 TargetError = Annotated[
     float | None,
     typer.Option(
@@ -320,16 +337,28 @@ Composites = Annotated[
 ]
 
 
+Rescoring: TypeAlias = Callable[[Scoring], Scoring]
+"""Settings but for those that are given."""
+
+
 def _scoring(
-    budget: Budget = 64,
-    noise_runs: NoiseRuns = 3,
-    estimator: EstimatorName = "paper",
+    budget: UsualBudget = None,
+    noise_runs: UsualNoiseRuns = None,
+    estimator: UsualEstimatorName = None,
     target_se: TargetError = None,
-) -> Scoring:
-    return Scoring(budget=budget, noise_runs=noise_runs, estimator=estimator, target_se=target_se)
+) -> Rescoring:
+    options = {
+        "budget": budget,
+        "noise_runs": noise_runs,
+        "estimator": estimator,
+        "target_se": target_se,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return lambda usual: replace(usual, **given)
 
 
-ScoringOptions = Annotated[Scoring, MadeBy(_scoring)]
+ScoringOptions = Annotated[Rescoring, MadeBy(_scoring)]
+"""What to call with the settings that count where nothing is given."""
 
 
 def _drawing(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from itertools import islice
@@ -25,6 +25,7 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
+from shioenv.files.compressed import writing
 from shioenv.files.durable import atomic_write, new_directory, new_file
 
 FORMATS = ("parquet", "hf", "jsonl")
@@ -99,9 +100,9 @@ def export(
     that names `licence` (an identifier as the Hugging Face hub knows them); `jsonl` one file of the
     records as they are, compressed where its name ends in `.gz` or `.zst`; None is the one that
     `output` ends in, `hf` where it ends in none. The same dataset gives
-    the same bytes with the same pyarrow. `report` is told records done and in all. Errors:
+    the same bytes with the same libraries. `report` is told records done and in all. Errors:
     UnknownDatasetError, DatasetCorruptError where a shard is not what the manifest says,
-    OutputExistsError, MissingExtraError without pyarrow (Parquet and `.zst`), UsageError for
+    OutputExistsError, MissingExtraError without pyarrow (Parquet), UsageError for
     another format, or a dataset that is not finished or has no records.
     """
     directory, output = Path(directory), Path(output)
@@ -195,12 +196,12 @@ def schema(arrow: Any) -> Any:
     )
 
 
-def _pyarrow(feature: str = "exporting Parquet") -> tuple[ModuleType, ModuleType]:
+def _pyarrow() -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError(feature, "pyarrow", "export") from None
+        raise MissingExtraError("exporting Parquet", "pyarrow", "export") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -211,17 +212,15 @@ def _told(records: Iterator[Record], count: int, report: Report) -> Iterator[Rec
 
 
 def _write_lines(records: Iterator[Record], path: Path, suffix: str) -> None:
-    with path.open("wb") as file, closing(_compressed(file, suffix)) as stream:
+    with path.open("wb") as file, _compressed(file, suffix) as stream:
         for record in records:
             stream.write(encode(record))
 
 
-def _compressed(file: IO[bytes], suffix: str) -> Any:
+def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:
     if suffix == ".gz":  # no name and no time inside: the same records give the same bytes
         return io.BufferedWriter(gzip.GzipFile("", "wb", 6, file, 0))
-    if suffix == ".zst":
-        return _pyarrow("writing .zst")[0].CompressedOutputStream(file, "zstd")
-    return file
+    return writing(file, suffix)
 
 
 def _write_parquet(records: Iterator[Record], path: Path) -> None:
@@ -289,6 +288,8 @@ def card(manifest: Manifest, licence: str) -> str:
         "seed": plan.drawing.seed,
         "budget": "unknown"
         if plan.scoring is None
+        else "not scored"
+        if not plan.scoring.budget
         else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs",
         "executions": "unknown" if not mean else f"{mean:.1f} a record",
         "system": f"{plan.system}, digest `{plan.system_digest}`",

@@ -20,7 +20,7 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
 from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
-from shioenv.dataset.manifest import Plan
+from shioenv.dataset.manifest import Plan, scoring_there
 from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
@@ -99,7 +99,7 @@ def import_commands(
     commands: CommandList,
     directory: str | Path,
     *,
-    scoring: Scoring = Scoring(),
+    scoring: Scoring | None = None,
     system: str | None = None,
     limits: Limits | None = None,
     executor: Executor | None = None,
@@ -132,7 +132,7 @@ def import_commands(
         composite_share=0.0,
         max_segments=0,
     )
-    plan = plan_of(built, grammars, drawing, scoring, limits)
+    plan = plan_of(built, grammars, drawing, scoring or scoring_there(directory), limits)
     origin = {
         "kind": "commands",
         "sha256": accepted.sha256,

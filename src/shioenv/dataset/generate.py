@@ -10,17 +10,24 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.job import recording
-from shioenv.dataset.manifest import MANIFEST, Manifest, Plan
+from shioenv.dataset.job import Wanted, recording
+from shioenv.dataset.manifest import (
+    COMPRESSIONS,
+    MANIFEST,
+    Manifest,
+    Plan,
+    read_manifest,
+    scoring_there,
+)
 from shioenv.dataset.store import Store
-from shioenv.domain.inputs import Session
-from shioenv.errors import UsageError
+from shioenv.domain.inputs import session_text
+from shioenv.errors import UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
@@ -93,16 +100,32 @@ class Summary:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a dataset is kept, and how. Errors: UsageError for an unknown compression."""
+
+    directory: str | Path
+    compression: str | None = None
+    """Of its shards, one of `COMPRESSIONS`; None: as it is there, none where it is new."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, *COMPRESSIONS):
+            raise UsageError(
+                f"no compression is called {self.compression!r}",
+                hint=did_you_mean(self.compression or "", COMPRESSIONS),
+            )
+
+
 def _silent(progress: Progress) -> None:
     """Report to nobody."""
 
 
 def generate(
-    directory: str | Path,
+    directory: str | Path | Destination,
     *,
     count: int,
     drawing: Drawing = Drawing(),
-    scoring: Scoring = Scoring(),
+    scoring: Scoring | None = None,
     system: str | None = None,
     limits: Limits | None = None,
     executor: Executor | None = None,
@@ -110,26 +133,31 @@ def generate(
 ) -> Summary:
     """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
 
+    A `Destination` also says how its shards are compressed.
+
     The same bytes for the same arguments and system, whatever the `executor` is (None: processes of
     this machine, one a processor) and however often the run was killed; of volatile records the
     same number, input and arguments. A larger `count` makes a dataset longer. `system` is a name or
     file as `open_sandbox` takes it, `limits` bounds each execution (None: `LIMITS`, 2 seconds of
-    wall time), `report` is told of progress.
+    wall time), `scoring` is how they are scored (None: as the records that are there, of a new
+    dataset `Scoring()`), `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
     DatasetBusyError, DatasetMismatchError (naming what differs), DatasetCorruptError,
     DatasetStorageError, GenerationError. After any of them the same call goes on.
     """
+    place = directory if isinstance(directory, Destination) else Destination(directory)
     built = find_system(system)
     grammars = load_grammars(drawing.commands or None, versions=built.versions)
+    scoring = scoring or scoring_there(place.directory)
     plan = plan_of(built, grammars, drawing, scoring, limits)
     samples = sample_on(
         built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars
     )
     return run(
-        directory,
-        plan,
+        place.directory,
+        replace(plan, compression=place.compression),
         samples,
         count=count,
         system=system or built.name,
@@ -208,6 +236,10 @@ def run(
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
+    with suppress(UnknownDatasetError):  # a dataset goes on in the layout that it has
+        there = read_manifest(directory).plan
+        compression = plan.compression or there.compression
+        plan = replace(plan, record_schema=there.record_schema, compression=compression)
     job = recording(plan, system)
     retried, restarts = executor.retried, executor.restarts
     teller = Teller(count, report)
@@ -221,7 +253,7 @@ def run(
         )
         teller.kept = store.kept
         teller.tell()
-        contexts: Iterable[tuple[int, Sample | str]] = store.missing_contexts()
+        contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
         tasks = chain(contexts, missing(store, samples, count))
         for number, answer in executor.map(job, tasks, teller.tell):
             for kernel in executor.kernels:
@@ -245,16 +277,16 @@ def run(
         )
 
 
-def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Sample]]:
+def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Wanted]]:
     """The samples not recorded yet, with their numbers. UsageError where they end early."""
     stream = iter(samples)
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
             raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
-        text = Session(drawn.cwd, (drawn.input,)).text
-        if store.accept(number, text, drawn.input.input_args):
-            yield number, drawn
+        wanted = Wanted.of(drawn)
+        if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
+            yield number, wanted
 
 
 class Teller:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shioenv.dataset.manifest import Plan
 from shioenv.domain.context import Context
+from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import encode
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import LANES, Lane
@@ -19,6 +21,27 @@ from shioenv.seeding import generator
 from shioenv.synthesis.sample import Sample
 
 
+class Wanted(NamedTuple):
+    """A sample on its way to who executes it: what decides its record, in few bytes."""
+
+    input_args: list[str]
+    cwd: str
+    volatile: bool
+
+    @classmethod
+    def of(cls, sample: Sample) -> Wanted:
+        """What travels of a sample; how it was drawn stays behind."""
+        return cls(sample.input.input_args, sample.cwd, sample.volatile)
+
+    @property
+    def session(self) -> Session:
+        """The sample as a session of one row."""
+        return Session(self.cwd, (Input.from_marked(self.input_args),))
+
+    def __str__(self) -> str:
+        return self.session.body
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """Makes lines of numbered samples."""
@@ -26,12 +49,13 @@ class Recording:
     sampler: str
     seed: int
     scoring: Scoring
+    schema: int
 
-    def __call__(self, lane: Lane, task: tuple[int, Sample | str]) -> Line | Context:
+    def __call__(self, lane: Lane, task: tuple[int, Wanted | str]) -> Line | Context:
         """The sample executed and scored, and what that took; of a start directory its context."""
-        number, sample = task
-        if isinstance(sample, str):
-            return lane.context(sample)
+        number, wanted = task
+        if isinstance(wanted, str):
+            return lane.context(wanted)
         cache = lane.cache
         lane.effort = effort = Effort()
         if cache is not None:
@@ -39,21 +63,28 @@ class Recording:
         began = time.perf_counter()
         recorder = SessionRecorder(
             scoring=self.scoring,
-            cache=None if cache is None else cache.of(sample.cwd),
+            cache=None if cache is None else cache.of(wanted.cwd),
             alone=lane.alone,
         )
         rng = generator(self.seed, "score", number)
-        recorded = recorder.record(sample.session, lane, rng, volatile=sample.volatile)
-        made = recorded.record(number, system=lane.system.name, sampler=self.sampler)
+        recorded = recorder.record(wanted.session, lane, rng, volatile=wanted.volatile)
+        made = recorded.record(
+            number, system=lane.system.name, sampler=self.sampler, schema=self.schema
+        )
         effort.lane_seconds += time.perf_counter() - began
         effort.trouble = None if cache is None else cache.trouble
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
 
 
-def recording(plan: Plan, system: str) -> Job[Sample | str, Line | Context]:
+def recording(plan: Plan, system: str) -> Job[Wanted | str, Line | Context]:
     """What makes the records and contexts of a plan; `system` is the name or file of its system."""
     return Job(
-        Recording(plan.drawing.sampler, plan.drawing.seed, plan.scoring or Scoring()),
+        Recording(
+            plan.drawing.sampler,
+            plan.drawing.seed,
+            plan.scoring or Scoring(),
+            plan.record_schema,
+        ),
         system=system,
         limits=plan.limits or LIMITS,
         digest=plan.system_digest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,23 +14,29 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shioenv.domain.record import READ as RECORDS_READ
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
+from shioenv.files.compressed import SUFFIX
 from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
+READ = (4, SCHEMA_VERSION)
+"""Versions of manifests that are read; in those of 4 a missing `estimator` is the paper's."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "commands", "released")
 """Kinds of datasets that no sampler drew."""
+COMPRESSIONS = {"zstd": SUFFIX}
+"""Compressions of shards by name, with what the names of compressed ones end in."""
 SHARD_RECORDS = 1000
 """Records of every shard but the last (Appendix A: "files of 1K entries")."""
 
@@ -59,6 +66,10 @@ class Plan:
     """Bounds of every execution; None where this package executed nothing."""
     version: str
     """Of the package that drew, executed and scored."""
+    record_schema: int = RECORD_SCHEMA_VERSION
+    """The layout of its records: a dataset has one."""
+    compression: str | None = None
+    """How its shards are compressed, one of `COMPRESSIONS`; None: they are not."""
     origin: Mapping[str, Any] | None = None
     """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
     from a parent), `commands` (a list of inputs) or `released` (records of another make)."""
@@ -89,6 +100,7 @@ class Plan:
             **drawing,
             "limits": msgspec.to_builtins(self.limits),
             "versions": {"shioenv": self.version},
+            **({} if self.compression is None else {"compression": self.compression}),
             **({} if self.origin is None else {"origin": dict(self.origin)}),
         }
 
@@ -109,6 +121,8 @@ class Plan:
             grammar_digest=grammar.digest,
             limits=None if limits is None else Limits(**limits),
             version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
+            compression=_compression(document.get("compression")),
+            record_schema=document.get("record_schema_version", RECORD_SCHEMA_VERSION),
             origin=_origin(document.get("origin")),
         )
 
@@ -117,9 +131,7 @@ class Plan:
 
         The package versions inside the system are left to its digest.
         """
-        here, there = (
-            {"estimator": "paper", **dict(_leaves(plan.to_json()))} for plan in (self, asked)
-        )
+        here, there = (dict(_leaves(plan.to_json())) for plan in (self, asked))
         return tuple(
             f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
             for name in {**here, **there}
@@ -131,10 +143,10 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One finished file of records."""
 
     file: str
-    """Relative to the dataset's directory: `data/00000.ndjson`."""
+    """Relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
     records: int
     sha256: str
-    """Of the file."""
+    """Of the lines, whether the file is compressed or not."""
     inputs_sha256: str
     """Of number, input and arguments of each record: equal on every run, volatile or not."""
     volatile: int
@@ -145,7 +157,7 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def number(self) -> int:
         """Its place, from 0."""
-        return int(Path(self.file).stem)
+        return int(Path(self.file).name.partition(".")[0])
 
 
 class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -280,7 +292,7 @@ class Manifest:
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
-            "record_schema_version": RECORD_SCHEMA_VERSION,
+            "record_schema_version": self.plan.record_schema,
             "count": self.count,
             "records": self.records,
             "volatile": self.volatile,
@@ -312,6 +324,16 @@ def finished_manifest(directory: str | Path) -> Manifest:
     return manifest
 
 
+def scoring_there(directory: str | Path) -> Scoring:
+    """How the records of the dataset in a directory are scored; as usual where there is none.
+
+    Errors: DatasetCorruptError.
+    """
+    with suppress(UnknownDatasetError):
+        return read_manifest(directory).plan.scoring or Scoring()
+    return Scoring()
+
+
 def decode_manifest(content: bytes, source: str) -> Manifest:
     """The manifest that `Manifest.encode` wrote. DatasetCorruptError naming `source` for none."""
     try:
@@ -319,12 +341,12 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise DatasetCorruptError(f"{source} is not the manifest of a dataset")
         for key, known in (
-            ("schema_version", SCHEMA_VERSION),
-            ("record_schema_version", RECORD_SCHEMA_VERSION),
+            ("schema_version", READ),
+            ("record_schema_version", RECORDS_READ),
         ):
-            if document[key] != known:
+            if document[key] not in known:
                 raise DatasetCorruptError(
-                    f"{source}: {key} is {document[key]!r}, this is {known}",
+                    f"{source}: {key} is {document[key]!r}, this is {known[-1]}",
                     hint="use the release that wrote it",
                 )
         manifest = Manifest(
@@ -337,7 +359,7 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
             repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),
         )
         for shard in manifest.shards:
-            if shard.file != shard_file(shard.number):
+            if shard.file != shard_file(shard.number, manifest.plan.compression):
                 raise ValueError(f"a shard is called {shard.file!r}")
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
@@ -364,9 +386,9 @@ def read_manifest(directory: str | Path) -> Manifest:
     return decode_manifest(content, str(path))
 
 
-def shard_file(number: int) -> str:
+def shard_file(number: int, compression: str | None = None) -> str:
     """The name of a shard, relative to the dataset's directory."""
-    return f"{DATA}/{number:05}.ndjson"
+    return f"{DATA}/{number:05}.ndjson{COMPRESSIONS.get(compression or '', '')}"
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
@@ -377,6 +399,12 @@ def _part(value: Any, kind: Any, place: str = "$") -> Any:
         raise ValueError(fault(error, place)) from None
 
 
+def _compression(value: Any) -> str | None:
+    if value is not None and value not in COMPRESSIONS:
+        raise ValueError(f"compression is {value!r:.60}")
+    return None if value is None else str(value)
+
+
 def _origin(value: Any) -> Mapping[str, Any] | None:
     if value is not None and (not isinstance(value, dict) or value.get("kind") not in ORIGINS):
         raise ValueError(f"origin is {value!r:.60}")
@@ -384,12 +412,11 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """The keys of a manifest that say how was scored; what is usual is left out."""
+    """The keys of a manifest that say how was scored; a target where there is one."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
-    document: dict[str, Any] = {"budget": scoring.budget, "noise_runs": scoring.noise_runs}
-    if scoring.estimator != "paper":
-        document["estimator"] = scoring.estimator
+    names = ("budget", "noise_runs", "estimator")
+    document: dict[str, Any] = {name: getattr(scoring, name) for name in names}
     if scoring.target_se is not None:
         document["target_standard_error"] = scoring.target_se
     return document

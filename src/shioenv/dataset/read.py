@@ -8,7 +8,7 @@ from pathlib import Path
 from shioenv.dataset.manifest import Shard, read_manifest
 from shioenv.domain.record import Record, decode
 from shioenv.errors import DatasetCorruptError, RecordError
-from shioenv.files.durable import sha256_of
+from shioenv.files.compressed import reading, sha256_of
 
 _REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair makes a shard again"
 
@@ -29,7 +29,7 @@ def _records(directory: Path, shards: Iterable[Shard], check: bool) -> Iterator[
         number = 0
         try:
             digest = sha256_of(path) if check else shard.sha256
-            with path.open("rb") as lines:
+            with reading(path) as lines:
                 for number, line in enumerate(lines, 1):
                     try:
                         record = decode(line)

@@ -20,7 +20,7 @@ from typing import Any
 
 from shioenv.dataset.contexts import context_problems
 from shioenv.dataset.generate import Progress, Teller, missing, plan_of
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
@@ -29,7 +29,7 @@ from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import sha256_of
+from shioenv.files.compressed import reading, sha256_of
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
@@ -136,7 +136,7 @@ def repair_with(
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
-            lost: list[tuple[int, Sample | str]] = [*store.missing_contexts()]
+            lost: list[tuple[int, Wanted | str]] = [*store.missing_contexts()]
             tasks = chain(lost, missing(store, samples(last), last))
             for session_id, line in executor.map(recording(manifest.plan, system), tasks):
                 if not isinstance(line, Line):
@@ -224,7 +224,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
 def _left(path: Path) -> dict[int, Record]:
     """The records that still stand in a damaged shard the way records are written."""
     standing: dict[int, Record] = {}
-    with suppress(OSError), path.open("rb") as lines:
+    with suppress(OSError), reading(path) as lines:
         for line in lines:
             with suppress(RecordError):
                 record = decode(line)

@@ -22,13 +22,16 @@ class Selection:
     """Which records are kept: those that meet every bound that is given, bounds included.
 
     A record without a score (no argument can be removed) meets no bound on irreducibility, not even
-    0 (D-2). Errors: UsageError for bounds that nothing can meet.
+    0 (D-2), nor one of which `necessary` is not known a bound on that. Errors: UsageError for
+    bounds that nothing can meet.
     """
 
     min_irreducibility: float | None = None
     max_irreducibility: float | None = None
     strict: bool = False
     """The bounds are on `irreducibility_strict`."""
+    min_necessary: float | None = None
+    max_necessary: float | None = None
     commands: tuple[str, ...] = ()
     """Every command of the input is one of these; empty: any."""
     exclude_volatile: bool = False
@@ -40,6 +43,7 @@ class Selection:
     def __post_init__(self) -> None:
         for name, low, high, most in (
             ("irreducibility", self.min_irreducibility, self.max_irreducibility, 1),
+            ("necessary", self.min_necessary, self.max_necessary, 1),
             ("arguments", self.min_arguments, self.max_arguments, None),
         ):
             given = [bound for bound in (low, high) if bound is not None]
@@ -56,6 +60,7 @@ class Selection:
         score = record.irreducibility_strict if self.strict else record.irreducibility
         return (
             _within(score, self.min_irreducibility, self.max_irreducibility)
+            and _within(record.necessary, self.min_necessary, self.max_necessary)
             and _within(record.n_arguments, self.min_arguments, self.max_arguments)
             and not (self.exclude_volatile and record.volatile)
             and (not self.exit_codes or record.exit_code in self.exit_codes)

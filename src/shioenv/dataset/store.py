@@ -33,19 +33,19 @@ from shioenv.dataset.manifest import (
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError
+from shioenv.files.compressed import DamagedFile, reading, sha256_of, writing
 from shioenv.files.durable import (
     TEMPORARY,
     atomic_write,
     locked,
     replacing,
-    sha256_of,
     storage_errors,
 )
 from shioenv.files.journal import Journal, checksummed
 from shioenv.recording.line import Line
 
 _JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
-_SHARD = re.compile(r"(\d{5,})\.ndjson\Z")
+_SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 
 
 class Store:
@@ -250,6 +250,8 @@ class Store:
         except FileNotFoundError:
             self._report(f"{shard.file} is gone and is made again")
             return False
+        except DamagedFile as error:
+            digest = f"unknown, {error.strerror}"
         if digest == shard.sha256:
             return True
         if self._remake or _journal_path(self._data, shard.number).exists():
@@ -268,7 +270,7 @@ class Store:
             for pattern in (_JOURNAL, _SHARD)
         )
         for number in sorted(shards - self._listed.keys()):
-            path = self.directory / shard_file(number)
+            path = self.directory / self._file(number)
             if number not in journals:
                 raise DatasetCorruptError(
                     f"{path} is not in {self.directory / MANIFEST}",
@@ -290,7 +292,7 @@ class Store:
     def _reopen(self, shard: Shard) -> None:
         """Turns a short shard back into a journal, because more records are wanted now."""
         journal = _journal_path(self._data, shard.number)
-        with (self.directory / shard.file).open("rb") as lines, replacing(journal) as file:
+        with reading(self.directory / shard.file) as lines, replacing(journal) as file:
             file.writelines(map(checksummed, lines))
         self._write_manifest(self.manifest.without_shard(shard.number))
         (self.directory / shard.file).unlink()
@@ -344,15 +346,15 @@ class Store:
         journal = self._journals.get(number)
         if journal is None or len(journal.values) < end - start or self._passed < end:
             return
-        name, was = shard_file(number), self._listed.get(number)
+        name, was = self._file(number), self._listed.get(number)
         same = True
         tally = self._tallies.pop(number)
         with storage_errors(self.directory / name):
-            with replacing(self.directory / name) as file:
+            with replacing(self.directory / name) as file, writing(file, name) as lines:
                 for session_id in range(start, end):
                     content, kept = journal.read(session_id), journal.values[session_id]
                     tally.line(content, volatile=kept.volatile, executions=kept.executions)
-                    file.write(content)
+                    lines.write(content)
                     if was is not None and tally.records == was.records:
                         same = tally.sha256 == was.sha256
             shard, manifest = tally.shard(name), self.manifest
@@ -361,6 +363,9 @@ class Store:
             )
             self.gone.discard(number)
             self._journals.pop(number).remove()
+
+    def _file(self, number: int) -> str:
+        return shard_file(number, self.manifest.plan.compression)
 
     def _write_manifest(self, manifest: Manifest) -> None:
         atomic_write(self.directory / MANIFEST, manifest.encode())

@@ -25,7 +25,7 @@ from shioenv.behavior.compare import Channel
 from shioenv.behavior.noise import CAP
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.contexts import checked_contexts
-from shioenv.dataset.job import recording
+from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -42,10 +42,12 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
     Record,
+    ScoredSegment,
     decode,
     different_fields,
     encode,
     output_text,
+    share_necessary,
 )
 from shioenv.errors import (
     DatasetCorruptError,
@@ -57,10 +59,10 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import Opener, layers_of
 from shioenv.execution.lanes import Lane
+from shioenv.files.compressed import reading
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
-from shioenv.synthesis.sample import Sample
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -73,6 +75,13 @@ _MADE_BY = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9
+_OF_SCORES: Mapping[str, Any] = {
+    **dict.fromkeys(("irreducibility", "irreducibility_strict", "necessary"), None),
+    **dict.fromkeys(("standard_error", "noise_threshold"), None),
+    "exact": False,
+    "n_executions": 0,
+}
+"""What a record holds that was not scored."""
 _LIMITS = tuple(item.name for item in fields(Limits))
 
 
@@ -174,7 +183,8 @@ class _Check:
         yield from self._read_contexts()
         for place, shard in enumerate(manifest.shards):
             if shard.number != place:
-                yield Problem(MANIFEST, None, f"expected {shard_file(place)}, got {shard.file}")
+                expected = shard_file(place, manifest.plan.compression)
+                yield Problem(MANIFEST, None, f"expected {expected}, got {shard.file}")
             last = place == len(manifest.shards) - 1
             if shard.records != SHARD_RECORDS and not (last and 0 < shard.records < SHARD_RECORDS):
                 yield Problem(shard.file, None, f"{shard.records} records, not {SHARD_RECORDS}")
@@ -210,7 +220,7 @@ class _Check:
         path = self._directory / shard.file
         tally = Tally()
         try:
-            with path.open("rb") as file:
+            with reading(path) as file:
                 for number, line in enumerate(file, 1):
                     self.records += 1
                     try:
@@ -278,7 +288,10 @@ def record_problems(
     if executed:
         if record.stdout is None or record.stderr is None:
             yield "stdout or stderr is missing"
-        yield from _score_problems(record, scoring)
+        if scoring.budget if scoring is not None else record.n_executions:
+            yield from _score_problems(record, scoring)
+        else:
+            yield from _unscored_problems(record)
     elif record.irreducibility is not None and not 0 <= record.irreducibility <= 1:
         yield f"irreducibility is {record.irreducibility}, not 0 to 1"
 
@@ -344,6 +357,14 @@ def _limit_problems(record: Record) -> Iterator[str]:
         yield "limits_hit has drain_bytes without output_bytes"
 
 
+def _unscored_problems(record: Record) -> Iterator[str]:
+    """Of a record that says that it has no score."""
+    bare = [ScoredSegment(command=s.command, n_arguments=s.n_arguments) for s in record.segments]
+    for name, nothing in (*_OF_SCORES.items(), ("segments", bare)):
+        if getattr(record, name) != nothing:
+            yield f"{name} is {getattr(record, name)}, though nothing was scored"
+
+
 def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
     scores = (record.irreducibility, record.irreducibility_strict)
     if any((score is None) != (record.n_arguments == 0) for score in scores):
@@ -352,6 +373,8 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
         yield f"irreducibility is {scores}, not 0 to 1"
     elif scores[0] is not None and scores[1] is not None and scores[1] < scores[0] - _CLOSE:
         yield f"irreducibility_strict is {scores[1]}, less than irreducibility {scores[0]}"
+    if record.necessary != _necessary(record):
+        yield f"necessary is {record.necessary}, its leave-one-outs give {_necessary(record)}"
     if record.noise_threshold is not None and not 0 <= record.noise_threshold <= CAP:
         yield f"noise_threshold is {record.noise_threshold}, not 0 to {CAP}"
     if record.n_executions < 1:
@@ -366,11 +389,22 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
             yield f"segments[{number}] does not hold an effect of each argument"
         elif not all(_is_effect(effect) for effect in effects):
             yield f"segments[{number}] holds an effect that cannot be"
+        elif segment.necessary != share_necessary(effects):
+            yield f"segments[{number}]: necessary is {segment.necessary}, its effects say otherwise"
     if scoring is not None and not record.timed_out and len(record.segments) == 1:
         budget = scoring.budget
         exact = record.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
         if exact != record.exact and (record.exact or scoring.target_se is None):
             yield f"exact is {record.exact} with {record.n_arguments} arguments and budget {budget}"
+
+
+def _necessary(record: Record) -> float | None:
+    return share_necessary(
+        effect
+        for segment in record.segments
+        if segment.arguments is not UNSET
+        for effect in segment.arguments
+    )
 
 
 def _is_effect(effect: Effect) -> bool:
@@ -464,8 +498,8 @@ def replay(
         for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
-            sample = Sample(Input.from_marked(record.input_args), record.cwd, False, ())
-            line = job.do(lane, (record.session_id, sample))
+            wanted_again = Wanted(record.input_args, record.cwd, volatile=False)
+            line = job.do(lane, (record.session_id, wanted_again))
             assert isinstance(line, Line)
             fields = different_fields(record, decode(line.content))
             volatile += record.volatile

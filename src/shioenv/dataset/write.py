@@ -18,7 +18,8 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
-from shioenv.files.durable import atomic_write
+from shioenv.files.compressed import writing
+from shioenv.files.durable import atomic_write, replacing
 
 
 class Writer:
@@ -66,8 +67,10 @@ class Writer:
         return manifest
 
     def _seal(self) -> None:
-        name = shard_file(len(self._manifest.shards))
-        atomic_write(self._directory / name, b"".join(self._pending))
+        name = shard_file(len(self._manifest.shards), self._manifest.plan.compression)
+        with replacing(self._directory / name) as file, writing(file, name) as lines:
+            for line in self._pending:
+                lines.write(line)
         self._manifest = self._manifest.with_shard(self._tally.shard(name))
         self._pending.clear()
         self._tally = Tally()

@@ -10,6 +10,8 @@ import base64
 import json
 import math
 import re
+from collections.abc import Iterable
+from itertools import chain
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -19,8 +21,11 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Raised whenever a field is added, removed, or changes its meaning."""
+READ: Final = (3, SCHEMA_VERSION)
+"""Versions of records that are read and, in a dataset that has them, written: those of 3 lack
+`necessary`, which is told from their leave-one-outs."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """A number that fits into 64 bits."""
@@ -63,6 +68,9 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         UNSET
     )
     irreducibility_strict: Annotated[Unscored, says("the same from byte-equal outputs")] = UNSET
+    necessary: Annotated[
+        Unscored, says("share of its arguments whose omission alone changes the behavior, or null")
+    ] = UNSET
     exact: Annotated[
         bool | UnsetType, says("every proper sub-input was looked at, not a sample")
     ] = UNSET
@@ -89,6 +97,13 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ]
     irreducibility: Annotated[Number | None, says("0 to 1; null where no argument can be removed")]
     irreducibility_strict: Annotated[Number | None, says("the same from byte-equal outputs")] = None
+    necessary: Annotated[
+        Number | None,
+        says(
+            "share of the arguments whose omission alone changes the behavior, 0 to 1; null where "
+            "no argument can be removed, or one's omission was not run"
+        ),
+    ] = None
     exact: Annotated[bool, says("every proper sub-input was looked at, not a sample")] = False
     standard_error: Annotated[
         Number | None,
@@ -138,6 +153,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 NAMES = Record.__struct_fields__
 """Every field in the order it is written."""
 
+_WITHOUT_NECESSARY = 3
 _KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _RECORD = msgspec.json.Decoder(Record)
@@ -173,12 +189,25 @@ def different_fields(first: Record, second: Record) -> tuple[str, ...]:
     return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
 
 
+def share_necessary(effects: Iterable[Effect]) -> float | None:
+    """How many of the arguments change the behavior when left out alone; None where there is none,
+    or that is not known of one.
+    """
+    told = [effect.leave_one_out for effect in effects]
+    known = [changes for changes in told if changes is not None]
+    return sum(known) / len(told) if told and len(known) == len(told) else None
+
+
 def encode(record: Record) -> bytes:
     """The record as one line of minified JSON, UTF-8, ended by a newline; equal records give equal
-    bytes. RecordError for text that UTF-8 cannot hold (a lone surrogate).
+    bytes. One of an earlier schema version is written as it was. RecordError for text that UTF-8
+    cannot hold (a lone surrogate).
     """
     # msgspec writes other floats than Python does (1e-7 for 1e-07), hence the standard library
     document = msgspec.to_builtins(record)
+    if record.schema_version == _WITHOUT_NECESSARY:
+        for part in (document, *document["segments"]):
+            part.pop("necessary", None)
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _utf8(f"{text}\n", record.session_id)
 
@@ -203,9 +232,27 @@ def decode(line: bytes | str) -> Record:
         record, present = _RECORD.decode(line), _KEYS.decode(line)
     except (ValueError, RecursionError) as error:
         raise _refusal(line, error) from None
-    if record.schema_version != SCHEMA_VERSION or len(present) < len(NAMES):
+    if record.schema_version not in READ or len(present) < len(_names(record.schema_version)):
         raise _refusal(line, ValueError())
-    return record
+    return _with_necessary(record) if record.schema_version == _WITHOUT_NECESSARY else record
+
+
+def _names(version: object) -> tuple[str, ...]:
+    """The fields of a record of this version."""
+    return tuple(name for name in NAMES if version == SCHEMA_VERSION or name != "necessary")
+
+
+def _with_necessary(record: Record) -> Record:
+    """The record with what its version does not say, but its leave-one-outs do."""
+    effects = [part.arguments for part in record.segments if part.arguments is not UNSET]
+    segments = [
+        part
+        if part.arguments is UNSET
+        else msgspec.structs.replace(part, necessary=share_necessary(part.arguments))
+        for part in record.segments
+    ]
+    necessary = share_necessary(chain.from_iterable(effects))
+    return msgspec.structs.replace(record, necessary=necessary, segments=segments)
 
 
 def _refusal(line: bytes | str, error: Exception) -> RecordError:
@@ -219,7 +266,7 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
     if not isinstance(document, dict):
         return RecordError(f"not a record: expected an object, got {type(document).__name__}")
     version = document.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in READ:
         return RecordError(
             f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
             hint="read it with the release that wrote it",
@@ -230,7 +277,7 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
         return surrogate
     if unknown := _UNKNOWN.match(str(error)):
         return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN))
-    for name in NAMES:
+    for name in _names(version):
         if name not in document:
             return RecordError(f"a record lacks {name!r}")
     return RecordError(fault(error))

@@ -74,12 +74,12 @@ class SessionScorer:
     def score(self, session: Session, seed: int, *, session_id: int, sampler: str) -> ScoredSession:
         """The session's score and record.
 
-        The noise runs, each distinct sub-input and one run with two pipes (D-9) are executed, all
-        as the session's text, `cd` included (E16). A first run that times out is repeated before it
-        counts (D-10), and such an input is scored from at most 8 sub-inputs. `seed` decides which
-        sub-inputs are drawn where not all of them fit the budget. Where a sandbox that was opened
-        here breaks, everything is done once more in a new one. Errors: what the sandbox raises;
-        what was opened here is closed then, whatever state it was left in.
+        The noise runs, one of them with two pipes (D-9), and each distinct sub-input are executed,
+        all as the session's text, `cd` included (E16). A first run that times out is repeated
+        before it counts (D-10), and such an input is scored from at most 8 sub-inputs. `seed`
+        decides which sub-inputs are drawn where not all of them fit the budget. Where a sandbox
+        that was opened here breaks, everything is done once more in a new one. Errors: what the
+        sandbox raises; what was opened here is closed then, whatever state it was left in.
         """
 
         def score(runner: Executing) -> ScoredSession:
@@ -88,6 +88,7 @@ class SessionScorer:
             volatile = is_declared_volatile(session)
             recorded = recorder.record(session, runner, random.Random(seed), volatile=volatile)
             record = recorded.record(session_id, system=self.declaration.name, sampler=sampler)
+            assert recorded.score is not None  # there is a budget
             return ScoredSession(recorded.score, record, cache.hits)
 
         return self._sandbox.repeat(score) if self._given is None else score(self._given)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
+from functools import cached_property
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import IO, Any, Self, TypeVar
@@ -69,7 +70,7 @@ class SerialExecutor:
                     schedule.done(task[0])
                     yield task[0], answer
 
-    @property
+    @cached_property
     def layers(self) -> frozenset[str]:
         """What this host shows of systems' files."""
         return layers_of(self._opener)
@@ -139,7 +140,7 @@ class LocalExecutor:
         if crew is not None:
             crew.close()
 
-    @property
+    @cached_property
     def layers(self) -> frozenset[str]:
         """What this host shows of systems' files."""
         return layers_of(self._opener)

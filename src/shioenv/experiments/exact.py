@@ -122,6 +122,12 @@ class Known(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
         """The strict score, exactly."""
         return weighed(self.n, self.differs_strict)
 
+    @property
+    def necessary(self) -> float:
+        """The share of the arguments whose omission alone changes the behavior."""
+        masks, full = masks_of(self.differs), (1 << self.n) - 1
+        return sum(full ^ 1 << index in masks for index in range(self.n)) / self.n
+
     def texts(self) -> list[str]:
         """What each sub-input is called, by mask."""
         return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]

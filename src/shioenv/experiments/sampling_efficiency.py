@@ -96,6 +96,7 @@ def input_columns(inputs: Sequence[Known]) -> dict[str, list[Any]]:
         input_args="input_args",
         irreducibility="irreducibility",
         irreducibility_strict="irreducibility_strict",
+        necessary="necessary",
         differs="differs",
         differs_strict="differs_strict",
     )
@@ -123,7 +124,8 @@ def _score_table(inputs: Sequence[Known]) -> Table:
     groups = grouped(inputs, attrgetter("n"))
     return Table.of(
         "The exact scores",
-        "Mean (± standard deviation) of R*, and mean of the strict score.",
+        "Mean (± standard deviation) of R*, mean of the strict score, and mean (± standard "
+        "deviation) of the share of arguments whose omission alone changes the behavior.",
         {
             "arguments": lambda group: str(group[0].n),
             "inputs": lambda group: str(len(group)),
@@ -131,6 +133,7 @@ def _score_table(inputs: Sequence[Known]) -> Table:
             "strict": lambda group: fixed(
                 sum(known.irreducibility_strict for known in group) / len(group)
             ),
+            "necessary": lambda group: Moments.of([known.necessary for known in group]).text,
             "inputs that fail": lambda group: share(
                 sum(known.exit_code != 0 for known in group), len(group), 0
             ),

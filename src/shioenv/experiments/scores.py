@@ -39,6 +39,7 @@ class ScoredRecord:
     n_executions: int
     irreducibility: float | None
     irreducibility_strict: float | None
+    necessary: float | None
 
 
 COLUMNS = tuple(item.name for item in fields(ScoredRecord))

@@ -31,7 +31,7 @@ from shioenv.experiments.scores import (
     values,
 )
 from shioenv.experiments.setting import Setting
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
 from shioenv.report.tables import Table
 from shioenv.report.text import share
@@ -60,7 +60,7 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 
 
 @experiment(NAME)
-def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = Scoring()) -> Findings:
+def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS) -> Findings:
     """Generates inputs until `count` of each source have a score, and writes what came out.
 
     Errors: those of `experiment` and `made`.

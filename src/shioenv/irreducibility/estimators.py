@@ -21,6 +21,9 @@ commands it does)."""
 LEFT_FOR_BALANCE = 8 + OUTSIDE
 """Draws that `balanced` wants beyond leave-one-out, or it does without: an array of 8 besides."""
 
+LEFT_LATER = 4 + OUTSIDE
+"""The same where every leave-one-out is known: an array of 4."""
+
 
 class Look(Protocol):
     """Runs sub-inputs."""
@@ -121,8 +124,9 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
     budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
     """
     alone = [leave_out(n, index) for index in range(n)]
-    left = budget - sum(not look.known(kept) for kept in alone)
-    if left < LEFT_FOR_BALANCE:
+    new = sum(not look.known(kept) for kept in alone)
+    left = budget - new
+    if left < (LEFT_FOR_BALANCE if new else LEFT_LATER):
         return _arrays(n, tuple(range(n)), (), budget, rng, float(total_weight(n)))
     needed = tuple(index for index, kept in enumerate(alone) if look(kept))
     free = tuple(index for index in range(n) if index not in needed)
@@ -132,10 +136,10 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
     parts = [Part([Weighted(alone[index], float(n - 1)) for index in needed], whole=True)]
     reserve = OUTSIDE if outside else 0
     few = list(_supersets(needed, free)) if 1 << f <= left + n else None
-    new = None if few is None else sum(not look.known(kept) for kept in few)
-    if few is not None and new is not None and new <= left - reserve:
+    unseen = 0 if few is None else sum(not look.known(kept) for kept in few)
+    if few is not None and unseen <= left - reserve:
         parts.append(Part([Weighted(kept, float(len(kept))) for kept in few], whole=True))
-        left -= new
+        left -= unseen
     else:
         rows = 1 << ((left - OUTSIDE).bit_length() - 1) if outside else left
         arrays = _arrays(n, free, needed, rows, rng, float(inside))
@@ -243,4 +247,11 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "stratified": stratified,
     "balanced": balanced,
 }
-"""By name; the first is the default."""
+"""By name, the paper's first."""
+
+DRAWS: Mapping[str, Callable[[int], tuple[int, int]]] = {
+    "stratified": lambda n: (n, 2 * n),
+    "balanced": lambda n: (LEFT_FOR_BALANCE, LEFT_LATER),
+}
+"""Of those that look at every leave-one-out: how many sub-inputs of n arguments a first sample
+wants besides, and a later one, which knows them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
@@ -21,7 +21,7 @@ from shioenv.behavior.compare import Channel, Difference, differs
 from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.record import Effect, ScoredSegment
+from shioenv.domain.record import Effect, ScoredSegment, share_necessary
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import Part
 from shioenv.irreducibility.scoring import Scoring
@@ -47,8 +47,8 @@ class Cache(Protocol):
 _OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
 """What a segment's score shares with its record."""
 _OF_RECORDS = (
-    "irreducibility", "irreducibility_strict", "exact", "standard_error", "n_arguments",
-    "n_executions", "noise_threshold",
+    "irreducibility", "irreducibility_strict", "necessary", "exact", "standard_error",
+    "n_arguments", "n_executions", "noise_threshold",
 )  # fmt: skip
 """What an input's score shares with its record."""
 
@@ -122,6 +122,7 @@ class SegmentScore:
     n_arguments: int = 0
     irreducibility: float | None = None
     irreducibility_strict: float | None = None
+    necessary: float | None = None
     exact: bool = True
     standard_error: float | None = None
     interval: tuple[float, float] | None = None
@@ -152,6 +153,10 @@ class Score:
     """0 to 1 under the noise threshold; None where no argument can be removed."""
     irreducibility_strict: float | None
     """0 to 1 where outputs must be equal bytes, as far as the runs allow (D-2s)."""
+    necessary: float | None
+    """Share of the arguments whose omission alone changes the behavior, 0 to 1 (ours: a few of them
+    make nearly every sub-input differ, whatever the others do); None where no argument can be
+    removed, or one's omission was not run."""
     exact: bool
     """Every proper sub-input that weighs anything was run (also where there is none)."""
     standard_error: float | None
@@ -211,11 +216,12 @@ def estimate_irreducibility(
     """The score of an input, or of a session's rows (earlier ones held constant).
 
     Exact where 2^n - 1 <= budget, else estimated from at most `scoring.budget` sub-inputs, chosen
-    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first and
-    then as many as there have been, until the standard error is at most that, for each segment, and
-    the interval no wider than it says; whatever the budget covers, the score is exact only where
-    all were looked at. Batches are samples of their own, so where nothing is spared the estimate is
-    a little less sure than without a target; and to stop where draws agree is not quite unbiased.
+    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first (of an
+    estimator that begins with every leave-one-out these and some more) and then as many as there
+    have been draws, until the standard error is at most that, for each segment, and the interval no
+    wider than it says; whatever the budget covers, the score is exact only where all were looked
+    at. Batches are samples of their own, so where nothing is spared the estimate is a little less
+    sure than without a target; and to stop where draws agree is not quite unbiased.
 
     An input of several segments scores each on the prefix that ends with it, with noise runs and a
     threshold of its own; the scores are averaged by number of arguments, and the budget is spread
@@ -227,11 +233,14 @@ def estimate_irreducibility(
     `cache` shares them between calls too: nothing that a volatile input did enters it. `explain`
     also runs each argument's leave-one-out where the budget left it out; they do not enter the
     estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
-    through, so no score rests on a failed execution. Errors: UsageError for a session without rows.
+    through, so no score rests on a failed execution. Errors: UsageError for a session without rows,
+    or a budget of 0.
     """
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if not rows:
         raise UsageError("a session without rows cannot be scored", hint="it has one at least")
+    if not scoring.budget:
+        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
     runs, budget = scoring.noise_runs, scoring.budget
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
     caps = [min((1 << target.n) - 1, budget) for target in targets]
@@ -258,6 +267,7 @@ def estimate_irreducibility(
         n_executions += len(trial.seen)
     return Score(
         **_pooled(scores),
+        necessary=_necessary(effect for score in scores for effect in score.arguments),
         exact=all(score.exact for score in scores),
         n_arguments=sum(target.n for target in targets),
         n_executions=n_executions,
@@ -364,13 +374,13 @@ def _score(
     explain: bool,
 ) -> SegmentScore:
     look = _Looked(target, trial)
-    samples: list[tuple[int, Sequence[Part]]] = []
+    samples: list[Sequence[Part]] = []
     for size in scoring.batches(target.n, share):
         exact = size is None
         if size is None:
-            samples = [(1, [Part(exhaustive(target.n), whole=True)])]
+            samples = [[Part(exhaustive(target.n), whole=True)]]
         else:
-            samples.append((size, scoring.estimate(target.n, size, rng, look)))
+            samples.append(scoring.estimate(target.n, size, rng, look))
         parts = pooled(samples)
         error = spread(parts, look)
         if scoring.target_se is not None and error.doubt <= scoring.target_se:
@@ -387,20 +397,22 @@ def _score(
     shown = tuple(contrasts.values())
     total = math.fsum(contrast.weight for contrast in shown)
     score = _mean(shown, total, lambda contrast: contrast.difference is not None)
+    arguments = tuple(
+        _effect(index, text, target.n, contrasts, exact=exact)
+        for index, text in enumerate(target.arguments)
+    )
     return SegmentScore(
         command=target.command,
         n_arguments=target.n,
         irreducibility=score,
         irreducibility_strict=_mean(shown, total, lambda contrast: contrast.strict is not None),
+        necessary=_necessary(arguments),
         exact=exact,
         standard_error=error.standard_error,
         interval=(score, score) if exact else error.interval,
         noise_threshold=trial.noise.threshold,
         volatile=trial.noise.volatile,
-        arguments=tuple(
-            _effect(index, text, target.n, contrasts, exact=exact)
-            for index, text in enumerate(target.arguments)
-        ),
+        arguments=arguments,
         contrasts=shown,
     )
 
@@ -430,6 +442,10 @@ def _effect(
         channel=None if alone is None or alone.difference is None else alone.difference.channel,
         contribution=_share(without) - _share(within) if without and within else None,
     )
+
+
+def _necessary(arguments: Iterable[ArgumentEffect]) -> float | None:
+    return share_necessary(argument.recorded for argument in arguments)
 
 
 def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:

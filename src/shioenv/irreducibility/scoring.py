@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shioenv.errors import UsageError
-from shioenv.irreducibility.estimators import Estimator, estimator_named
+from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
 
 FIRST_BATCH = 16
-"""Sub-inputs looked at before a target error is asked about; then as many again, and so on (ours).
-"""
+"""Draws before a target error is asked about; then as many again, and so on (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +19,11 @@ class Scoring:
     The names are those of the command line and of manifests.
     """
 
-    budget: int = 64
-    """Sub-inputs per input at most (the paper's M); at least 1."""
+    budget: int = 32
+    """Sub-inputs per input at most (the paper's M). 0: none, and inputs are not scored."""
     noise_runs: int = 3
     """Runs of each scored input that give its noise threshold (the paper's N); at least 1."""
-    estimator: str = "paper"
+    estimator: str = "balanced"
     """How sub-inputs are chosen where the budget does not cover all of them: one of `ESTIMATORS`.
     """
     target_se: float | None = None
@@ -32,10 +31,12 @@ class Scoring:
     budget alone decides."""
 
     def __post_init__(self) -> None:
-        for name in ("budget", "noise_runs"):
+        for name, least in (("budget", 0), ("noise_runs", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(
+                    f"{name} is {value!r}", hint=f"it is a whole number from {least} up"
+                )
         if self.target_se is not None:
             if not 0 < self.target_se <= 1:
                 raise UsageError(
@@ -52,10 +53,28 @@ class Scoring:
     def batches(self, n: int, share: int) -> Iterator[int | None]:
         """The sizes of the samples of n arguments taken one after the other, `share` sub-inputs at
         most; None for every sub-input.
+
+        The first reaches all that the estimator looks at before it draws, later ones draw as many
+        as there have been draws, and none is too small to draw from.
         """
         every, done = (1 << n) - 1, 0
+        alone = n if self.estimator in DRAWS else 0
+        first, least = DRAWS.get(self.estimator, _from_the_start)(n)
         while done < min(share, every):
-            size = share if self.target_se is None else max(FIRST_BATCH, done)
-            size = min(size, share - done)
+            size = max(done - alone, least) if done else alone + first
+            size = share if self.target_se is None else size
+            left = share - done
+            size = left if left < size + least else size
             done += size
             yield None if every <= done else size
+
+
+def _from_the_start(n: int) -> tuple[int, int]:
+    return FIRST_BATCH, 1
+
+
+UNSCORED = Scoring(budget=0, noise_runs=2)
+"""Inputs are executed alone, twice, so that it shows where they are volatile."""
+
+THE_PAPERS = Scoring(budget=64, estimator="paper")
+"""What the paper scores with; everything that is compared with its numbers does."""

@@ -35,14 +35,19 @@ class Spread:
         return max(self.standard_error, (high - low) / (2 * Z))
 
 
-def pooled(samples: Sequence[tuple[int, Sequence[Part]]]) -> list[Part]:
-    """Independent samples as one, each counting as much as its size says."""
+def pooled(samples: Sequence[Sequence[Part]]) -> list[Part]:
+    """Independent samples as one, each counting as much as it has draws: what was taken whole is
+    the same in each.
+    """
     if len(samples) == 1:
-        return list(samples[0][1])
-    sizes = sum(size for size, _ in samples)
+        return list(samples[0])
+    sizes = [
+        max(sum(len(part.drawn) for part in sample if not part.whole), 1) for sample in samples
+    ]
     parts = []
-    for size, sample in samples:
-        scale = size / sizes / math.fsum(item.weight for part in sample for item in part.drawn)
+    for size, sample in zip(sizes, samples, strict=True):
+        weight = math.fsum(item.weight for part in sample for item in part.drawn)
+        scale = size / sum(sizes) / weight
         for part in sample:
             drawn = [replace(item, weight=item.weight * scale) for item in part.drawn]
             parts.append(replace(part, drawn=drawn))

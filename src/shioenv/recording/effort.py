@@ -30,10 +30,8 @@ class Effort:
 
     def add(self, other: Effort) -> None:
         """Counts another's in."""
-        for item in fields(self):
-            if item.name != "trouble":
-                total = getattr(self, item.name) + getattr(other, item.name)
-                setattr(self, item.name, total)
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.trouble = self.trouble or other.trouble
 
     def to_json(self, seconds: float) -> dict[str, Any]:
@@ -50,6 +48,9 @@ class Effort:
                 "differing": self.differing,
             },
         }
+
+
+_COUNTS = tuple(item.name for item in fields(Effort) if item.name != "trouble")
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -9,12 +9,15 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 from random import Random
+from typing import Any
 
+from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.domain.record import Record, behavior_fields
+from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
 from shioenv.domain.runner import Executing
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -30,6 +33,32 @@ PIPE_RUNS = 4
 of its input may depend on the pieces it arrives in (ours; `cat */*.txt | grep x` finds binary data
 or not), and three noise runs miss half of what goes either way every fourth time."""
 
+
+class _Whole:
+    """The runs of a whole session: those that give the noise, and the one with two pipes."""
+
+    def __init__(self, patience: Patience, first: Behavior, noise_runs: int) -> None:
+        self._patience, self._first, self._noise_runs = patience, first, noise_runs
+        self._asked = 0
+
+    @cached_property
+    def channels(self) -> Behavior:
+        """The run with two pipes."""
+        return self._patience.channels()
+
+    def again(self) -> Behavior:
+        """The next run; the first one was there before."""
+        self._asked += 1
+        if self._asked == 1:
+            return self._first
+        if self._asked == self._noise_runs:
+            channels = self.channels
+            ordered = not (channels.stdout and channels.stderr)
+            if ordered and not disagree(self._first, channels, ordered=True):
+                return channels
+        return self._patience.whole()
+
+
 ROW_END = "\n"
 """What stands between the rows of a session in `input_args`, as it does in `input` (ours)."""
 
@@ -41,11 +70,17 @@ class Recorded:
     session: Session
     behavior: Behavior
     """Of its first run, the one that counts; the channels of a run of their own."""
-    score: Score
+    score: Score | None
+    """None where the budget was 0."""
 
-    def record(self, session_id: int, *, system: str, sampler: str) -> Record:
-        """The session as a record of this number, of a sample that `sampler` wrote."""
+    def record(
+        self, session_id: int, *, system: str, sampler: str, schema: int = SCHEMA_VERSION
+    ) -> Record:
+        """The session as a record of this number, of a sample that `sampler` wrote, in the layout
+        of this version.
+        """
         first, *further = [row.input_args for row in self.session.rows]
+        scored = self._unscored if self.score is None else self.score.record_fields()
         return Record(
             session_id=session_id,
             input=self.session.text,
@@ -53,9 +88,24 @@ class Recorded:
             cwd=self.session.cwd,
             system=system,
             sampler=sampler,
+            schema_version=schema,
             **behavior_fields(self.behavior),
-            **self.score.record_fields(),
+            **scored,
         )
+
+    @property
+    def _unscored(self) -> dict[str, Any]:
+        """The fields that tell how many arguments there are; all others about scores are empty."""
+        segments = [
+            ScoredSegment(command=part.command, n_arguments=len(part.arguments))
+            for row in self.session.rows
+            for part in row.segments
+        ]
+        return {
+            "irreducibility": None,
+            "n_arguments": sum(part.n_arguments for part in segments),
+            "segments": segments,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +132,16 @@ class SessionRecorder:
     ) -> Recorded:
         """The session executed and scored; `rng` draws the sub-inputs.
 
-        A session that times out is scored from at most 8 sub-inputs. Its last run has two pipes,
-        which fills `stdout` and `stderr` (D-9). The behavior is volatile where `volatile` says that
-        it is declared so, where any run of the whole did something else (D-2v) or reached a limit
-        of `FOUND_BY_LOOKING`, or where its output or the files it wrote show the date of the run,
-        or files got it as theirs. Files are looked at by one more run, of the session with a `cat`
-        behind it.
+        A session that times out is scored from at most 8 sub-inputs, with a budget of 0 none is.
+
+        One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
+        run where it did the same as the first and one channel stayed empty, so that no order
+        between them is lost: the noise threshold is what a run with one pipe would give.
+
+        The behavior is volatile where `volatile` says that it is declared so, where any run of the
+        whole did something else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its
+        output or the files it wrote show the date of the run, or files got it as theirs. Files are
+        looked at by one more run, of the session with a `cat` behind it.
 
         Deterministic for the runner and the generator's state. What the runner raises passes
         through, so nothing is recorded that did not happen.
@@ -96,22 +150,28 @@ class SessionRecorder:
         executions = SessionExecutions(self.cache, lambda: patience.hurried is None)
         started = self.clock()
         first = patience.begin()
-        waiting, full, scoring = [first], session.body, self.scoring
-        if patience.hangs:
+        full, scoring = session.body, self.scoring
+        whole = _Whole(patience, first, scoring.noise_runs)
+        if patience.hangs and scoring.budget:
             scoring = replace(scoring, budget=min(scoring.budget, TIMED_OUT_BUDGET))
 
         def behave(text: str) -> Behavior:
-            if text != full:
-                return patience.part(text)
-            return waiting.pop() if waiting else patience.whole()
+            return whole.again() if text == full else patience.part(text)
 
-        score = estimate_irreducibility(session.rows, behave, scoring, rng=rng, cache=executions)
-        channels = patience.channels()
+        score = None
+        if scoring.budget:
+            score = estimate_irreducibility(
+                session.rows, behave, scoring, rng=rng, cache=executions
+            )
+            unsteady = score.volatile
+        else:
+            unsteady = Noise.of([whole.again() for _ in range(scoring.noise_runs)]).volatile
+        channels = whole.channels
         volatile = (
             volatile
             or patience.hangs
             or first.volatile
-            or score.volatile
+            or unsteady
             or disagree(first, channels)
             or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)
             or dated(first, (started, self.clock()))

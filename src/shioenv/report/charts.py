@@ -163,7 +163,8 @@ def _by_arguments(groups: Mapping[int, GroupStatistics]) -> Figure:
         Table.of(
             "Irreducibility by number of arguments",
             "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
-            "points stand for fewer than ten records.",
+            "points stand for fewer than ten records. Necessary: the mean share of arguments whose "
+            "omission alone changes the behavior.",
             {
                 "arguments": lambda item: str(item[0]),
                 "records": lambda item: count(item[1].records),
@@ -171,6 +172,7 @@ def _by_arguments(groups: Mapping[int, GroupStatistics]) -> Figure:
                 "lower quartile": lambda item: fixed(item[1].quartiles[0], 2),
                 "median": lambda item: fixed(item[1].quartiles[1], 2),
                 "upper quartile": lambda item: fixed(item[1].quartiles[2], 2),
+                "necessary": lambda item: fixed(item[1].mean_necessary, 2),
             },
             scored.items(),
         ),
@@ -257,6 +259,7 @@ def _scored_ranking(
                 "scored": lambda item: count(item[1].scored),
                 "mean irreducibility": lambda item: fixed(item[1].mean_irreducibility, 2),
                 "median": lambda item: fixed(next(iter(item[1].quartiles[1:]), None), 2),
+                "necessary": lambda item: fixed(item[1].mean_necessary, 2),
             },
             islice(groups.items(), TABLED),
         ),

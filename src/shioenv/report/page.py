@@ -118,6 +118,8 @@ def facts(manifest: Manifest) -> dict[str, str]:
         },
         "score": ""
         if scoring is None
+        else f"none: inputs were executed alone, {scoring.noise_runs} times"
+        if not scoring.budget
         else f"at most {count(scoring.budget)} sub-inputs of each input, "
         f"{scoring.noise_runs} noise runs; {count(manifest.executions)} executions in all",
         "inputs": f"at most {drawing.horizon} arguments a command and {drawing.max_segments} "

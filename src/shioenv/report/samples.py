@@ -116,6 +116,7 @@ def sample(record: Record) -> dict[str, Any]:
         "c": visible(command_of(record))[:DETAIL_CHARACTERS],
         "x": record.exit_code,
         "s": record.irreducibility,
+        "k": record.necessary,
         "e": record.exact,
         "d": record.standard_error,
         "a": record.n_arguments,

@@ -81,6 +81,8 @@ class GroupStatistics:
     """Over the records that have a score."""
     sd_irreducibility: float | None
     """Sample standard deviation; None below two scores."""
+    mean_necessary: float | None
+    """Over the records of which `necessary` is known."""
     quartiles: tuple[float, ...]
     """Lower, middle, upper: the smallest score, in steps of 1/200, that as large a share of the
     scored records reaches or stays below; none where none is scored."""
@@ -96,6 +98,10 @@ class Scores:
     mean: float | None
     sd: float | None
     mean_strict: float | None
+    necessary_known: int
+    """Records of which it is known what every argument does when it alone is left out."""
+    mean_necessary: float | None
+    """Over those: the share of arguments without which the behavior is another one."""
     exact: int
     """Scores from every sub-input."""
     mean_standard_error: float | None
@@ -194,6 +200,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         effects.update(effects_of(record))
         totals.update(name for name in FLAGS if getattr(record, name))
         totals["exact"] += record.exact and record.n_arguments > 0
+        totals["necessary known"] += record.necessary is not None
         totals["changed"] += record.context_patch != "[]"
         totals["executions"] += record.n_executions
         totals["output bytes"] += len(record.output_bytes)
@@ -228,6 +235,8 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
             mean=total.mean_irreducibility,
             sd=total.sd_irreducibility,
             mean_strict=strict.mean,
+            necessary_known=totals["necessary known"],
+            mean_necessary=total.mean_necessary,
             exact=totals["exact"],
             mean_standard_error=errors.mean,
             zero=totals["zero"],
@@ -307,13 +316,15 @@ class _Tally:
 
     def __init__(self) -> None:
         self.records = self._failed = self._arguments = 0
-        self._scores = _Moments()
+        self._scores, self._necessary = _Moments(), _Moments()
         self._steps = Counter[int]()
 
     def add(self, record: Record) -> None:
         self.records += 1
         self._failed += record.exit_code != 0
         self._arguments += record.n_arguments
+        if record.necessary is not None:
+            self._necessary.add(record.necessary)
         if record.irreducibility is not None:
             self._scores.add(record.irreducibility)
             self._steps[round(record.irreducibility * STEPS)] += 1
@@ -325,6 +336,7 @@ class _Tally:
             scored=self._scores.count,
             mean_irreducibility=self._scores.mean,
             sd_irreducibility=self._scores.sd,
+            mean_necessary=self._necessary.mean,
             quartiles=tuple(map(self._reached, (0.25, 0.5, 0.75))) if self._steps else (),
             mean_arguments=_mean(self._arguments, self.records),
         )

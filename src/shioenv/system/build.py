@@ -46,8 +46,15 @@ from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """Of the cache directory; another one makes every system be built again."""
+
+_ONE_LOCALE_FILE = (
+    'test ! -d "$1/usr/lib/locale/C.utf8" || '
+    'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
+)
+"""Has the system's own tool put the files of its locale into one, as on a machine with locales:
+24 of the 34 files that `ls` would open are those."""
 
 Progress = Callable[[str], None]
 """Is given one line at a time of what is being done."""
@@ -520,6 +527,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
     command += [f"--dpkgopt=path-include={pattern}" for pattern in distribution.keep]
     if distribution.keyring and Path(distribution.keyring).exists():
         command.append(f"--keyring={distribution.keyring}")
+    command.append(f"--customize-hook={_ONE_LOCALE_FILE}")
     return [*command, distribution.suite, str(target), *sources]
 
 

@@ -156,6 +156,7 @@ def make(
     directory: Path,
     count: int = 30,
     *,
+    asked: Plan | None = None,
     stream: Iterable[Sample] | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
@@ -167,7 +168,7 @@ def make(
     scratch.mkdir(exist_ok=True)
     return run(
         directory,
-        plan(),
+        asked or plan(),
         samples() if stream is None else stream,
         count=count,
         system=str(scratch),

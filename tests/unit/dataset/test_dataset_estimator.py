@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,19 +11,22 @@ from dataset_fakes import FakeRunner, plan, sample
 
 from shioenv.dataset import generate
 from shioenv.dataset.generate import plan_of
-from shioenv.dataset.manifest import Plan
+from shioenv.dataset.manifest import Plan, scoring_there
+from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.errors import UsageError
+from shioenv.errors import DatasetCorruptError, UsageError
+from shioenv.irreducibility.estimators import LEFT_LATER, estimator_named
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.subsets import Kept, leave_out
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.drawing import Drawing
 
 
 @pytest.mark.parametrize(
-    "made", [plan(), plan(estimator="balanced"), plan(estimator="pps", target_se=0.05)]
+    "made", [plan(), plan(estimator="paper"), plan(estimator="pps", target_se=0.05)]
 )
 def test_a_plan_comes_back_from_its_manifest(made: Plan) -> None:
     again = Plan.from_json(made.to_json())
@@ -43,12 +47,30 @@ def test_a_whole_number_as_the_error_comes_back_too(monkeypatch: pytest.MonkeyPa
     assert made.scoring == Scoring(target_se=1)
 
 
-def test_the_papers_estimator_adds_nothing_to_a_manifest() -> None:
-    assert not {"estimator", "target_standard_error"} & plan().to_json().keys()
+def test_what_is_not_given_is_as_in_the_dataset_that_is_there(tmp_path: Path) -> None:
+    assert scoring_there(tmp_path) == Scoring()
+    with Store(tmp_path, plan(estimator="paper", target_se=0.25), 3, kernel="6.1.0"):
+        pass
+    assert scoring_there(tmp_path) == Scoring(budget=8, estimator="paper", target_se=0.25)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(DatasetCorruptError):
+        scoring_there(tmp_path)
+
+
+def test_a_manifest_names_the_estimator_and_no_target_where_there_is_none() -> None:
+    document = plan().to_json()
+    assert document["estimator"] == "balanced"
+    assert "target_standard_error" not in document
+
+
+def test_a_manifest_that_names_no_estimator_is_of_the_papers() -> None:
+    document = plan(estimator="paper").to_json()
+    del document["estimator"]
+    assert Plan.from_json(document).scoring == Scoring(budget=8, estimator="paper")
 
 
 def test_another_estimator_is_another_dataset() -> None:
-    assert plan().differences(plan(estimator="balanced")) == (
+    assert plan(estimator="paper").differences(plan()) == (
         'estimator: "paper" in the dataset, "balanced" asked for',
     )
     assert plan(target_se=0.05).differences(plan()) == (
@@ -81,7 +103,38 @@ def test_a_target_that_is_reached_saves_executions() -> None:
         return score.n_executions
 
     assert found() == 3 + 1022
-    assert found(target_se=0.05) <= 3 + 32
+    assert found(target_se=0.05) <= 3 + 21 + 11 + 22
+
+
+@pytest.mark.parametrize(("n", "share"), [(6, 40), (8, 32), (10, 64), (12, 64), (40, 200)])
+def test_the_first_batch_reaches_every_leave_one_out(n: int, share: int) -> None:
+    looked: set[Kept] = set()
+
+    class Look:
+        def __call__(self, kept: Kept) -> bool:
+            looked.add(kept)
+            return False
+
+        def known(self, kept: Kept) -> bool:
+            return False
+
+    for estimator in ("stratified", "balanced"):
+        looked.clear()
+        first, *further = Scoring(estimator=estimator, target_se=0.05).batches(n, share)
+        assert first is not None
+        parts = estimator_named(estimator)(n, first, random.Random(1), Look())
+        looked |= {item.kept for part in parts for item in part.drawn}
+        assert looked >= {leave_out(n, index) for index in range(n)}
+        assert sum(size or 0 for size in (first, *further)) == share
+        assert all(size is None or size >= LEFT_LATER for size in further)
+
+
+def test_batches_of_independent_draws_double() -> None:
+    for estimator in ("paper", "pps"):
+        scoring = Scoring(estimator=estimator, target_se=0.05)
+        assert list(scoring.batches(12, 100)) == [16, 16, 32, 36]
+    assert list(Scoring().batches(12, 32)) == [32]
+    assert list(Scoring().batches(5, 32)) == [None]
 
 
 def test_a_score_that_stopped_early_need_not_be_exact() -> None:

@@ -66,7 +66,7 @@ def test_columns_follow_from_the_fields_of_a_record() -> None:
     columns = schema(pyarrow)
     assert columns.names == list(NAMES)
     assert [one.name for one in columns if one.nullable] == [
-        "irreducibility", "irreducibility_strict", "standard_error", "noise_threshold",
+        "irreducibility", "irreducibility_strict", "necessary", "standard_error", "noise_threshold",
         "stdout", "stderr", "output_b64",
     ]  # fmt: skip
     shown = dict(zip(NAMES, columns.types, strict=True))
@@ -244,7 +244,7 @@ def test_a_missing_library_is_named_with_its_extra(
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    for kind, name in (("parquet", "a"), ("hf", "a"), ("jsonl", "a.zst")):
+    for kind, name in (("parquet", "a"), ("hf", "a")):
         with pytest.raises(MissingExtraError, match="needs pyarrow") as caught:
             export(dataset, tmp_path / name, format=kind)
         assert caught.value.hint == "pip install 'shioenv[export]'"

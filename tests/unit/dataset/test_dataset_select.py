@@ -44,6 +44,8 @@ SELECTIONS: list[tuple[dict[str, Any], Callable[[Record], bool]]] = [
     ({"min_irreducibility": 0.5}, lambda one: score(one) >= 0.5),
     ({"min_irreducibility": 0}, lambda one: one.irreducibility is not None),
     ({"max_irreducibility": 0.5}, lambda one: 0 <= score(one) <= 0.5),
+    ({"min_necessary": 1}, lambda one: one.necessary == 1),
+    ({"max_necessary": 0.5}, lambda one: one.necessary is not None and one.necessary <= 0.5),
     ({"min_arguments": 2, "max_arguments": 3}, lambda one: 2 <= one.n_arguments <= 3),
     ({"exit_codes": (0,)}, lambda one: one.exit_code == 0),
     ({"commands": ("touch",)}, lambda one: [s.command for s in one.segments] == ["touch"]),

@@ -286,7 +286,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -
         (b"{}", "is not the manifest"),
         (b'{"name": "package"}', "is not the manifest"),
         (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
-        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 4"),
+        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 5"),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -321,7 +321,7 @@ def changed(value: object, *path: Any) -> Callable[[Any], object]:
         (changed(1, "limits", "patience"), "patience"),
         (changed(0.0, "limits", "cpu_seconds"), "the limit cpu_seconds is 0.0"),
         (changed(1, "shards", 0, "size"), r"unknown field size - at \$.shards\[0\]"),
-        (changed(0, "budget"), "budget is 0"),
+        (changed(-1, "budget"), "budget is -1"),
         (changed({"kind": "x"}, "origin"), "origin is"),
         (without("horizon"), "lacks 'horizon'"),
         (without("system", "digest"), r"missing required field digest - at \$.system"),

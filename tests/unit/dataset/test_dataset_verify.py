@@ -115,6 +115,13 @@ CHANGES: list[tuple[int, dict[str, Any], str]] = [
     (0, {"irreducibility": 1.5, "irreducibility_strict": 2.0}, "not 0 to 1"),
     (1, {"irreducibility": 0.25}, "its segments give"),
     (1, {"irreducibility_strict": 0.0}, "irreducibility_strict is 0.0"),
+    (0, {"necessary": 0.0}, "necessary is 0.0, its leave-one-outs give 1.0"),
+    (0, {"necessary": None}, "necessary is None, its leave-one-outs give 1.0"),
+    (
+        0,
+        {"segments": [replace(made(0, STREAM[0]).segments[0], necessary=0.5)]},
+        "segments[0]: necessary is 0.5",
+    ),
     (0, {"noise_threshold": 0.99}, "noise_threshold is 0.99"),
     (0, {"n_executions": 0}, "n_executions is 0"),
     (0, {"n_arguments": 2}, "n_arguments is 2, input_args has 1 removable"),
@@ -398,7 +405,7 @@ def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> No
     assert all(text.startswith("echo") for text in observer.texts)
     full = "echo a a b && ls a a"
     assert found.input == f"cd /home/ubuntu; {full}"
-    assert observer.texts.count(full) == 4  # three noise runs, one with two pipes
+    assert observer.texts.count(full) == 3  # noise runs, the last of them with two pipes
     others = [text for text in observer.texts if text != full]
     assert others.count("echo a a b") == 3  # the first segment's noise runs
     reduced = [text for text in others if text != "echo a a b"]

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -98,7 +99,46 @@ def test_what_a_segment_does_not_hold_is_absent_from_the_line() -> None:
     assert decode(encode(record)) == record
 
 
-@pytest.mark.parametrize("line", ["", "[]", "{}", '{"schema_version":3}', b"\xff"])
+def of_version_3(**changes: Any) -> dict[str, Any]:
+    """A record as an earlier release wrote it."""
+    effects = [
+        {"leave_one_out": known, "channel": "output" if known else None, "contribution": None}
+        for known in (True, False, None)
+    ]
+    segment = {"command": "ls", "n_arguments": 2, "arguments": effects[:2]}
+    document = {**json.loads(encode(RECORD)), "schema_version": 3, "segments": [segment], **changes}
+    del document["necessary"]
+    return document
+
+
+def written(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_record_of_the_version_before_is_read_and_written_as_it_was() -> None:
+    line = written(of_version_3())
+    record = decode(line)
+    assert encode(record) == line
+    assert (record.necessary, record.segments[0].necessary) == (0.5, 0.5)
+
+
+def test_what_an_earlier_version_does_not_tell_is_not_known() -> None:
+    released = {"command": "ls", "n_arguments": 1}
+    unknown = {"leave_one_out": None, "channel": None, "contribution": None}
+    for segments in ([], [released], [{**released, "arguments": [unknown]}]):
+        record = decode(written(of_version_3(segments=segments)))
+        assert record.necessary is None
+        assert encode(record) == written(of_version_3(segments=segments))
+
+
+def test_an_earlier_version_with_a_later_field_is_not_as_records_are_written() -> None:
+    line = written({**of_version_3(), "necessary": 0.5})
+    assert encode(decode(line)) != line
+
+
+@pytest.mark.parametrize(
+    "line", ["", "[]", "{}", '{"schema_version":3}', '{"schema_version":4}', b"\xff"]
+)
 def test_what_is_no_record_is_refused(line: str | bytes) -> None:
     with pytest.raises(RecordError):
         decode(line)

@@ -320,8 +320,8 @@ def test_execution_rewards_the_irreducibility() -> None:
     runner.table["ls -a"] = Behavior(2, b"no")
     _, reward, terminated, truncated, info = play(env, [*row("ls", "-l<ns>", "<ns>a"), EXECUTE])
     assert (reward, terminated, truncated) == (0.5, True, False)
-    assert runner.texts == ["ls -la"] * 3 + ["ls -l", "ls -a", "ls -la"]
-    assert [asked.separate for asked in runner.asked] == [False] * 5 + [True]
+    assert runner.texts == ["ls -la"] * 3 + ["ls -l", "ls -a"]
+    assert [asked.separate for asked in runner.asked] == [False, False, True, False, False]
     assert info["irreducibility"] == 0.5
     assert info["exact"]
     assert info["standard_error"] == 0.0
@@ -398,7 +398,7 @@ def test_input_that_times_out_is_run_again_and_scored_from_few_sub_inputs() -> N
     assert not info["exact"]
     assert info["n_executions"] <= 3 + 8
     full = [text for text in runner.texts if text == "sleep a b c d e f"]
-    assert len(full) == 1 + 3 + 1
+    assert len(full) == 1 + 3  # the last of the noise runs has two pipes
 
 
 def failing(opener: Opener, count: int, error: BaseException) -> ScriptedShell:

@@ -114,7 +114,7 @@ def test_inputs_that_wait_or_are_volatile_have_no_scores() -> None:
 
 
 def record(number: int, *, n: int = 2, volatile: bool = False) -> ScoredRecord:
-    return ScoredRecord(number, "gcs", "needs", n, 1, 0, volatile, True, 5, 0.5, 0.5)
+    return ScoredRecord(number, "gcs", "needs", n, 1, 0, volatile, True, 5, 0.5, 0.5, 0.5)
 
 
 def test_records_are_taken_evenly_and_none_that_is_volatile_or_has_no_argument() -> None:

@@ -36,6 +36,7 @@ def score(
         n_executions=5,
         irreducibility=value,
         irreducibility_strict=value,
+        necessary=value,
     )
 
 

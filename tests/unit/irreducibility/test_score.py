@@ -159,7 +159,7 @@ def test_a_session_holds_earlier_rows_constant() -> None:
 
 def test_an_estimate_says_how_sure_it_is() -> None:
     line = "ls " + " ".join("abcdefghij")
-    found = score(line, words("a"), scoring=Scoring(budget=32))
+    found = score(line, words("a"), scoring=Scoring(budget=32, estimator="paper"))
     assert not found.exact
     assert found.standard_error is not None
     assert found.standard_error > 0
@@ -176,6 +176,45 @@ def test_arguments_are_explained() -> None:
     assert (a.contribution or 0) > (b.contribution or 0)
     assert a.text == "a"
     assert str(a.channel) == "output"
+
+
+def test_necessary_is_the_share_of_arguments_without_which_alone_it_does_something_else() -> None:
+    found = score("ls a b c d", words("a", "c"))
+    assert found.necessary == found.segments[0].necessary == 0.5
+    assert score("ls a", words("a")).necessary == 1.0
+    assert score("ls a b", words()).necessary == 0.0
+
+
+def test_what_is_said_twice_is_not_necessary() -> None:
+    """`-v --verbose`: either alone can go, both cannot."""
+    shell = Shell(lambda text: "much " * 50 if "-v" in text or "--verbose" in text else "")
+    found = score("ls -v --verbose x", shell)
+    assert found.necessary == 0.0
+    # of the six sub-inputs one keeps neither: x alone, of 9 kept in all
+    assert found.irreducibility == pytest.approx(1 / 9)
+
+
+def test_padding_raises_irreducibility_and_lowers_what_is_necessary() -> None:
+    plain = score("ip a list dev lo", words("a", "list", "dev", "lo"), budget=4096)
+    padded = score("ip -r -j -s a list dev lo -d", words("a", "list", "dev", "lo"), budget=4096)
+    assert plain.irreducibility == plain.necessary == 1.0
+    assert padded.necessary == 0.5
+    assert (padded.irreducibility or 0) > 0.9
+
+
+def test_commands_count_by_their_arguments() -> None:
+    found = score("ls a b c | cat z", words("a", "z"))
+    assert [segment.necessary for segment in found.segments] == [pytest.approx(1 / 3), 1.0]
+    assert found.necessary == 0.5
+    assert score("ls a | pwd", words("a")).necessary == 1.0
+
+
+def test_where_an_omission_was_not_run_it_is_not_known() -> None:
+    line = "ls " + " ".join("abcdefghij")
+    scoring = Scoring(budget=8)
+    assert score(line, words("a"), scoring=scoring).necessary is None
+    assert score(line, words("a"), scoring=scoring, explain=True).necessary == 0.1
+    assert score(line, words("a"), scoring=Scoring(budget=32)).necessary == 0.1
 
 
 def test_explaining_runs_the_missing_ones_without_touching_the_estimate() -> None:
@@ -218,6 +257,7 @@ def test_the_score_is_json_with_the_names_that_are_relied_on() -> None:
     for name in (
         "irreducibility",
         "irreducibility_strict",
+        "necessary",
         "exact",
         "n_args",
         "n_executions",

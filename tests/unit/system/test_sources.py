@@ -86,4 +86,5 @@ def test_root_and_others_build_in_their_own_way(
     command = mmdebstrap_command(DEBIAN, Path("/x/base.tar"), ["deb http://m.test bookworm main"])
     assert f"--mode={mode}" in command
     assert command[-3:] == ["bookworm", "/x/base.tar", "deb http://m.test bookworm main"]
+    assert any(item.startswith("--customize-hook=") and "localedef" in item for item in command)
     assert any(item.startswith("--include=") and ",cpio," in item for item in command)

@@ -73,7 +73,12 @@
     const error = one.e ? "exact" : one.d ? `± ${one.d.toFixed(2)}` : "estimate";
     const text = `irreducibility ${one.s.toFixed(2)} (${error})`;
     bar.setAttribute("aria-hidden", "true");
-    return [make("span", "badge", text), bar];
+    const parts = [make("span", "badge", text), bar];
+    if (one.k !== null) {
+      const share = `${Math.round(one.k * one.a)} of ${one.a} arguments necessary`;
+      parts.push(make("span", "badge", share));
+    }
+    return parts;
   };
 
   const titles = {

@@ -1,0 +1,82 @@
+"""Datasets of an earlier release are read, checked, selected from, exported and gone on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_fakes import contents, make, open_fake, plan
+
+from shioenv.dataset.export import export
+from shioenv.dataset.manifest import MANIFEST, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.select import Selection, select
+from shioenv.dataset.verify import replay, verify
+from shioenv.domain.record import share_necessary
+from shioenv.errors import DatasetMismatchError
+from shioenv.report.stats import statistics
+
+COUNT = 20
+OLD = plan(estimator="paper", record_schema=3)
+
+
+def as_it_was(directory: Path) -> None:
+    """The manifest as the earlier release wrote it: the paper's estimator was not named."""
+    document = json.loads((directory / MANIFEST).read_bytes())
+    document["schema_version"] = 4
+    assert document.pop("estimator") == "paper"
+    (directory / MANIFEST).write_text(json.dumps(document, indent=2) + "\n")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    make(tmp_path / "old", COUNT, asked=OLD)
+    as_it_was(tmp_path / "old")
+    return tmp_path / "old"
+
+
+def test_its_lines_have_the_layout_of_their_version(old: Path) -> None:
+    for line in (old / "data/00000.ndjson").read_bytes().splitlines():
+        document = json.loads(line)
+        assert document["schema_version"] == 3
+        assert "necessary" not in document
+        assert not any("necessary" in segment for segment in document["segments"])
+
+
+def test_it_is_read_and_checked_and_tells_what_its_effects_tell(old: Path) -> None:
+    assert verify(old).ok, verify(old).problems
+    assert read_manifest(old).plan == OLD
+    known = 0
+    for record in read_records(old):
+        effects = [effect for part in record.segments for effect in part.arguments or ()]
+        assert record.necessary == share_necessary(effects)
+        known += record.necessary is not None
+    assert statistics(old).irreducibility.necessary_known == known > 0
+
+
+def test_it_is_selected_from_and_exported_as_it_is(old: Path, tmp_path: Path) -> None:
+    lines = (old / "data/00000.ndjson").read_bytes()
+    select(old, tmp_path / "new", Selection())
+    assert (tmp_path / "new/data/00000.ndjson").read_bytes() == lines
+    assert verify(tmp_path / "new").ok
+    export(old, tmp_path / "lines.jsonl")
+    assert (tmp_path / "lines.jsonl").read_bytes() == lines
+
+
+def test_it_goes_on_in_its_layout_whoever_asks(old: Path, tmp_path: Path) -> None:
+    make(old, COUNT + 10, asked=plan(estimator="paper"))
+    make(tmp_path / "whole", COUNT + 10, asked=OLD)
+    (tmp_path / "whole-scratch").rename(tmp_path / "kept")
+    assert contents(old) == contents(tmp_path / "whole")
+    assert replay(old, 5, system=str(tmp_path), opener=open_fake).ok
+
+
+@pytest.mark.parametrize("change", [{"system_digest": "e" * 8}, {"grammar_digest": "0" * 64}])
+def test_another_system_is_refused_with_what_it_takes(old: Path, change: dict[str, Any]) -> None:
+    before = contents(old)
+    with pytest.raises(DatasetMismatchError) as caught:
+        make(old, COUNT + 10, asked=plan(estimator="paper", **change))
+    assert "takes the system, the grammars and the release" in str(caught.value.hint)
+    assert contents(old) == before
