@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shioenv.behavior.observe import SandboxRunner
     from shioenv.grammar.coverage import Coverage
-    from shioenv.grammar.describe import Description
+    from shioenv.grammar.describe import DescribedSegment, Description
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
     from shioenv.grammar.symbols import Grammar
@@ -344,11 +344,16 @@ def parse(
         Path | None,
         typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
     ] = None,
+    any_system: Annotated[
+        bool,
+        typer.Option("--any-system", help="Any word where a system's own names would stand."),
+    ] = False,
+    system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
-    Says of each argument whether the command's grammar derives it. Any text will do; what no parser
-    can take apart is one command with words. Many inputs end with the shares.
+    Says of each argument whether the command's grammar derives it on the system. Any text will do;
+    what no parser can take apart is one command with words. Many inputs end with the shares.
     """
     import sys
 
@@ -360,7 +365,7 @@ def parse(
         raise UsageError(
             "one input, or a file of them", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
-    describer = Describer(load_grammars())
+    describer = Describer(load_grammars() if any_system else _bound(system))
     if text is not None:
         described = [describer.describe(text)]
     else:
@@ -379,20 +384,44 @@ def parse(
         yield shared.Printout(None, _shares(described))
 
 
+def _bound(system: str | None) -> tuple[Grammar, ...]:
+    """The shipped grammars with a built system's names in its first start directory.
+
+    One of which the system can write no input is as it is shipped.
+    """
+    from contextlib import suppress
+
+    from shioenv.errors import UnboundTokenError
+    from shioenv.grammar.bind import bind
+    from shioenv.grammar.library import load_grammars
+    from shioenv.system.catalogue import catalogue
+    from shioenv.system.store import find_system
+
+    built = find_system(system)
+    directory = built.declaration.session.start_directories[0]
+    values = catalogue(built, directory)
+    grammars = {grammar.name: grammar for grammar in load_grammars(versions=built.versions)}
+    for name, grammar in grammars.items():
+        with suppress(UnboundTokenError):
+            grammars[name] = bind(grammar, values)
+    return tuple(grammars.values())
+
+
 def _parsed(description: Description) -> dict[str, object]:
     return {
         "input": description.text,
         "parsed": description.parsed,
-        "segments": [
-            {
-                **asdict(segment),
-                "redirections": [
-                    {"operator": operator, "target": target}
-                    for operator, target in segment.redirections
-                ],
-            }
-            for segment in description.segments
+        "segments": [_segment(segment) for segment in description.segments],
+    }
+
+
+def _segment(segment: DescribedSegment) -> dict[str, object]:
+    return {
+        **asdict(segment),
+        "redirections": [
+            {"operator": operator, "target": target} for operator, target in segment.redirections
         ],
+        "nested": [_segment(inner) for inner in segment.nested],
     }
 
 
@@ -411,6 +440,7 @@ def _parsed_lines(description: Description) -> Iterator[str]:
             value = f" = {argument.value}" if argument.value is not None else ""
             option = f"{argument.option}{value}" if argument.option else ""
             mark = "" if argument.derivable or not segment.grammar else "not in the grammar"
+            mark += f": {argument.cause}" if mark else ""
             yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
         for operator, target in segment.redirections:
             yield f"  {'redirected':10} {operator} {target or ''}".rstrip()

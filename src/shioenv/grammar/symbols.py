@@ -147,7 +147,8 @@ class Header:
     """What a grammar file says about its command.
 
     `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`). `version` is the last word of the manual line.
+    (`xargs`, `env`), `runs` is True where these are a command of their own. `version` is the last
+    word of the manual line.
     """
 
     command: str
@@ -157,6 +158,7 @@ class Header:
     volatile: bool
     volatile_reason: str = ""
     permutes: bool = True
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,8 +166,10 @@ class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
     `pipe` is the start symbol of inputs that stand to the right of a `|`, None where the command
-    has no business there. Every production's head is in `productions`; system tokens are
-    heads only once bound. Compared and hashed by identity.
+    has no business there. `kinds` are the kinds of value by the nonterminals that have one,
+    `option_values` pairs of an option's name and the symbols of a value, None for standing alone.
+    Every production's head is in `productions`; system tokens are heads only once bound. Compared
+    and hashed by identity.
     """
 
     header: Header
@@ -174,6 +178,8 @@ class Grammar:
     productions: Productions
     options: tuple[OptionSpec, ...]
     option_slots: frozenset[Nonterminal]
+    option_values: tuple[tuple[str, tuple[Symbol, ...] | None], ...]
+    kinds: Mapping[Nonterminal, str]
     omissions: tuple[Omission, ...]
     undocumented: tuple[Omission, ...]
     examples: tuple[Example, ...]
