@@ -248,7 +248,7 @@ def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | No
         return first, rest
     if splitter is not None and len(first) > 2:
         spec = splitter.shorts.get(first[1])
-        whole = first[1:] in splitter.words or first in {*splitter.literals, *splitter.templates}
+        whole = first[1:] in splitter.words or first in splitter.templates
         if spec is not None and spec.value != "none" and not whole:
             return first[:2], first[2:]
     return first, None

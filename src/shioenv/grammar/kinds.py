@@ -206,7 +206,8 @@ class ValueKind:
 
     `about` describes it for the documentation, `part` is its language and generator. `dashed` says
     that a value which stands alone may begin with a dash, like a mode; `seeded` that drawing varies
-    the numbers of a grammar's own alternatives, so that units, signs and bounds are the program's.
+    the numbers of a grammar's own alternatives, so that units, signs and bounds are the program's;
+    `drawn` is False where only the grammar knows what makes sense (columns, directives).
     """
 
     name: str
@@ -214,6 +215,7 @@ class ValueKind:
     part: Part
     dashed: bool = False
     seeded: bool = False
+    drawn: bool = True
 
     @property
     def language(self) -> re.Pattern[str]:
@@ -438,6 +440,7 @@ KINDS: Mapping[str, ValueKind] = {
             "format",
             "a text with directives: `%Y-%m-%d`, `%s %n`, `%p\\n`",
             Wide(rf"(?!-){ANY}+", row("%", one_of(*"YmdHMSFTsnaAbB"))),
+            drawn=False,
         ),
         ValueKind(
             "fields",
@@ -446,20 +449,27 @@ KINDS: Mapping[str, ValueKind] = {
                 rf"[-+]?[A-Za-z%_][^, \x00-\x1f]*(?:[,{BLANK}][-+]?[A-Za-z%_][^, \x00-\x1f]*)*",
                 List(_field, ","),
             ),
+            drawn=False,
         ),
         ValueKind(
             "command",
             "a command that this one runs, known to its own grammar: `rm {} \\;`",
             Wide("(?!)", Text("echo {} \\;")),
+            drawn=False,
         ),
         ValueKind(
             "choices",
             "a list of the definition's own words, in any order: `source,size`",
             Wide(rf"{ANY}+", _field),
+            drawn=False,
         ),
         ValueKind("pattern", "a regular expression, every bracket closed", Wide(_CLOSED, _regex)),
         ValueKind(
             "glob", "a shell pattern: `*.txt`, `notes?`, or a name", Wide(rf"(?!-){ANY}+", _glob)
+        ),
+        ValueKind(
+            "word", "a text of the program's own: a script, an expression, a style", _any_text,
+            drawn=False,
         ),
         ValueKind("text", "any text: a word, a phrase, nothing", _any_text),
         ValueKind("path", "a file or directory, there or not: `a/b`, `~/x`, `..`, `-`", _path_text),
@@ -524,6 +534,7 @@ KINDS: Mapping[str, ValueKind] = {
                 rf"[^: \x00-\x1f]+[:;]{ANY}*|@{ANY}+",
                 one_of("Accept: text/html", "Accept: */*", row("X-Test: ", _word)),
             ),
+            drawn=False,
         ),
         ValueKind(
             "variable",
@@ -542,6 +553,7 @@ KINDS: Mapping[str, ValueKind] = {
             "setting",
             "a name with a value: `key=value`, `name:value`",
             Wide(rf"(?!-)[^= ]+[=:]{ANY}*", row(_stem, "=", _word)),
+            drawn=False,
         ),
         ValueKind(
             "set",

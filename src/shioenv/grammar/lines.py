@@ -284,7 +284,7 @@ class LineParser:
                 option.value += [Text(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
-        known = {"alone", "separate", "joined", "volatile", "clock"}
+        known = {"alone", "separate", "joined", "repeats", "volatile", "clock"}
         self.known_flags(number, option.attributes, known)
         flags = option.attributes.flags
         option.spec = replace(
@@ -293,6 +293,7 @@ class LineParser:
             joined=option.spec.joined or "joined" in flags,
             # A long option is shown with `=` or with a blank; both forms are then possible.
             separate="separate" in flags or bool(spec.words),
+            repeats="repeats" in flags,
         )
         block.options.append(option)
 

@@ -104,6 +104,9 @@ class Recogniser:
             for argument in production.body
         }
         self._values = self._option_values()
+        self._separate = {
+            f"--{name}" for spec in grammar.options if spec.separate for name in spec.longs
+        }
 
     def _option_values(self) -> Mapping[str, set[_Argument | None]]:
         """What each option takes: values, and None where it may stand without one."""
@@ -200,6 +203,8 @@ class Recogniser:
             if not sign:
                 name, sign, value = text[2:].partition(" ")
             known = self._long(name)
+            if sign == "=" and known in self._separate:
+                return False
             return known is not None and self._takes(known, value if sign else None)
         if word.startswith(NO_SPACE):
             text = f"-{text}"

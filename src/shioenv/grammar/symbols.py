@@ -100,7 +100,8 @@ class OptionSpec:
     """One line of an option block: the spellings of one option, and how it takes a value.
 
     `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
-    several letters after a single dash. `value` is "none", "required" or "optional".
+    several letters after a single dash. `value` is "none", "required" or "optional". `repeats` says
+    that the program takes the option several times, each with a value of its own.
     """
 
     shorts: tuple[str, ...] = ()
@@ -110,6 +111,7 @@ class OptionSpec:
     clusters: bool = True
     joined: bool = False
     separate: bool = False
+    repeats: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
