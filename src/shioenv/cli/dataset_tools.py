@@ -284,7 +284,7 @@ def repair(
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The file of counts, where inputs were drawn by one."),
+        typer.Option(metavar="FILE", help="The policy's file, where inputs were drawn by one."),
     ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shioenv.behavior.observe import SandboxRunner
     from shioenv.grammar.coverage import Coverage
-    from shioenv.grammar.describe import Description
+    from shioenv.grammar.describe import DescribedSegment, Description
     from shioenv.grammar.examples import ExampleResult
     from shioenv.grammar.faults import Fault
     from shioenv.grammar.symbols import Grammar
@@ -262,6 +262,18 @@ def report(
     seed: shared.Seed = 0,
     workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
     system: shared.SystemName = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="INPUTS",
+            help="Instead, compare what each policy draws with the inputs in this file, one a "
+            "line (- is stdin).",
+        ),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
+    ] = 5000,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page docs/grammars.md.")
     ] = False,
@@ -271,7 +283,12 @@ def report(
     Samples single commands and executes each once, which takes a few minutes. Misuse is a failure
     that the program blames on the command line as typed. The exit status is 1 where a number is not
     what it must be.
+
+    With --against nothing is executed: it says what of people's inputs the grammars derive on the
+    system, and how like a table of usage and those inputs the draws of mixed, people and paper are.
     """
+    if against is not None:
+        return _against(against, draws, seed, system)
     from shioenv.execution.local import LocalExecutor
     from shioenv.report.grammar_report import grammar_report, page
 
@@ -286,6 +303,66 @@ def report(
     )
     parts = [page(made).encode()] if markdown else _goals(made)
     return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+
+
+def _against(file: Path, draws: int, seed: int, system: str | None) -> shared.Printout:
+    from shioenv.report.likeness import compare
+
+    made = compare(_lines(file), draws=draws, seed=seed, system=system)
+    table = shared.table(("", *made.policies))
+    for label, cells in made.rows():
+        table.add_row(label, *cells)
+    known = made.derivable
+    lines = [
+        f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
+        for label, share in (
+            ("options", known.options),
+            ("operands", known.operands),
+            ("commands", known.commands),
+        )
+    ]
+    return shared.Printout(made.to_json(), [*lines, table], indent=2)
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a file that are not empty; `-` is standard input."""
+    import sys
+
+    from shioenv.errors import UsageError
+
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
+
+
+@shared.command(app, "shioenv grammar usage history.txt > mine.json")
+def usage(
+    file: Annotated[
+        Path, typer.Argument(metavar="INPUTS", help="Inputs, one a line (- is stdin).")
+    ],
+    about: Annotated[
+        str, typer.Option(metavar="TEXT", help="Where the inputs are from, to stand in the table.")
+    ] = "",
+) -> shared.Printout:
+    """Count how commands are used in a list of inputs, as a policy for `--policy FILE.json`.
+
+    Nothing of an input goes into it but names of commands and options, operators, and the forms of
+    words.
+    """
+    import json
+    from dataclasses import replace
+
+    from shioenv.grammar.describe import Describer
+    from shioenv.grammar.library import load_grammars
+    from shioenv.synthesis.policy import NAMED
+    from shioenv.synthesis.usage import count_usage
+
+    describer = Describer(load_grammars())
+    made = count_usage(map(describer.describe, _lines(file)), about)
+    document = replace(NAMED["people"], usage=made, utility_share=1.0).to_json()
+    return shared.Printout(document, [json.dumps(document, indent=1, ensure_ascii=False).encode()])
 
 
 def _goals(made: GrammarReport) -> Iterator[str]:
@@ -344,33 +421,33 @@ def parse(
         Path | None,
         typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
     ] = None,
+    any_system: Annotated[
+        bool,
+        typer.Option("--any-system", help="Any word where a system's own names would stand."),
+    ] = False,
+    system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
-    Says of each argument whether the command's grammar derives it. Any text will do; what no parser
-    can take apart is one command with words. Many inputs end with the shares.
+    Says of each argument whether the command's grammar derives it on the system. Any text will do;
+    what no parser can take apart is one command with words. Many inputs end with the shares.
     """
-    import sys
-
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
     from shioenv.grammar.library import load_grammars
+    from shioenv.synthesis.sample import grammars_on
+    from shioenv.system.store import find_system
 
     if (text is None) == (file is None):
         raise UsageError(
             "one input, or a file of them", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
-    describer = Describer(load_grammars())
+    describer = Describer(load_grammars() if any_system else grammars_on(find_system(system)))
     if text is not None:
         described = [describer.describe(text)]
     else:
         assert file is not None
-        try:
-            content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        except OSError as error:
-            raise UsageError(f"cannot read {file}: {error.strerror}") from error
-        lines = content.decode("utf-8", "surrogateescape").split("\n")
-        described = [describer.describe(line) for line in lines if line]
+        described = [describer.describe(line) for line in _lines(file)]
     for description in described:
         yield shared.Printout(
             _parsed(description), () if text is None else _parsed_lines(description)
@@ -383,16 +460,17 @@ def _parsed(description: Description) -> dict[str, object]:
     return {
         "input": description.text,
         "parsed": description.parsed,
-        "segments": [
-            {
-                **asdict(segment),
-                "redirections": [
-                    {"operator": operator, "target": target}
-                    for operator, target in segment.redirections
-                ],
-            }
-            for segment in description.segments
+        "segments": [_segment(segment) for segment in description.segments],
+    }
+
+
+def _segment(segment: DescribedSegment) -> dict[str, object]:
+    return {
+        **asdict(segment),
+        "redirections": [
+            {"operator": operator, "target": target} for operator, target in segment.redirections
         ],
+        "nested": [_segment(inner) for inner in segment.nested],
     }
 
 
@@ -411,6 +489,7 @@ def _parsed_lines(description: Description) -> Iterator[str]:
             value = f" = {argument.value}" if argument.value is not None else ""
             option = f"{argument.option}{value}" if argument.option else ""
             mark = "" if argument.derivable or not segment.grammar else "not in the grammar"
+            mark += f": {argument.cause}" if mark else ""
             yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
         for operator, target in segment.redirections:
             yield f"  {'redirected':10} {operator} {target or ''}".rstrip()

@@ -279,8 +279,9 @@ PolicyName = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=complete_policies,
-        help="weighted (as the grammars say), uniform, lengths (0 to 12 arguments equally "
-        "often), or a FILE.json of counts by production.",
+        help="mixed (half as people write), people, paper (the grammars' weights), uniform, "
+        "lengths (0 to 12 arguments equally often), or a FILE.json of settings; default is mixed "
+        "with gcs, else paper.",
     ),
 ]
 
@@ -366,7 +367,7 @@ def _drawing(
     horizon: Horizon = 12,
     composite_share: CompositeShare = 0.25,
     composites: Composites = None,
-    policy: PolicyName = "weighted",
+    policy: PolicyName = "default",
 ) -> Drawing:
     from shioenv.errors import UsageError
     from shioenv.synthesis.drawing import Drawing

@@ -81,7 +81,7 @@ def repair(
 ) -> tuple[Repaired, ...]:
     """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
 
-    `system` names the system where it was built from a file, `policy` the file of counts where the
+    `system` names the system where it was built from a file, `policy` the policy's file where the
     inputs were drawn by one, `executor` is as `generate` takes it. Errors: UnknownDatasetError;
     RepairError for a dataset that was not generated, or bytes that nothing explains;
     DatasetCorruptError for other inputs than the manifest's; DatasetMismatchError where system,

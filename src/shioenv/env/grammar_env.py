@@ -24,7 +24,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.compose import command_tokens
 from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.partial_input import PartialInput
-from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, Drawn, united
+from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, united
 from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system
 
@@ -200,7 +200,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         return self._finished(scored)
 
     def _input(self, state: PartialInput) -> Input:
-        return Input(command_tokens(Drawn(state.words, ())))
+        return Input(command_tokens(state.words))
 
     def _mask(self) -> NDArray[np.int8]:
         mask = np.zeros(len(self.productions), np.int8)  # (actions,)

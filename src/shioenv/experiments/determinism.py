@@ -85,7 +85,7 @@ def run(
 
     if number_of_passes < 2:
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
-    drawn = stream_of(setting.system, Drawing(seed=setting.seed), count)
+    drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
     seen, reused = _seen(setting, plan, samples, number_of_passes, executors)

@@ -103,7 +103,7 @@ def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS) 
 def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
     """The source's inputs up to the one that has the last score wanted."""
     wanted, new = count, 0
-    drawing = Drawing(sampler=source, composite_share=COMPOSITES)
+    drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:
         dataset = made(setting, source, wanted, drawing, scoring)
         new += dataset.new

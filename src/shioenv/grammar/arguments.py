@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
+from shioenv.grammar.kinds import COMMAND
 from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.spelling import plain
 from shioenv.grammar.symbols import (
     Grammar,
     Nonterminal,
@@ -29,6 +31,12 @@ _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 
 _Template: TypeAlias = tuple[re.Pattern[str], re.Pattern[str]]
 """An argument of several words (find's `-exec`): with the grammar's values, and with any."""
+
+
+def ends_command(words: Sequence[str]) -> bool:
+    """Whether the last of these words ends a command that `find` runs."""
+    last = plain(words[-1]) if words else ""
+    return last == ";" or (last == "+" and len(words) > 1 and words[-2] == "{}")
 
 
 class ArgumentSplitter:
@@ -57,6 +65,13 @@ class ArgumentSplitter:
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
         names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
+        self.runs = frozenset(
+            name
+            for name, symbols in grammar.option_values
+            for symbol in (symbols or ())[:1]
+            if isinstance(symbol, Nonterminal) and grammar.kinds.get(symbol) == COMMAND
+        )
+        """The options whose value is a command, up to a `;` or a `+`."""
         self.dashes_end_options = not any(re.match(r"\w\w", name) for name in names)
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
@@ -66,7 +81,10 @@ class ArgumentSplitter:
         while index < len(words):
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
-            if not (options_end and word.startswith("-")) and (n := self.templated(words, index)):
+            n = self.run(words, index) if word in self.runs else 0
+            if not n and not (options_end and word.startswith("-")):
+                n = self.templated(words, index)
+            if n:
                 arguments.append(Argument(" ".join(words[index : index + n])))
                 used = n
             elif dashed and word != "--" and not options_end:
@@ -79,6 +97,14 @@ class ArgumentSplitter:
                 options_end = options_end or ends
             index += used
         return tuple(arguments)
+
+    @staticmethod
+    def run(words: Sequence[str], index: int) -> int:
+        """How many words an option with a command takes; 0 where the command never ends."""
+        for end in range(index + 2, len(words)):
+            if ends_command(words[index + 1 : end + 1]):
+                return end + 1 - index
+        return 0
 
     def templated(self, words: Sequence[str], index: int) -> int:
         """How many words from `index` make one argument of several words; 0 where none do."""

@@ -21,6 +21,15 @@ def stand_in_catalogue() -> Mapping[str, tuple[str, ...]]:
     return {**FALLBACK, **VOCABULARY, **STAND_IN}
 
 
+def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """A system's values, with those that every system has where it has none of its own."""
+    return {
+        **FALLBACK,
+        **VOCABULARY,
+        **{name: values for name, values in catalogue.items() if values},
+    }
+
+
 def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """What a system token becomes: shell text, quoted where the value needs it.
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from shioenv.grammar.faults import Fault, FaultKind
+from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.load import Loaded
 from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.spelling import plain
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Nonterminal,
@@ -138,9 +140,40 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()
     faults = [*_unreachable(loaded), *_endless(loaded), *_left_recursive(loaded)]
+    faults += _closed_lists(loaded)
     if not faults:
         faults += [*_several_inside_words(loaded), *_too_long(loaded)]
     return tuple(faults)
+
+
+def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
+    """Definitions that list some values of a kind and do not say so."""
+    grammar = loaded.grammar
+    for head, bodies in grammar.own.items():
+        named = head in loaded.lines and "." not in head.name
+        if head in grammar.kinds or not named or head in grammar.option_slots:
+            continue
+        texts = [
+            plain(str(production.body[0][0]))
+            for production in bodies
+            if len(production.body) == 1
+            and len(production.body[0]) == 1
+            and isinstance(production.body[0][0], Terminal)
+        ]
+        if len(texts) < max(3, len(bodies)) or not any(map(str.isdigit, "".join(texts))):
+            continue
+        for kind in map(KINDS.__getitem__, _EVIDENT):
+            if all(kind.language.fullmatch(text) for text in texts):
+                message = (
+                    f"{_plain(head)} lists values of the kind {kind.name}; write "
+                    f"`{_plain(head)} : {kind.name} =`, or `: closed` where there are no others"
+                )
+                yield _fault(loaded, head, FaultKind.KIND, message)
+                break
+
+
+_EVIDENT = ("number", "signed", "size", "mode")
+"""Kinds that values give away."""
 
 
 def _fault(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import zip_longest
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
-from shioenv.grammar.arguments import ArgumentSplitter
+from shioenv.grammar.arguments import ArgumentSplitter, ends_command
 from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
@@ -18,6 +18,9 @@ from shioenv.grammar.words import split_words
 
 _ASSIGNING = frozenset({"alias", "declare", "env", "export", "local", "readonly", "typeset"})
 """Commands whose operands may set a variable."""
+
+NESTED_DEPTH = 2
+"""How deep commands that others run are described."""
 
 
 class Kind(StrEnum):
@@ -36,7 +39,11 @@ class DescribedArgument:
 
     `text` carries its no-space marks. `option` is the option's name as written (`-n`, also of a
     flag in a cluster), None for other kinds; `value` its value, None where it has none. `derivable`
-    says whether the command's grammar can write this argument.
+    says whether the command's grammar can write this argument, and `cause` why it cannot: "unknown
+    option", "missing value", "unexpected value", "value" or "operand" (None where it can, or where
+    no grammar knows the command). `spelling` is how an option and its value are written: "short",
+    "cluster" or "long" (None for other kinds), with "separate", "joined" or "=" before its value.
+    `value_kind` names the kind of value that an option's value is, None where it is no kind.
     """
 
     text: str
@@ -44,6 +51,9 @@ class DescribedArgument:
     option: str | None
     value: str | None
     derivable: bool
+    spelling: str | None = None
+    value_kind: str | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,8 @@ class DescribedSegment:
     `operator` is what joins it to the one before (None for the first), `assignments` stand before
     the command, `redirections` are pairs of operator and target (None where it has none: `2>&1`).
     `grammar` names the grammar that knows the command, None where none does. `derivable` says that
-    the grammar derives the whole command, its options in any order.
+    the grammar derives the whole command, its options in any order. `nested` are the commands that
+    it runs (`find -exec`, `xargs`), which are described by their own grammars, two deep at most.
     """
 
     operator: str | None
@@ -63,6 +74,7 @@ class DescribedSegment:
     arguments: tuple[DescribedArgument, ...]
     redirections: tuple[tuple[str, str | None], ...]
     derivable: bool
+    nested: tuple[DescribedSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,8 @@ class Description:
 class Describer:
     """Describes inputs by one set of grammars; reuse it for many inputs.
 
-    Grammars that are not bound to a system accept any name where a system token stands.
+    Where a value has a kind, any value of the kind will do. Grammars that are not bound to a system
+    accept any word where a system token stands.
     """
 
     def __init__(self, grammars: Iterable[Grammar]) -> None:
@@ -103,7 +116,9 @@ class Describer:
         if current:
             yield self._segment(operator, current)
 
-    def _segment(self, operator: str | None, tokens: Sequence[Token]) -> DescribedSegment:
+    def _segment(
+        self, operator: str | None, tokens: Sequence[Token], depth: int = NESTED_DEPTH
+    ) -> DescribedSegment:
         written = next((token.argument.text for token in tokens if token.role is Role.COMMAND), "")
         before = split_words(written)
         n = n_assignments(before)
@@ -111,20 +126,63 @@ class Describer:
         arguments = [token.argument for token in tokens if token.role is Role.ARGUMENT]
         words = [word for argument in arguments for word in split_words(argument.text)]
         grammar = self._parser.grammar(command, words)
+        described: tuple[DescribedArgument, ...] = ()
+        nested: tuple[DescribedSegment, ...] = ()
         derivable = False
-        if grammar is not None:
+        if grammar is None:
+            described = tuple(self._arguments(command, None, arguments))
+        else:
             name = command.rpartition("/")[2] if command.startswith("/") else command
             marked = [name, *(argument.marked for argument in arguments)]
             derivable = self._recogniser(grammar).derives_in_some_order(marked)
+            described = tuple(self._arguments(command, grammar, arguments))
+            if depth:
+                described, nested = self._with_nested(grammar, described, depth - 1)
         return DescribedSegment(
             operator=operator,
             assignments=tuple(before[:n]),
             command=command,
             grammar=None if grammar is None else grammar.name,
-            arguments=tuple(self._arguments(command, grammar, arguments)),
+            arguments=described,
             redirections=tuple(_redirections(tokens)),
             derivable=derivable,
+            nested=nested,
         )
+
+    def _with_nested(
+        self, grammar: Grammar, arguments: tuple[DescribedArgument, ...], depth: int
+    ) -> tuple[tuple[DescribedArgument, ...], tuple[DescribedSegment, ...]]:
+        """The arguments with what nested commands derive, and those commands."""
+        splitter = self._parser.splitter(grammar)
+        described, nested = list(arguments), []
+        for index, argument in enumerate(arguments):
+            if argument.option in splitter.runs and argument.value is not None:
+                words = split_words(argument.value)
+                if not ends_command(words):
+                    continue
+                segment = self._nested(words[:-1], depth)
+                nested.append(segment)
+                known = argument.derivable or _derived(segment)
+                described[index] = replace(
+                    argument, derivable=known, cause=None if known else argument.cause
+                )
+            elif grammar.header.runs and argument.kind is Kind.OPERAND:
+                segment = self._nested([word.text for word in arguments[index:]], depth)
+                nested.append(segment)
+                if _derived(segment):
+                    described[index:] = [
+                        replace(word, derivable=True, cause=None) for word in arguments[index:]
+                    ]
+                break
+        return tuple(described), tuple(nested)
+
+    def _nested(self, words: list[str], depth: int) -> DescribedSegment:
+        command = Token(Argument(words[0]), Role.COMMAND)
+        arguments = self._parser.arguments(
+            words[0], [part for word in words[1:] for part in split_words(word)]
+        )
+        tokens = [command, *(Token(argument, Role.ARGUMENT) for argument in arguments)]
+        return self._segment(None, tokens, depth)
 
     def _arguments(
         self, command: str, grammar: Grammar | None, arguments: Sequence[Argument]
@@ -135,9 +193,12 @@ class Describer:
             text = argument.text
             option: str | None = None
             value: str | None = None
+            spelling: str | None = None
             if argument.joins_left or argument.joins_right:
                 kind, option = Kind.CLUSTER, f"-{text.lstrip('-')[:1]}"
-                value = text.lstrip("-")[1:].strip() or None
+                rest = text.lstrip("-")[1:]
+                value = rest.strip() or None
+                spelling = "cluster" + _attached(rest)
             elif text == "--" and not options_end:
                 kind = Kind.DASHES
                 options_end = splitter is None or splitter.dashes_end_options
@@ -149,15 +210,36 @@ class Describer:
             else:
                 kind = Kind.OPTION
                 option, value = _option(splitter, text)
-            derivable = False
+                form = "long" if option.startswith("--") else "short"
+                spelling = form + _attached(text[len(option) :])
+            derivable, cause, value_kind = False, None, None
             if grammar is not None:
-                derivable = self._recogniser(grammar).derives_argument(argument.marked)
-            yield DescribedArgument(argument.marked, kind, option, value, derivable)
+                recogniser = self._recogniser(grammar)
+                derivable = recogniser.derives_argument(argument.marked)
+                if option is not None and value is not None:
+                    value_kind = recogniser.kind_of_value(option, value)
+                if not derivable:
+                    cause = recogniser.cause(option, value)
+            yield DescribedArgument(
+                argument.marked, kind, option, value, derivable, spelling, value_kind, cause
+            )
+
+
+def _derived(segment: DescribedSegment) -> bool:
+    return segment.grammar is not None and all(word.derivable for word in segment.arguments)
+
+
+def _attached(rest: str) -> str:
+    """How a value follows the name of its option, with a blank before; nothing without a value."""
+    if not rest:
+        return ""
+    return " separate" if rest[0] == " " else " =" if rest[0] == "=" else " joined"
 
 
 def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | None]:
     """The name and the value of an option: `-n 5`, `-n5`, `--lines=5`, `--lines 5`, `-exec …`."""
-    first, blank, rest = text.partition(" ")
+    first = next(iter(split_words(text)), text)
+    blank, rest = text[len(first) :][:1], text[len(first) + 1 :]
     if first.startswith("--"):
         name, sign, attached = first.partition("=")
         value = f"{attached}{blank}{rest}" if sign else rest
@@ -166,7 +248,7 @@ def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | No
         return first, rest
     if splitter is not None and len(first) > 2:
         spec = splitter.shorts.get(first[1])
-        whole = first[1:] in splitter.words or first in {*splitter.literals, *splitter.templates}
+        whole = first[1:] in splitter.words or first in splitter.templates
         if spec is not None and spec.value != "none" and not whole:
             return first[:2], first[2:]
     return first, None

@@ -21,6 +21,7 @@ class FaultKind(StrEnum):
     TOO_LONG = "SHIO-G16"
     SEVERAL_ARGUMENTS = "SHIO-G17"
     EXAMPLE = "SHIO-G18"
+    KIND = "SHIO-G19"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from shioenv.domain.argument import Argument
 from shioenv.errors import InputError
 from shioenv.grammar.faults import Fault, FaultKind, suggestion
+from shioenv.grammar.kinds import CLOSED, KINDS
 from shioenv.grammar.notation import Alternative, Attributes, Piece, Reader, Text, Word
 from shioenv.grammar.symbols import Example, Omission, OptionSpec
 
-_HEADER = ("command", "manual", "package", "volatile", "permutes")
+_HEADER = ("command", "manual", "package", "volatile", "permutes", "runs")
 _KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "undocumented", "example")
-_DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*=")
+_DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
 _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)")
@@ -29,11 +30,12 @@ class PlacedAlternative:
 
 @dataclass(slots=True)
 class Definition:
-    """`<name> = …`: its alternatives, and where the name stands."""
+    """`<name> : kind = …`: its alternatives, where the name stands, and its kind if it has one."""
 
     name: str
     line: int
     column: int
+    kind: str | None
     lines: list[PlacedAlternative] = field(default_factory=list)
 
 
@@ -148,9 +150,13 @@ class LineParser:
             self.fault(number, 1, f"`{keyword}` begins no line{hint}")
 
     def definition(self, number: int, line: str, match: re.Match[str]) -> None:
-        """`<name> =` with the alternatives on its line."""
+        """`<name> =` or `<name> : kind =` with the alternatives on its line."""
         name = match[1]
-        definition = Definition(name, number, 1)
+        definition = Definition(name, number, 1, match[2])
+        if match[2] and match[2] not in {*KINDS, CLOSED}:
+            hint = suggestion(match[2], (*KINDS, CLOSED))
+            self.fault(number, match.start(2) + 1, f"`{match[2]}` is no kind of value{hint}")
+            definition.kind = None
         if name[0].isupper():
             message = "capitalised names are system tokens and cannot be defined"
             self.fault(number, 2, f"<{name}> cannot be defined: {message}")
@@ -278,7 +284,7 @@ class LineParser:
                 option.value += [Text(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
-        known = {"alone", "separate", "joined", "volatile", "clock"}
+        known = {"alone", "separate", "joined", "repeats", "volatile", "clock"}
         self.known_flags(number, option.attributes, known)
         flags = option.attributes.flags
         option.spec = replace(
@@ -287,6 +293,7 @@ class LineParser:
             joined=option.spec.joined or "joined" in flags,
             # A long option is shown with `=` or with a blank; both forms are then possible.
             separate="separate" in flags or bool(spec.words),
+            repeats="repeats" in flags,
         )
         block.options.append(option)
 

@@ -51,6 +51,8 @@ class _Scope:
     productions: dict[Nonterminal, list[Production]] = field(default_factory=dict)
     slots: set[Nonterminal] = field(default_factory=set)
     specs: list[OptionSpec] = field(default_factory=list)
+    kinds: dict[Nonterminal, str] = field(default_factory=dict)
+    option_values: dict[tuple[str, tuple[Symbol, ...] | None], None] = field(default_factory=dict)
     lines: dict[Nonterminal, tuple[int, int]] = field(default_factory=dict)
     places: dict[tuple[Nonterminal, Body], tuple[int, int]] = field(default_factory=dict)
 
@@ -63,6 +65,8 @@ class _Scope:
         for definition in self.source.definitions.values():
             head = self.own(definition.name)
             self.lines[head] = (definition.line, definition.column)
+            if definition.kind is not None:
+                self.kinds[head] = definition.kind
             if not definition.lines:
                 message = f"<{definition.name}> has no alternative"
                 self.source.report(definition.line, 1, FaultKind.SYNTAX, message)
@@ -235,6 +239,12 @@ class _BlockCompiler:
                 place = None  # once is enough
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
+        for form in specs:
+            for name in form.names:
+                if form.value != "required":
+                    self.scope.option_values[name, None] = None
+                if form.value != "none":
+                    self.scope.option_values[name, value] = None
         forms = [form for spec in specs for form in self.forms(spec, value)]
         weight = option.attributes.weight / len(forms)
         for where, symbols in forms:
@@ -304,7 +314,7 @@ def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
 
 
 @cache
-def _shared() -> tuple[Mapping[str, Nonterminal], Productions]:
+def _shared() -> tuple[Mapping[str, Nonterminal], Productions, Mapping[Nonterminal, str]]:
     """The shared definitions, read once; FaultyGrammarError where their files have faults."""
     sources = [
         LineParser(f"shared/{path.name}", path.read_text()).source
@@ -312,13 +322,14 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Productions]:
     ]
     names = {name: Nonterminal(name) for source in sources for name in source.definitions}
     productions: dict[Nonterminal, list[Production]] = {}
+    kinds: dict[Nonterminal, str] = {}
     for source in sources:
-        scope = _Scope(source, "", "0", frozenset({"volatile"}), names, productions)
+        scope = _Scope(source, "", "0", frozenset({"volatile"}), names, productions, kinds=kinds)
         scope.compile()
     faults = [fault for source in sources for fault in source.faults]
     if faults:
         raise FaultyGrammarError(faults)
-    return names, {head: tuple(bodies) for head, bodies in productions.items()}
+    return names, {head: tuple(bodies) for head, bodies in productions.items()}, kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +357,7 @@ def read_grammar(
     source = LineParser(path, text).source
     volatile = frozenset({"volatile", "clock"} if host_clock else {"volatile"})
     header = _header(source, host_clock)
-    names, shared = _shared()
+    names, shared, shared_kinds = _shared()
     prefix = Path(path).stem
     scope = _Scope(source, prefix, version or header.version, volatile, names)
     start, pipe = Nonterminal(f"{prefix}:start"), Nonterminal(f"{prefix}:pipe")
@@ -365,6 +376,8 @@ def read_grammar(
         productions={head: bodies for head, bodies in known.items() if head in used},
         options=tuple(scope.specs),
         option_slots=frozenset(scope.slots),
+        option_values=tuple(scope.option_values),
+        kinds={**shared_kinds, **scope.kinds},
         omissions=tuple(source.omissions),
         undocumented=tuple(source.undocumented),
         examples=tuple(source.examples),
@@ -391,6 +404,7 @@ def _header(source: Source, host_clock: bool) -> Header:
     package = value("package", "coreutils")
     answer, _, reason = value("volatile", "no").partition(":")
     permutes = source.header.get("permutes", ("yes", 0))[0]
+    runs = source.header.get("runs", ("no", 0))[0]
     stem = Path(source.path).stem
     if command and command != stem:
         fault("command", f"the command is {command} but the file is called {stem}.grammar")
@@ -402,6 +416,8 @@ def _header(source: Source, host_clock: bool) -> Header:
         fault("volatile", "volatile is `no`, `yes: REASON` or `clock: REASON`")
     if permutes not in {"yes", "no"}:
         fault("permutes", "permutes is `yes` or `no`")
+    if runs not in {"yes", "no"}:
+        fault("runs", "runs is `yes` or `no`")
     return Header(
         command=stem,
         manual=manual,
@@ -410,4 +426,5 @@ def _header(source: Source, host_clock: bool) -> Header:
         volatile=answer == "yes" or (host_clock and answer == "clock"),
         volatile_reason=reason,
         permutes=permutes != "no",
+        runs=runs == "yes",
     )

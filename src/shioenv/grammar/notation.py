@@ -22,7 +22,9 @@ _GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)"
 _BRACE_EXPANSION = re.compile(r",|\.\.")
 _DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*\\?"?')
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
-ATTRIBUTES = ("weight", "if", "alone", "separate", "joined", "no-clusters", "volatile", "clock")
+ATTRIBUTES = (
+    "weight", "if", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock"
+)  # fmt: skip
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
 """Notes a fault: its kind, what it is, and the column it is at (from 1)."""

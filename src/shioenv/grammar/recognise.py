@@ -1,23 +1,90 @@
-"""Whether a grammar derives finished words."""
+"""Whether a grammar derives finished words, however they are spelt."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from shioenv.grammar.kinds import CHOICES, CLOSED, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Symbol, Terminal
+from shioenv.grammar.spelling import BLANK, PROTECTED, Item, State, plain, plain_symbols
+from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, Terminal, reachable
 
 Place = TypeVar("Place", bound=Hashable)
+_Argument: TypeAlias = tuple[Item, ...]
+_Body: TypeAlias = tuple[_Argument, ...]
 
 _MOST_FREE = 8
 """Options that are tried in every order; each more makes that twice as long."""
 
+_SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
+_WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
+
+
+class _Rules:
+    """A grammar's productions as plain text, by nonterminal and by what is open around it."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.productions = grammar.productions
+        self.kinds = grammar.kinds
+        self.bodies = cache(self._bodies)
+        """The bodies of a nonterminal where these quotes are open."""
+        self.kind = cache(self._kind)
+        """The kind of value that stands for a nonterminal, None where it is no kind."""
+        self.words = cache(self._words)
+        """The words that the definition of a nonterminal names, in small letters."""
+
+    def _bodies(self, symbol: Nonterminal, state: State) -> tuple[_Body, ...]:
+        return tuple(
+            tuple(self.argument(argument, state) for argument in production.body)
+            for production in self.productions.get(symbol, ())
+        )
+
+    def argument(self, argument: Sequence[Symbol], state: State = ()) -> _Argument:
+        """One argument as plain text; what a quoted token stands for needs no quotes of its own."""
+        return tuple(plain_symbols(argument, state))
+
+    def _kind(self, symbol: Nonterminal) -> ValueKind | None:
+        name = self.kinds.get(symbol) or TOKEN_KINDS.get(symbol.token, CLOSED)
+        return None if name == CLOSED else KINDS[name]
+
+    def _words(self, symbol: Nonterminal) -> frozenset[str]:
+        texts = (
+            str(part)
+            for head in reachable(self.productions, [symbol])
+            for production in self.productions.get(head, ())
+            for argument in production.body
+            for part in argument
+            if isinstance(part, Terminal)
+        )
+        return frozenset(word.lower() for text in texts for word in _SEPARATED.findall(plain(text)))
+
+    def ends(self, symbol: Nonterminal, word: str, offset: int) -> Iterable[int]:
+        """Where a value that the symbol's definition does not name can end."""
+        kind = self.kind(symbol)
+        if self.is_open(symbol):
+            return open_ends(word, offset)
+        if kind is None:
+            return ()
+        if kind.name != CHOICES:
+            return kind.ends(word, offset)
+        named = _SEPARATED.findall(word[offset:].lower())
+        return [len(word)] if named and self.words(symbol).issuperset(named) else ()
+
+    def is_open(self, symbol: Nonterminal) -> bool:
+        """Whether the symbol is a system token without values, which takes any text."""
+        return symbol.is_system_token and symbol not in self.productions
+
 
 class Recogniser:
-    """Answers for one grammar, bound or not; a system token without values takes any word.
+    """Answers for one grammar, bound or not.
+
+    Words are compared as their program gets them, so that quotes do not matter. Where a nonterminal
+    has a kind, any value of the kind will do; a system token without values takes any word.
 
     Works top-down on finished words, marks included; grammars have no left recursion (the checker
     refuses it), so it ends.
@@ -26,23 +93,53 @@ class Recogniser:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.derives_argument = cache(self._derives_argument)
-        """Whether some production has an argument that derives a word."""
-        self._bodies = {
-            head: tuple(production.body for production in productions)
-            for head, productions in grammar.productions.items()
-        }
+        """Whether some production has an argument that derives a word, or an option block has the
+        option in another of its spellings."""
+        self._rules = _Rules(grammar)
         self._whole = {
-            argument
-            for head, bodies in self._bodies.items()
+            self._rules.argument(argument)
+            for head, productions in grammar.productions.items()
             if not head.is_system_token
-            for body in bodies
-            for argument in body
+            for production in productions
+            for argument in production.body
         }
+        self._values = self._option_values()
+        self._separate = {
+            f"--{name}" for spec in grammar.options if spec.separate for name in spec.longs
+        }
+
+    def _option_values(self) -> Mapping[str, set[_Argument | None]]:
+        """What each option takes: values, and None where it may stand without one."""
+        values: dict[str, set[_Argument | None]] = defaultdict(set)
+        for name, symbols in self.grammar.option_values:
+            values[name].add(None if symbols is None else self._rules.argument(symbols))
+        for argument in self._written():
+            text = str(argument[0])
+            match = _WRITTEN.match(text)
+            if match is None:
+                continue
+            name = f"-{match[1]}" if match[1] else f"--{match[2]}"
+            rest = text[match.end() :].removeprefix("=" if match[2] else "")
+            value = (Terminal(rest.strip()), *argument[1:]) if rest.strip() else argument[1:]
+            if not rest or rest[0] in " <" or len(argument) > 1:
+                shown = "".join(map(str, value)).replace(NO_SPACE, "")
+                values[name].add(self._rules.argument(value) if shown else None)
+        return values
+
+    def _written(self) -> Iterator[tuple[Symbol, ...]]:
+        for head, productions in self.grammar.productions.items():
+            if head.is_system_token or head.name.endswith((".valued", ".flag")):
+                continue
+            for production in productions:
+                for argument in production.body:
+                    if argument and isinstance(argument[0], Terminal):
+                        yield argument
 
     def derives(self, words: Sequence[str]) -> bool:
         """Whether some start symbol derives exactly these words, the command first."""
+        shown = tuple(map(plain, words))
         return any(
-            len(words) in _InOrder(self._bodies, words).arguments(start, 0)
+            len(words) in _InOrder(self._rules, shown).arguments((start, ()), 0)
             for start in self.grammar.starts
         )
 
@@ -60,65 +157,112 @@ class Recogniser:
         if not free or free > _MOST_FREE or not self.grammar.header.permutes:
             return False
         whole = ((1 << len(units)) - 1, -1, 0)
+        shown = tuple(map(plain, words))
         return any(
-            whole in _AnyOrder(self._bodies, words, units).arguments(start, (0, -1, 0))
+            whole in _AnyOrder(self._rules, shown, units).arguments((start, ()), (0, -1, 0))
             for start in self.grammar.starts
         )
 
     def _derives_argument(self, word: str) -> bool:
-        match = _Match(self._bodies, (word,))
-        return any(match.is_word(argument, 0) for argument in self._whole)
+        match = _Match(self._rules, (plain(word),))
+        return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
+
+    def kind_of_value(self, option: str, value: str) -> str | None:
+        """The name of the kind that a value of an option is, None where it is of no kind."""
+        word = f"={plain(value)}"
+        for items in self._values.get(self._name(option) or "", ()):
+            if items is not None and len(items) == 1 and not isinstance(items[0], str):
+                for symbol in reachable(self.grammar.productions, [items[0][0]]):
+                    kind = self._rules.kind(symbol)
+                    if kind is not None and len(word) in self._rules.ends(symbol, word, 1):
+                        return kind.name
+        return None
+
+    def cause(self, option: str | None, value: str | None) -> str:
+        """Why an argument is not derived, as `DescribedArgument.cause` says it."""
+        if option is None:
+            return "operand"
+        name = self._name(option)
+        if name is None:
+            return "unknown option"
+        if value is None:
+            return "missing value"
+        return "value" if self._values[name] != {None} else "unexpected value"
+
+    def _name(self, option: str) -> str | None:
+        """The option as the grammar calls it, None where it has none such."""
+        if option.startswith("--"):
+            return self._long(option[2:])
+        return option if option in self._values else None
+
+    def _spells(self, word: str) -> bool:
+        """Whether a word is one of the program's options, spelt in a way no production writes."""
+        text = plain(word.replace(NO_SPACE, ""))
+        if text.startswith("--"):
+            name, sign, value = text[2:].partition("=")
+            if not sign:
+                name, sign, value = text[2:].partition(" ")
+            known = self._long(name)
+            if sign == "=" and known in self._separate:
+                return False
+            return known is not None and self._takes(known, value if sign else None)
+        if word.startswith(NO_SPACE):
+            text = f"-{text}"
+        if len(text) < 2 or text[0] != "-" or text[:2] not in self._values:
+            return False
+        value = text[2:].removeprefix(" ")
+        return self._takes(text[:2], value if len(text) > 2 else None)
+
+    def _long(self, name: str) -> str | None:
+        """The long option of this name, or the only one that begins so."""
+        if f"--{name}" in self._values:
+            return f"--{name}"
+        known = [long for long in self._values if long.startswith(f"--{name}")]
+        return known[0] if len(known) == 1 and name else None
+
+    def _takes(self, option: str, value: str | None) -> bool:
+        if value is None:
+            return None in self._values[option]
+        match = _Match(self._rules, (f"={value}",))
+        return any(
+            len(value) + 1 in match.texts(symbols, 0, 1)
+            for symbols in self._values[option]
+            if symbols is not None
+        )
 
 
 class _Match:
     """One question's memory: where the text of each symbol can end, from each place in a word."""
 
-    def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
-        self.bodies = bodies
+    def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
+        self.rules = rules
         self.words = words
         self.text = cache(self._text)
         """Where the text of one nonterminal can end, from a place in the word at an index."""
 
-    def is_open(self, symbol: Nonterminal) -> bool:
-        """Whether the symbol is a system token without values, which takes any text."""
-        return symbol.is_system_token and symbol not in self.bodies
-
-    @staticmethod
-    def open_ends(word: str, offset: int) -> Iterator[int]:
-        """Where a value nobody knows can end: not an option, no marks, no bare blank."""
-        if word.startswith("-", offset) and not offset:
-            return
-        quoted = False
-        for end in range(offset + 1, len(word) + 1):
-            quoted = quoted or word[end - 1] in "'\"\\"
-            if word.startswith(NO_SPACE, end - 1) or (word[end - 1] == " " and not quoted):
-                return
-            yield end
-
-    def is_word(self, argument: tuple[Symbol, ...], index: int) -> bool:
-        """Whether the symbols make exactly the word at `index`."""
+    def is_word(self, argument: _Argument, index: int) -> bool:
+        """Whether the items make exactly the word at `index`."""
         if index >= len(self.words):
             return False
         return len(self.words[index]) in self.texts(argument, index, 0)
 
-    def texts(self, symbols: tuple[Symbol, ...], index: int, offset: int) -> set[int]:
-        """Where the text of these symbols can end within the word at `index`."""
+    def texts(self, items: _Argument, index: int, offset: int) -> set[int]:
+        """Where the text of these items can end within the word at `index`."""
         word = self.words[index]
         ends = {offset}
-        for symbol in symbols:
-            if isinstance(symbol, Terminal):
-                ends = {e + len(symbol.text) for e in ends if word.startswith(symbol.text, e)}
+        for item in items:
+            if isinstance(item, str):
+                ends = {end + len(item) for end in ends if _starts(word, item, end)}
             else:
-                ends = {after for end in ends for after in self.text(symbol, index, end)}
+                ends = {after for end in ends for after in self.text(item, index, end)}
             if not ends:
                 break
         return ends
 
-    def _text(self, symbol: Nonterminal, index: int, offset: int) -> frozenset[int]:
-        ends: set[int] = set()
-        if self.is_open(symbol):
-            ends.update(self.open_ends(self.words[index], offset))
-        for body in self.bodies.get(symbol, ()):
+    def _text(self, item: tuple[Nonterminal, State], index: int, offset: int) -> frozenset[int]:
+        symbol, state = item
+        ends = set(self.rules.ends(symbol, self.words[index], offset))
+        for body in self.rules.bodies(symbol, state):
             if not body:
                 ends.add(offset)
             elif len(body) == 1:
@@ -126,11 +270,28 @@ class _Match:
         return frozenset(ends)
 
 
+def open_ends(word: str, offset: int) -> Iterator[int]:
+    """Where a value nobody knows can end: not an option, no marks, no bare blank."""
+    if word.startswith("-", offset) and not offset:
+        return
+    for end in range(offset + 1, len(word) + 1):
+        if word.startswith(NO_SPACE, end - 1) or word[end - 1] == " ":
+            return
+        yield end
+
+
+def _starts(word: str, text: str, offset: int) -> bool:
+    """Whether a text stands there; a blank of the grammar's may be a protected one."""
+    return word.startswith(text, offset) or (
+        " " in text and word.startswith(text.translate(PROTECTED), offset)
+    )
+
+
 class _Sequences(_Match, Generic[Place]):
     """Where whole arguments can end; a subclass says which words may come next at a place."""
 
-    def __init__(self, bodies: dict[Nonterminal, tuple[Body, ...]], words: Sequence[str]) -> None:
-        super().__init__(bodies, words)
+    def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
+        super().__init__(rules, words)
         self.arguments = cache(self._arguments)
         """Where whole arguments derived from a nonterminal can end, from a place."""
 
@@ -138,14 +299,15 @@ class _Sequences(_Match, Generic[Place]):
         """The words that may stand next, each with the place behind it."""
         raise NotImplementedError
 
-    def _arguments(self, symbol: Nonterminal, place: Place) -> frozenset[Place]:
+    def _arguments(self, item: tuple[Nonterminal, State], place: Place) -> frozenset[Place]:
+        symbol, state = item
         places: set[Place] = set()
-        if self.is_open(symbol):
+        if self.rules.is_open(symbol) or self.rules.kind(symbol):
             for index, after in self.following(place):
                 word = self.words[index]
-                if len(word) in self.open_ends(word, 0):
+                if len(word) in self.rules.ends(symbol, word, 0):
                     places.add(after)
-        for body in self.bodies.get(symbol, ()):
+        for body in self.rules.bodies(symbol, state):
             ends = {place}
             for argument in body:
                 ends = {after for end in ends for after in self.argument(argument, end)}
@@ -154,9 +316,9 @@ class _Sequences(_Match, Generic[Place]):
             places |= ends
         return frozenset(places)
 
-    def argument(self, argument: tuple[Symbol, ...], place: Place) -> Iterable[Place]:
+    def argument(self, argument: _Argument, place: Place) -> Iterable[Place]:
         """Where one argument of a body can end."""
-        if len(argument) == 1 and isinstance(argument[0], Nonterminal):
+        if len(argument) == 1 and not isinstance(argument[0], str):
             return self.arguments(argument[0], place)
         return [after for index, after in self.following(place) if self.is_word(argument, index)]
 
@@ -199,11 +361,11 @@ class _AnyOrder(_Sequences[tuple[int, int, int]]):
 
     def __init__(
         self,
-        bodies: dict[Nonterminal, tuple[Body, ...]],
+        rules: _Rules,
         words: Sequence[str],
         units: Sequence[_Unit],
     ) -> None:
-        super().__init__(bodies, words)
+        super().__init__(rules, words)
         self.units = units
 
     def following(self, place: tuple[int, int, int]) -> Iterator[tuple[int, tuple[int, int, int]]]:

@@ -100,7 +100,8 @@ class OptionSpec:
     """One line of an option block: the spellings of one option, and how it takes a value.
 
     `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
-    several letters after a single dash. `value` is "none", "required" or "optional".
+    several letters after a single dash. `value` is "none", "required" or "optional". `repeats` says
+    that the program takes the option several times, each with a value of its own.
     """
 
     shorts: tuple[str, ...] = ()
@@ -110,6 +111,7 @@ class OptionSpec:
     clusters: bool = True
     joined: bool = False
     separate: bool = False
+    repeats: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,7 +149,8 @@ class Header:
     """What a grammar file says about its command.
 
     `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`). `version` is the last word of the manual line.
+    (`xargs`, `env`), `runs` is True where these are a command of their own. `version` is the last
+    word of the manual line.
     """
 
     command: str
@@ -157,6 +160,7 @@ class Header:
     volatile: bool
     volatile_reason: str = ""
     permutes: bool = True
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,8 +168,10 @@ class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
     `pipe` is the start symbol of inputs that stand to the right of a `|`, None where the command
-    has no business there. Every production's head is in `productions`; system tokens are
-    heads only once bound. Compared and hashed by identity.
+    has no business there. `kinds` are the kinds of value by the nonterminals that have one,
+    `option_values` pairs of an option's name and the symbols of a value, None for standing alone.
+    Every production's head is in `productions`; system tokens are heads only once bound. Compared
+    and hashed by identity.
     """
 
     header: Header
@@ -174,6 +180,8 @@ class Grammar:
     productions: Productions
     options: tuple[OptionSpec, ...]
     option_slots: frozenset[Nonterminal]
+    option_values: tuple[tuple[str, tuple[Symbol, ...] | None], ...]
+    kinds: Mapping[Nonterminal, str]
     omissions: tuple[Omission, ...]
     undocumented: tuple[Omission, ...]
     examples: tuple[Example, ...]

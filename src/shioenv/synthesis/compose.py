@@ -11,7 +11,6 @@ from types import MappingProxyType
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import OPERATORS, Input, Role, Token
 from shioenv.errors import UsageError
-from shioenv.synthesis.samplers import Drawn
 
 PIPE = "|"
 REDIRECTIONS = (">", ">>")
@@ -43,13 +42,13 @@ class Composition:
 def compose(
     random: Random,
     composition: Composition,
-    first: Drawn,
-    draw: Callable[[bool], Drawn],
+    first: Sequence[str],
+    draw: Callable[[bool], Sequence[str]],
     targets: Sequence[str],
     *,
     pipes: bool,
 ) -> Input:
-    """A composite input that begins with `first`.
+    """A composite input that begins with the words `first`.
 
     `draw(piped)` draws a further command, `targets` are what output may be redirected to; where
     there are none, and where `pipes` is false, the operators that would need them are not used.
@@ -71,9 +70,9 @@ def compose(
             break
         weights = [operators[operator] for operator in allowed]
         operator = random.choices(allowed, weights)[0]
-        tokens.append(_token(operator, Role.OPERATOR))
+        tokens.append(token(operator, Role.OPERATOR))
         if operator in REDIRECTIONS:
-            tokens.append(_token(targets[int(random.random() * len(targets))], Role.TARGET))
+            tokens.append(token(targets[int(random.random() * len(targets))], Role.TARGET))
             break
         tokens.extend(command_tokens(draw(operator == PIPE)))
         segments += 1
@@ -82,17 +81,18 @@ def compose(
     return Input(tuple(tokens))
 
 
-def command_tokens(drawn: Drawn) -> tuple[Token, ...]:
-    """A drawn command as tokens of an input; redirections that a grammar writes are none of it."""
-    command, *arguments = drawn.words
+def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
+    """A drawn command as tokens; redirections that a grammar writes are none of its arguments."""
+    command, *arguments = words
     if not OPERATORS.isdisjoint(arguments):
-        return Input.from_marked(drawn.words).tokens
+        return Input.from_marked(words).tokens
     return (
-        _token(command, Role.COMMAND),
-        *[_token(argument, Role.ARGUMENT) for argument in arguments],
+        token(command, Role.COMMAND),
+        *[token(argument, Role.ARGUMENT) for argument in arguments],
     )
 
 
 @lru_cache(maxsize=65536)
-def _token(marked: str, role: Role) -> Token:
+def token(marked: str, role: Role) -> Token:
+    """The token of a word as written, marks included."""
     return Token(Argument.parse(marked), role)

@@ -7,7 +7,7 @@ stands inside an argument with other symbols: there, expanding it makes no argum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from typing import TypeAlias
@@ -192,6 +192,21 @@ class Derivation:
         return self._limit - self.least
 
     @property
+    def current(self) -> Sequence[str]:
+        """The texts of the argument being written."""
+        return self._current
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the argument being written ends with the leftmost nonterminal."""
+        return not self._stack or self._stack[-1] == BREAK
+
+    @property
+    def pending(self) -> Iterator[int]:
+        """The codes of the nonterminals behind the leftmost one."""
+        return (code for code in self._stack if type(code) is int and code != BREAK)
+
+    @property
     def more_repetitions(self) -> bool:
         """Whether a repetition of arguments may follow, behind the leftmost nonterminal."""
         return not self._table.grows.isdisjoint(self._stack)
@@ -199,8 +214,17 @@ class Derivation:
     def expand(self, choices: CompiledChoices, index: int) -> None:
         """Take one production at the leftmost nonterminal."""
         self.least += choices.least[index] - self._table.least[self.leftmost]
+        self._stack.extend(choices.codes[index])
+        self._go_on()
+
+    def write(self, text: str) -> None:
+        """Put finished text in the place of the leftmost nonterminal."""
+        self._current.append(text)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what is finished off the stack, up to the next nonterminal."""
         stack = self._stack
-        stack.extend(choices.codes[index])
         current = self._current
         while stack:
             code = stack.pop()

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from shioenv.synthesis.samplers import HORIZON
 
+DEFAULT_POLICY = "default"
+"""Says that the sampler's own policy is meant: `mixed` with `gcs`, `paper` with the others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
@@ -16,9 +19,9 @@ class Drawing:
 
     sampler: str = "gcs"
     """`gcs`, `ucs` or `ucs-universal`."""
-    policy: str = "weighted"
-    """How it chooses: what `policy_named` takes, or in a manifest `counts:` and the SHA-256 of a
-    file's counts."""
+    policy: str = DEFAULT_POLICY
+    """How it chooses: what `settings_named` takes, or in a manifest `file:` and the SHA-256 of a
+    file's settings. `default` becomes `mixed` with `gcs`, `paper` with the others."""
     seed: int = 0
     """Of everything drawn: inputs, and the sub-inputs that are scored."""
     commands: tuple[str, ...] = ()
@@ -30,4 +33,10 @@ class Drawing:
     composite_share: float = 0.25
     """Share of draws that are composed of several commands, 0 to 1."""
     max_segments: int = 3
-    """Commands of one input at most."""
+    """Commands of one input at most, where it is composed by operators' weights; a shape that
+    people write may have six, or as many as this where it is less than 3."""
+
+    def __post_init__(self) -> None:
+        if self.policy == DEFAULT_POLICY:
+            default = "mixed" if self.sampler == "gcs" else "paper"
+            object.__setattr__(self, "policy", default)

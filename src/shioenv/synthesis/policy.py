@@ -1,12 +1,12 @@
-"""How one of the permitted productions is chosen: a protocol, and the policies shipped with it."""
+"""How inputs are drawn: the settings of a policy, and what chooses one of the productions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.grammar.symbols import Nonterminal, Production
+from shioenv.synthesis.usage import Usage, counts_from, shipped_usage, usage_from
 
 STOP_PROBABILITY = 0.25
 """Probability that a repetition ends before each further item (ours: the paper names none)."""
@@ -166,59 +167,137 @@ class UniformPolicy:
         return int(random.random() * len(choices.productions))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySettings:
+    """How inputs are drawn. A file sets any of these by name; the others stay as they are here."""
+
+    stop: float = STOP_PROBABILITY
+    """Probability that a repetition ends before each further item, more than 0 and at most 1."""
+    once: bool = False
+    """Whether an option is drawn once, unless its program takes it several times (`%repeats`)."""
+    values: float = 0.0
+    """Share of values of a kind that are drawn anew, not from the grammar's own list; 0 to 1."""
+    weights: Mapping[str, float] | None = None
+    """Weights in place of the grammars', by production as `shioenv grammar show --productions`
+    prints it; what is not named keeps its own."""
+    uniform: bool = False
+    """Whether every production is equally likely, whatever its weight."""
+    lengths: bool = False
+    """Whether every length from 0 to 12 is drawn equally often."""
+    usage: Usage | None = None
+    """How people use commands; None: the table that the package ships."""
+    usage_share: float = 0.0
+    """Share of inputs whose shape, commands, options, operands and spelling follow `usage`."""
+    utility_share: float = 0.5
+    """Of these, share whose command is drawn as often as `usage` says; the others uniformly."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.stop <= 1:
+            raise UsageError(f"a stop probability of {self.stop} is not in (0, 1]")
+        for name in ("values", "usage_share", "utility_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} of {getattr(self, name)} is no share")
+
+    @property
+    def people(self) -> Usage | None:
+        """The table of usage that is drawn by, None where none is."""
+        return (self.usage or shipped_usage()) if self.usage_share else None
+
+    @property
+    def free(self) -> bool:
+        """Whether more is free than the choice of productions."""
+        return self.once or self.values > 0 or self.usage_share > 0
+
+    @property
+    def chooser(self) -> Policy:
+        """What chooses productions."""
+        if self.uniform:
+            return UniformPolicy()
+        if self.lengths:
+            return LengthPolicy()
+        return WeightedPolicy(self.stop, self.weights)
+
+    def to_json(self) -> dict[str, object]:
+        """The settings that are not as they are by themselves, as JSON values."""
+        document = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+        }
+        if self.usage is not None:
+            document["usage"] = self.usage.to_json()
+        if self.weights is not None:
+            document["weights"] = {name: float(n) for name, n in self.weights.items()}
+        return document
+
+
+NAMED: Mapping[str, PolicySettings] = {
+    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5),
+    "people": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=1.0),
+    "paper": PolicySettings(),
+    "uniform": PolicySettings(uniform=True),
+    "lengths": PolicySettings(lengths=True),
+}
+"""The policies that have a name; the first is the default of `gcs`."""
+
 POLICIES: Mapping[str, str] = {
-    "weighted": "productions by the grammars' weights; each repetition stops with probability 0.25",
+    "mixed": "half as people write, half as the grammars say, each option once",
+    "people": "shape, commands, options, operands and spelling as people write",
+    "paper": "productions by the grammars' weights; each repetition stops with probability 0.25",
     "uniform": "every production equally likely; each repetition stops with probability 0.25",
     "lengths": "every length from 0 to 12 equally often",
 }
-"""The policies that have a name; the first is the default."""
+"""What the policies do."""
 
 
-def policy_named(name: str) -> Policy:
-    """The policy of this name, or weighted by the counts in the JSON file of this name.
+def settings_named(name: str) -> PolicySettings:
+    """The settings of the policy of this name, or those in the JSON file of this name.
 
-    Such a file maps productions, as `shioenv grammar show --productions` prints them, to counts.
-    Errors: UsageError.
+    A file sets any field of `PolicySettings` by name. Errors: UsageError.
     """
     if name.endswith(".json"):
-        return WeightedPolicy(weights=_counts(Path(name)))
-    made: dict[str, Callable[[], Policy]] = {
-        "weighted": WeightedPolicy,
-        "uniform": UniformPolicy,
-        "lengths": LengthPolicy,
-    }
-    if name not in made:
+        return _settings(Path(name))
+    if name not in NAMED:
         raise UsageError(
             f"no policy is called {name!r}",
-            hint=did_you_mean(name, made) or "a file of counts ends with .json",
+            hint=did_you_mean(name, NAMED) or "a file of settings ends with .json",
         )
-    return made[name]()
+    return NAMED[name]
 
 
 def policy_label(name: str) -> str:
-    """What a dataset keeps of a policy: its name, or `counts:` and the SHA-256 of a file's counts.
+    """What a dataset keeps of a policy: its name, or `file:` and the SHA-256 of a file's settings.
 
-    The file's name and layout take no part. Errors: UsageError as by `policy_named`.
+    The file's name and layout take no part. Errors: UsageError as by `settings_named`.
     """
-    policy_named(name)
+    settings = settings_named(name)
     if not name.endswith(".json"):
         return name
-    content = json.dumps({key: float(n) for key, n in _counts(Path(name)).items()}, sort_keys=True)
-    return f"counts:{hashlib.sha256(content.encode()).hexdigest()}"
+    content = json.dumps(settings.to_json(), sort_keys=True)
+    return f"file:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
-def _counts(path: Path) -> dict[str, float]:
-    """The counts of a file. Errors: UsageError with what is wrong in it."""
+def _settings(path: Path) -> PolicySettings:
+    """The settings in a file. Errors: UsageError with what is wrong in it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
+    known = {each.name: type(each.default) for each in fields(PolicySettings)}
     if not isinstance(document, dict):
-        raise UsageError(f"{path} holds no object of productions and counts")
-    for production, count in document.items():
-        number = isinstance(count, int | float) and not isinstance(count, bool)
-        if not number or not 0 <= count < math.inf:
-            raise UsageError(f"{path}: the count of {production!r} is {count!r}, no number from 0")
-    return document
+        raise UsageError(f"{path} holds no object of settings")
+    for name, value in document.items():
+        if name not in known:
+            hint = did_you_mean(name, known) or f"settings are {', '.join(known)}"
+            raise UsageError(f"{path}: no setting is called {name!r}", hint=hint)
+        if known[name] is bool and not isinstance(value, bool):
+            raise UsageError(f"{path}: {name} is {value!r}, not true or false")
+        if known[name] is float and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UsageError(f"{path}: {name} is {value!r}, no number")
+    if "weights" in document:
+        document["weights"] = counts_from(document["weights"], str(path))
+    if "usage" in document:
+        document["usage"] = usage_from(document["usage"], str(path))
+    return PolicySettings(**document)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import TypeAlias
 
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Session, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
-from shioenv.grammar.bind import bind, values_of
+from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import load_grammars
+from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
-from shioenv.synthesis.compose import Composition, command_tokens, compose
+from shioenv.synthesis.compose import Composition, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.policy import LengthPolicy, Policy, policy_named
-from shioenv.synthesis.samplers import Drawn, Sampler
+from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
+from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
+from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.usage import CommandUsage
+from shioenv.synthesis.writer import Writer, Written
 from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System
 
@@ -31,6 +36,15 @@ USED_UP_LENGTH = 40
 """The same for one command at one length, where lengths are filled equally."""
 
 COMPOSITES = "composites"
+USUAL = "usual"
+
+
+FREE_ATTEMPTS = 8
+"""Writings of a command, each option once, before the command is given up for this draw."""
+
+
+class _NothingWrittenError(Exception):
+    """A command came to nothing, its options used up."""
 
 
 class _NoSuchLengthError(Exception):
@@ -39,14 +53,15 @@ class _NoSuchLengthError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
-    """How one command of a sample came about: `Sampler.replay` writes it again from this.
+    """How one command of a sample came about: `Sampler.replay` writes it again from this, or, where
+    the policy leaves more free than productions, `Writer.replay`.
 
     `volatile` says that an alternative was taken which the grammar marks so.
     """
 
     grammar: str
     piped: bool
-    choices: tuple[int, ...]
+    choices: tuple[int | str, ...]
     volatile: bool = False
 
 
@@ -81,6 +96,31 @@ class _Place:
     names: tuple[str, ...]
     pipes: tuple[str, ...]
     targets: tuple[str, ...]
+    values: Catalogue
+    people: People | None
+    settings: PolicySettings
+    writers: dict[str, Writer] = field(default_factory=dict)
+
+    def writer(self, name: str) -> Writer:
+        """What writes inputs of one command freely."""
+        if name not in self.writers:
+            self.writers[name] = Writer(
+                self.grammars[name], self.sampler.table, self.values, self.settings
+            )
+        return self.writers[name]
+
+
+def grammars_on(system: System) -> tuple[Grammar, ...]:
+    """The shipped grammars with a built system's names in its first start directory.
+
+    One of which the system can write no input is as it is shipped.
+    """
+    values = system_catalogue(system, system.declaration.session.start_directories[0])
+    grammars = {grammar.name: grammar for grammar in load_grammars(versions=system.versions)}
+    for name, grammar in grammars.items():
+        with suppress(UnboundTokenError):
+            grammars[name] = bind(grammar, values)
+    return tuple(grammars.values())
 
 
 def sample_on(
@@ -127,7 +167,15 @@ def sample(
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
     """
     start_directories, horizon = drawing.start_directories, drawing.horizon
-    policy = policy or policy_named(drawing.policy)
+    settings, chooser = PolicySettings(), policy
+    if chooser is None:
+        settings = settings_named(drawing.policy)
+        chooser = settings.chooser
+    if settings.free and drawing.sampler != "gcs":
+        raise UsageError(
+            f"the policy {drawing.policy} is for gcs, not for {drawing.sampler}",
+            hint="--policy paper",
+        )
     if not start_directories:
         raise UsageError("sampling needs at least one start directory")
     composition = Composition(drawing.composite_share, drawing.max_segments)
@@ -135,25 +183,24 @@ def sample(
         grammars = load_grammars(drawing.commands or None, versions=versions)
     if not grammars:
         raise UsageError("sampling needs at least one command")
-    place = partial(_place, drawing.sampler, grammars, policy, horizon)
+    sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
+    place = partial(_place, sampler, grammars, settings)
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
     else:
         places = dict.fromkeys(start_directories, place(catalogue))
     lengths: Sequence[int] = ()
-    if isinstance(policy, LengthPolicy):
-        lengths = [length for length in policy.lengths if length <= horizon]
-    stream = _Stream(
-        composition, places, start_directories, [grammar.name for grammar in grammars], lengths
-    )
+    if isinstance(chooser, LengthPolicy):
+        lengths = [length for length in chooser.lengths if length <= horizon]
+    names = [grammar.name for grammar in grammars]
+    stream = _Stream(composition, settings, places, start_directories, names, lengths)
     return stream.samples(drawing.seed, count)
 
 
 def _place(
-    sampler: str,
+    sampler: Callable[[Sequence[Grammar]], Sampler],
     grammars: Sequence[Grammar],
-    policy: Policy,
-    horizon: int,
+    settings: PolicySettings,
     catalogue: Catalogue,
 ) -> _Place:
     bound: dict[str, Grammar] = {}
@@ -165,12 +212,16 @@ def _place(
                 raise
     new = values_of(Nonterminal("NewFile"), catalogue)
     existing = values_of(Nonterminal("TextFile"), catalogue)
+    usage = settings.people
     return _Place(
-        sampler=Sampler(sampler, tuple(bound.values()), policy=policy, horizon=horizon),
+        sampler=sampler(tuple(bound.values())),
         grammars=bound,
         names=tuple(bound),
         pipes=tuple(name for name, grammar in bound.items() if grammar.pipe is not None),
         targets=(*new, *existing[: max(1, len(new) // 2)]),
+        values=with_vocabulary(catalogue),
+        people=None if usage is None else People(usage, tuple(bound), settings.utility_share),
+        settings=settings,
     )
 
 
@@ -179,6 +230,7 @@ class _Stream:
     """The draw itself, from places and commands."""
 
     composition: Composition
+    settings: PolicySettings
     places: Mapping[str, _Place]
     directories: Sequence[str]
     names: Sequence[str]
@@ -194,8 +246,19 @@ class _Stream:
         seen: set[tuple[str, str]] = set()
         fresh = list(self.names)
         misses: Counter[str] = Counter()
+        people = self.settings.usage_share > 0
         while count is None or len(seen) < count:
             directory = _pick(random, self.directories)
+            if people and random.random() < self.settings.usage_share:
+                drawn = self._usual(random, directory, composite=random.random() < share)
+                if drawn is not None and (directory, drawn.input.text) not in seen:
+                    seen.add((directory, drawn.input.text))
+                    misses[USUAL] = 0
+                    yield drawn
+                    continue
+                misses[USUAL] += 1
+                people = misses[USUAL] < USED_UP * len(self.names)
+                continue
             composite = random.random() < share or (not fresh and share > 0)
             names = self.names if composite else fresh
             if not names:
@@ -278,9 +341,11 @@ class _Stream:
             return None
         traces: list[SegmentTrace] = []
 
-        def draw(name: str, *, piped: bool) -> Drawn:
+        def draw(name: str, *, piped: bool) -> Sequence[str]:
             grammar = place.grammars[name]
             start = grammar.pipe if piped and grammar.pipe is not None else grammar.start
+            if self.settings.free:
+                return self._free(random, place, name, start, piped=piped, traces=traces)
             if length is None or traces:
                 drawn = place.sampler.draw(start, random)
             elif (of_length := place.sampler.draw_length(start, random, length)) is not None:
@@ -288,21 +353,118 @@ class _Stream:
             else:
                 raise _NoSuchLengthError
             traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
-            return drawn
+            return drawn.words
 
-        def draw_next(piped: bool) -> Drawn:
+        def draw_next(piped: bool) -> Sequence[str]:
             return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
 
-        first = draw(name, piped=False)
+        try:
+            first = draw(name, piped=False)
+        except _NothingWrittenError:
+            return None
         shell_input = Input(command_tokens(first))
         if composite:
-            shell_input = compose(
-                random, self.composition, first, draw_next, place.targets, pipes=bool(place.pipes)
-            )
-        volatile = any(
-            trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
+            try:
+                shell_input = compose(
+                    random,
+                    self.composition,
+                    first,
+                    draw_next,
+                    place.targets,
+                    pipes=bool(place.pipes),
+                )
+            except _NothingWrittenError:
+                return None
+        return _sample(place, directory, shell_input, traces)
+
+    def _free(
+        self,
+        random: Random,
+        place: _Place,
+        name: str,
+        start: Nonterminal,
+        *,
+        piped: bool,
+        traces: list[SegmentTrace],
+    ) -> Sequence[str]:
+        """The words of a command by the grammar's own weights, each option once."""
+        for _ in range(FREE_ATTEMPTS):
+            drawn = self._written(random, place, name, start, None, None)
+            if drawn is not None:
+                traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
+                return drawn.words
+        raise _NothingWrittenError
+
+    def _written(
+        self,
+        random: Random,
+        place: _Place,
+        name: str,
+        start: Nonterminal,
+        options: frozenset[str] | None,
+        spelling: CommandUsage | None,
+    ) -> Written | None:
+        writer = place.writer(name)
+        plan = writer.options.plan(start, options)
+        if plan is None:
+            return None
+        return writer.write(
+            start,
+            plan,
+            random,
+            horizon=place.sampler.horizon,
+            spelling=spelling,
         )
-        return Sample(shell_input, directory, volatile, tuple(traces))
+
+    def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
+        """A sample as people write them; None where nothing came of it."""
+        place = self.places[directory]
+        people = place.people
+        assert people is not None
+        most = self.composition.max_segments
+        parts: Sequence[str] = (people.command(random),)
+        if composite:
+            parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
+        tokens: list[Token] = []
+        traces: list[SegmentTrace] = []
+        before = ""
+        for part in parts:
+            if is_operator(part):
+                tokens.append(token(part, Role.OPERATOR))
+                if part in REDIRECTIONS:
+                    target = people.target(part, random, place.values)
+                    tokens.append(token(spelt(target), Role.TARGET))
+                before = part if part in SEPARATORS else before
+                continue
+            grammar = place.grammars[part]
+            piped = before == "|"
+            starts = [grammar.start]
+            if piped and grammar.pipe is not None:
+                starts.insert(0, grammar.pipe)
+            known = people.of(part)
+            drawn = people.write(
+                place.writer(part),
+                starts,
+                random,
+                lambda start, options, part=part, known=known: self._written(  # type: ignore[misc]
+                    random, place, part, start, options, known
+                ),
+                piped=piped,
+            )
+            if drawn is None:
+                return None
+            traces.append(SegmentTrace(part, piped, drawn.trace, drawn.volatile))
+            tokens += command_tokens(drawn.words)
+        return _sample(place, directory, Input(tuple(tokens)), traces)
+
+
+def _sample(
+    place: _Place, directory: str, shell_input: Input, traces: Sequence[SegmentTrace]
+) -> Sample:
+    volatile = any(
+        trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
+    )
+    return Sample(shell_input, directory, volatile, tuple(traces))
 
 
 def _pick(random: Random, items: Sequence[str]) -> str:

@@ -109,7 +109,7 @@ def test_the_card_says_what_it_is(dataset: Path, tmp_path: Path) -> None:
     text = (tmp_path / "hub/README.md").read_text()
     assert text.startswith("---\nlicense: cc-by-4.0\n")
     assert "size_categories:\n- n<1K\n" in text
-    for said in (f"| records | {COUNT} (", "gcs, weighted policy", "| seed | 7 |", "fake", "d1935"):
+    for said in (f"| records | {COUNT} (", "gcs, mixed policy", "| seed | 7 |", "fake", "d1935"):
         assert said in text
     for name in NAMES:
         assert f"| `{name}` |" in text

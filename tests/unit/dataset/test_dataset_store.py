@@ -246,7 +246,7 @@ def test_other_settings_are_refused_with_each_difference(tmp_path: Path) -> None
         fill(tmp_path, 10, asked=other)
     assert caught.value.differences == (
         'sampler: "gcs" in the dataset, "ucs" asked for',
-        'policy: "weighted" in the dataset, "lengths" asked for',
+        'policy: "mixed" in the dataset, "lengths" asked for',
         "seed: 7 in the dataset, 8 asked for",
         "budget: 8 in the dataset, 64 asked for",
         'system.digest: "d1935" in the dataset, "eeeeeeee" asked for',

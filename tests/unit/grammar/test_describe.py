@@ -112,3 +112,54 @@ def test_grammars_of_one_command_are_told_apart(
 @pytest.mark.parametrize("text", ["", "ls 'open", "a\n)", "(" * 3000, "\0", "cat <<E\nx\nE", ";;"])
 def test_any_text_has_a_description(describer: Describer, text: str) -> None:
     assert describer.describe(text).segments
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling", "value_kind", "cause"),
+    [
+        ("head -n 5", "short separate", "number", None),
+        ("head -n5", "short joined", "number", None),
+        ("head --lines=5", "long =", "number", None),
+        ("head --lines 5", "long separate", "number", None),
+        ("head -q", "short", None, None),
+        ("head --quiet", "long", None, None),
+        ("head -n x%", "short separate", None, "value"),
+        ("head -n", "short", None, "missing value"),
+        ("head --quiet=1", "long =", None, "unexpected value"),
+        ("head -J", "short", None, "unknown option"),
+        ("find -name 'a b'", "short separate", "glob", None),
+    ],
+)
+def test_spelling_kind_and_cause(
+    describer: Describer, text: str, spelling: str, value_kind: str | None, cause: str | None
+) -> None:
+    (argument,) = only(describer, text).arguments
+    assert (argument.spelling, argument.value_kind, argument.cause) == (spelling, value_kind, cause)
+
+
+def test_a_value_with_a_blank_is_not_cut(describer: Describer) -> None:
+    (argument, *_) = only(describer, "sort -t' ' -k2").arguments
+    assert (argument.option, argument.value, argument.derivable) == ("-t", "' '", True)
+
+
+@pytest.mark.parametrize("end", ["\\;", "';'", "+"])
+def test_what_find_runs_is_not_finds(describer: Describer, end: str) -> None:
+    segment = only(describer, f"find . -exec sort -k 9 -u {{}} {end}")
+    assert [argument.derivable for argument in segment.arguments] == [True, True]
+    (nested,) = segment.nested
+    assert (nested.command, [one.text for one in nested.arguments]) == (
+        "sort",
+        ["-k 9", "-u", "{}"],
+    )
+    wrong = only(describer, f"find . -exec sort --nope {{}} {end}")
+    assert [argument.derivable for argument in wrong.arguments] == [True, False]
+    assert wrong.nested[0].arguments[0].cause == "unknown option"
+
+
+def test_what_xargs_runs_is_derived_by_its_own_grammar() -> None:
+    describer = Describer(load_grammars(["xargs", "rm", "env"]))
+    segment = only(describer, "xargs -0 env rm -rf --")
+    assert all(argument.derivable for argument in segment.arguments)
+    (nested,) = segment.nested
+    assert (nested.command, nested.nested[0].command) == ("env", "rm")
+    assert not all(one.derivable for one in only(describer, "xargs rm --nope").arguments)

@@ -19,7 +19,7 @@ from shioenv.synthesis.policy import (
     UniformPolicy,
     WeightedPolicy,
     policy_label,
-    policy_named,
+    settings_named,
 )
 from shioenv.synthesis.samplers import SAMPLERS, Sampler, permitted_by
 
@@ -193,23 +193,40 @@ def test_a_volatile_production_makes_the_input_volatile() -> None:
 def test_policies_have_names_and_counts_come_from_a_file(tmp_path: Path) -> None:
     grammar = small("start x <a>\n<a> = p %weight 9 | q\n")
     counts = tmp_path / "counts.json"
-    counts.write_text('{"<x:a> = p": 0, "<x:a> = q": 7}')
-    sampler, random = Sampler("gcs", [grammar], policy=policy_named(str(counts))), Random(0)
+    counts.write_text('{"weights": {"<x:a> = p": 0, "<x:a> = q": 7}}')
+    chooser = settings_named(str(counts)).chooser
+    sampler, random = Sampler("gcs", [grammar], policy=chooser), Random(0)
     assert {sampler.draw(grammar.start, random).words[1] for _ in range(50)} == {"q"}
-    assert {type(policy_named(name)) for name in POLICIES} == {
+    assert {type(settings_named(name).chooser) for name in POLICIES} == {
         WeightedPolicy,
         UniformPolicy,
         LengthPolicy,
     }
     with pytest.raises(UsageError) as caught:
-        policy_named("lenghts")
+        settings_named("lenghts")
     assert "lengths" in str(caught.value.hint)
-    for wrong in ("[]", "{", '{"a": -1}', '{"a": "b"}'):
+    for wrong in (
+        "[]",
+        "{",
+        '{"weights": {"a": -1}}',
+        '{"weights": {"a": "b"}}',
+        '{"weights": 3}',
+        '{"stop": 0}',
+        '{"stop": "x"}',
+        '{"once": 1}',
+        '{"values": 2}',
+        '{"usage_share": -1}',
+        '{"usage": []}',
+        '{"usage": {"shapes": {"ls": "many"}}}',
+        '{"usage": {"shape": {}}}',
+        '{"usage": {"by_command": {"ls": {"option": {}}}}}',
+        '{"wieghts": {}}',
+    ):
         counts.write_text(wrong)
         with pytest.raises(UsageError):
-            policy_named(str(counts))
+            settings_named(str(counts))
     with pytest.raises(UsageError, match="cannot read"):
-        policy_named(str(tmp_path / "none.json"))
+        settings_named(str(tmp_path / "none.json"))
 
 
 def test_counts_of_nothing_leave_the_weights_as_they_are() -> None:
@@ -240,12 +257,12 @@ def test_the_reference_replays_a_trace() -> None:
 
 def test_a_dataset_keeps_a_policy_by_its_name_or_by_the_counts_of_its_file(tmp_path: Path) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    first.write_text('{"<a> = x": 1, "<a> = y": 2}')
-    second.write_text('{"<a> = y": 2.0,\n "<a> = x": 1}')
+    first.write_text('{"weights": {"<a> = x": 1, "<a> = y": 2}}')
+    second.write_text('{"weights": {"<a> = y": 2.0,\n "<a> = x": 1}}')
     assert policy_label("lengths") == "lengths"
     assert policy_label(str(first)) == policy_label(str(second))
-    assert policy_label(str(first)).startswith("counts:")
-    second.write_text('{"<a> = y": 3}')
+    assert policy_label(str(first)).startswith("file:")
+    second.write_text('{"weights": {"<a> = y": 3}}')
     assert policy_label(str(first)) != policy_label(str(second))
     with pytest.raises(UsageError):
         policy_label("lenghts")

@@ -1,0 +1,597 @@
+"""Kinds of value: what may stand where a number, a mode or a pattern is wanted, and what is drawn.
+
+A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
+recognising) and a generator (for drawing, always inside that language). Where a kind is known to be
+wider than what is worth drawing, `wide` says so: any mode of four digits is recognised, the usual
+ones are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes are the spelling's business.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol, TypeAlias
+
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.spelling import BLANK, SUBSTITUTION, VARIABLE
+
+Names: TypeAlias = Mapping[str, Sequence[str]]
+"""The values of system tokens, as a catalogue has them."""
+
+LONGEST = 512
+"""Characters of the longest value that is looked at; more are no value of any kind."""
+
+
+class Part(Protocol):
+    """A piece of a kind: its language as a regular expression, and a text of it drawn."""
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of everything the part can be."""
+        ...
+
+    def draw(self, random: Random, names: Names) -> str:
+        """One text of the language."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that stands for itself."""
+
+    text: str
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return re.escape(self.text.replace(" ", BLANK))
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of several parts, drawn by weight."""
+
+    parts: tuple[Part, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return f"(?:{'|'.join(part.pattern for part in self.parts)})"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return random.choices(self.parts, self.weights)[0].draw(random, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Parts one after another."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return "".join(part.pattern for part in self.parts)
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return "".join(part.draw(random, names) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """One to so many of a part, separated; one item is commonest, each more half as likely."""
+
+    part: Part
+    separator: str
+    most: int = 4
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        item = self.part.pattern
+        return f"{item}(?:{re.escape(self.separator)}{item})*"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        items = [self.part.draw(random, names)]
+        while len(items) < self.most and random.random() < 0.5:
+            items.append(self.part.draw(random, names))
+        return self.separator.join(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number between two bounds, drawn as `draw_number` does."""
+
+    low: int
+    high: int
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return "[0-9]{1,20}"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return str(draw_number(random, self.low, self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the system has for a token (`Word`); one of `otherwise` where it has none."""
+
+    token: str
+    otherwise: tuple[str, ...]
+    language: str
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return self.language
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        values = names.get(self.token) or self.otherwise
+        return values[int(random.random() * len(values))]
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A part of a larger language, which is what is recognised."""
+
+    language: str
+    part: Part
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return f"(?:{self.language})"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return self.part.draw(random, names)
+
+
+def draw_number(random: Random, low: int, high: int) -> int:
+    """A number from `low` to `high`, both included.
+
+    One in ten is a bound; of the others every order of magnitude is equally likely, and two digits
+    at most differ from 0 beyond 20, as people write them.
+    """
+    if low >= high:
+        return low
+    if random.random() < 0.1:
+        return low if random.random() < 0.5 else high
+    span = high - low
+    number = low + int(math.exp(random.random() * math.log(span + 1))) - 1
+    if number > 20 and random.random() < 0.8:
+        unit = 10 ** (len(str(number)) - 1)
+        number = number // unit * unit + (unit // 2 if random.random() < 0.3 else 0)
+    return min(max(number, low), high)
+
+
+def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
+    """A choice; a text stands for itself, a pair has a weight other than 1."""
+    pairs = [part if isinstance(part, tuple) else (part, 1.0) for part in parts]
+    return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
+
+
+def row(*parts: Part | str) -> Row:
+    """Parts one after another; a text stands for itself."""
+    return Row(tuple(_part(part) for part in parts))
+
+
+def maybe(part: Part | str, share: float = 0.5) -> OneOf:
+    """A part or nothing."""
+    return one_of(("", 1 - share), (part, share))
+
+
+def _part(part: Part | str) -> Part:
+    return Text(part) if isinstance(part, str) else part
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A kind of value.
+
+    `about` describes it for the documentation, `part` is its language and generator. `dashed` says
+    that a value which stands alone may begin with a dash, like a mode; `seeded` that drawing varies
+    the numbers of a grammar's own alternatives, so that units, signs and bounds are the program's;
+    `drawn` is False where only the grammar knows what makes sense (columns, directives).
+    """
+
+    name: str
+    about: str
+    part: Part
+    dashed: bool = False
+    seeded: bool = False
+    drawn: bool = True
+
+    @property
+    def language(self) -> re.Pattern[str]:
+        """What is recognised: the part's language, and anything made of expansions alone."""
+        if self.name not in _COMPILED:
+            expansions = f"[{SUBSTITUTION}{VARIABLE}]+"
+            _COMPILED[self.name] = re.compile(f"(?:{self.part.pattern}|{expansions})", re.DOTALL)
+        return _COMPILED[self.name]
+
+    def ends(self, word: str, offset: int) -> list[int]:
+        """Where a value of this kind that begins at an offset of a plain word can end."""
+        stop = _END.search(word, offset)
+        last = stop.start() if stop else len(word)
+        if last - offset > LONGEST:
+            return []
+        if not offset and not self.dashed and last > 1 and word.startswith("-"):
+            return []
+        match = self.language.fullmatch
+        return [end for end in range(offset, last + 1) if match(word, offset, end)]
+
+
+_COMPILED: dict[str, re.Pattern[str]] = {}
+_END = re.compile(rf" |{NO_SPACE}")
+
+# Languages --------------------------------------------------------------------------------------
+
+ANY = r"[^ \x00\x06-\x1f]"
+"""A character of a plain word."""
+
+WORD = r"[\w.@%+,:=-]"
+_CLOSED = rf"(?:\\{ANY}|\[\^?\]?(?:\[[:.=][^\]]*[:.=]\]|[^\]])*+\]|[^\\\[ \x00\x06-\x1f])*+"
+"""A text with every backslash followed and every bracket expression closed."""
+
+_SUFFIX = r"(?:[kKMGTPEZYRQ](?:i?B)?|[bcwB])"
+_RANGE = r"(?:[0-9]+(?:-[0-9]*)?|-[0-9]+)"
+_CLAUSE = r"[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+"
+_TIME_WORDS = (
+    "january|february|march|april|may|june|july|august|september|october|november|december|"
+    "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
+    "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon|tues?|wed(?:nes)?|thu(?:rs)?|"
+    "fri|sat|sun|"
+    "years?|months?|fortnights?|weeks?|days?|hours?|minutes?|mins?|seconds?|secs?|"
+    "ago|next|last|this|today|yesterday|tomorrow|now|noon|midnight|at|of|"
+    "a\\.?m\\.?|p\\.?m\\.?|utc|gmt|[ecmp][sd]t|cest?|cet|bst|jst|z|"
+    "first|third|fourth|fifth|sixth|[0-9]+(?:st|nd|rd|th)"
+)
+_TIME_TOKEN = rf"(?>[-+]?[0-9][0-9:./T+-]*Z?|@-?[0-9.]+|(?i:{_TIME_WORDS})(?![A-Za-z])|[-+,])"
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_UNITS = ("day", "days", "week", "weeks", "month", "months", "hours", "minutes", "year", "years")
+_STEMS = (
+    "test", "file", "data", "notes", "report", "output", "result", "list", "backup", "log", "tmp",
+    "config", "old", "new", "copy", "summary", "names", "users", "image", "index", "main", "a", "b",
+    "foo", "project", "archive", "script", "draft", "final", "todo",
+)  # fmt: skip
+_ENDINGS = (".txt", ".log", ".csv", ".sh", ".py", ".md", ".tar.gz", ".bak", ".conf", ".html", ".c")
+
+_word = Known("Word", ("error", "user", "data", "test"), rf"{ANY}+")
+_small = Number(1, 100)
+_two = Wide("[0-9]{2}", one_of(*(f"{n:02}" for n in range(1, 13))))
+_year = one_of("2025", "2024", "2023")
+_day = Wide(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", row(_year, "-", _two, "-", _two))
+_stem = Wide(r"[\w.-]+", one_of(*_STEMS, (row(one_of(*_STEMS), Number(1, 20)), 8.0)))
+_file_name = Wide(r"[\w.-]+", row(_stem, one_of(("", 3.0), *_ENDINGS)))
+_extension = one_of(*_ENDINGS)
+_glob = one_of(
+    (row("*", _extension), 5.0),
+    row("*", _stem, "*"),
+    row(_stem, "*"),
+    row(_stem, "?", _extension),
+    row("[", one_of("a-m", "0-9", "A-Z", "abc"), "]*"),
+    "*",
+)
+_regex = one_of(
+    (_word, 6.0),
+    row("^", _word),
+    row(_word, "$"),
+    row(_word, ".*", _word),
+    row("[", one_of("0-9", "a-z", "A-Z", "aeiou", "[:digit:]", "[:upper:]"), "]", maybe("*")),
+    row("^[", one_of("0-9", "a-z", "^#", "A-Z"), "]"),
+    row("\\.", one_of("txt", "log", "sh", "conf"), "$"),
+)
+_any_text = Wide(
+    rf"{ANY}*",
+    one_of(
+        (_word, 5.0),
+        row(_word, " ", _word),
+        row(_word, " ", _word, " ", _word),
+        _small,
+        row(_word, ": ", _word),
+    ),
+)
+_where = one_of("/tmp", "/etc", "/var/log", "/usr", "/home", "/opt", "/usr/share", "/proc", "/")
+_path_text = Wide(
+    rf"-|(?!-){ANY}+",
+    one_of(
+        (Known("File", ("documents/notes.txt",), ANY), 6.0),
+        (Known("Directory", ("documents",), ANY), 3.0),
+        (_file_name, 3.0),
+        (_stem, 2.0),
+        (row(_where, "/", _file_name), 1.5),
+        (_where, 1.0),
+        (row(Known("Directory", ("documents",), ANY), "/", _file_name), 1.0),
+        (row(_stem, "/"), 0.5),
+        (row("~/", _file_name), 0.7),
+        (row("./", _file_name), 0.7),
+        ("..", 0.5),
+        (row("../", _stem), 0.4),
+        (_glob, 1.0),
+        (row(Known("Directory", ("documents",), ANY), "/*", maybe(_extension)), 0.8),
+    ),
+)
+_user = Known("Username", ("root", "ubuntu"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
+_group = Known("Groupname", ("root", "users"), r"(?:[A-Za-z_.][\w.-]*\$?|\+?[0-9]+)")
+_host = Known("Hostname", ("localhost",), r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:.]+)")
+_field = Wide(r"[A-Za-z%_][\w%:. \x01-]*=?[^, \x00-\x1f]*", one_of("name", "size", "type"))
+_mode_clause = row(
+    one_of("u", "g", "o", "a", "", "ug", "go"),
+    one_of(("+", 3.0), ("-", 2.0), "="),
+    one_of(("x", 3.0), "r", "w", "rw", "rx", "rwx", "X"),
+)
+
+KINDS: Mapping[str, ValueKind] = {
+    kind.name: kind
+    for kind in (
+        ValueKind("number", "digits: `5`, `1000`", _small, seeded=True),
+        ValueKind(
+            "signed",
+            "a number that may have a sign: `+5`, `-3`",
+            Wide(r"[-+]?[0-9]{1,20}", row(one_of("+", "-", ""), _small)),
+            dashed=True,
+            seeded=True,
+        ),
+        ValueKind(
+            "decimal",
+            "a number with or without a fraction: `0.5`, `2`, `10s`",
+            Wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(_small, row(Number(0, 9), ".", Number(1, 9)))),
+            seeded=True,
+        ),
+        ValueKind(
+            "size",
+            "a size with or without sign and unit: `10M`, `+100k`, `512`",
+            Wide(
+                rf"[-+<>/%]?(?:[0-9]+(?:\.[0-9]+)?{_SUFFIX}?%?|{_SUFFIX})",
+                row(_small, one_of("", "K", "M", "k")),
+            ),
+            dashed=True,
+            seeded=True,
+        ),
+        ValueKind(
+            "duration",
+            "a time to wait: `5`, `0.2`, `1.5m`",
+            Wide(r"[0-9]*\.?[0-9]+[smhd]?", one_of(Number(1, 10), row("0.", Number(1, 9)))),
+            seeded=True,
+        ),
+        ValueKind(
+            "mode",
+            "permissions: `644`, `u+x,go-w`, `a=r`",
+            Wide(
+                rf"[-/+=]?[0-7]{{1,5}}|[-/]?{_CLAUSE}(?:,{_CLAUSE})*",
+                one_of(
+                    (one_of("644", "755", "600", "700", "777", "664", "775", "640", "400"), 3.0),
+                    (List(_mode_clause, ",", 2), 2.0),
+                ),
+            ),
+            dashed=True,
+        ),
+        ValueKind(
+            "time",
+            "a date, a time, or words for one: `2025-10-01 12:00`, `yesterday`, `2 days ago`",
+            Wide(
+                rf"(?:[{BLANK},]*+{_TIME_TOKEN})++",
+                one_of(
+                    _day,
+                    row(_day, " ", _two, ":", _two),
+                    row(Number(1, 30), " ", one_of(*_UNITS), " ago"),
+                    row(one_of("+", "-"), Number(1, 30), " ", one_of(*_UNITS)),
+                    row("@", Number(1_000_000_000, 1_760_000_000)),
+                    one_of("yesterday", "tomorrow", "now", "today", "next week", "last month"),
+                    row(one_of(*_MONTHS), " ", Number(1, 28), " ", one_of("2025", "2024")),
+                ),
+            ),
+            dashed=True,
+        ),
+        ValueKind(
+            "stamp",
+            "a time as `touch -t` and `date` take it: `202510011200.30`",
+            Wide(
+                r"(?:[0-9]{2}){0,2}[0-9]{8}(?:\.[0-9]{2})?",
+                row(one_of("2025", "2024", "25", ""), _two, _two, _two, _two),
+            ),
+        ),
+        ValueKind(
+            "key",
+            "a sort key: `2`, `2,2n`, `1.3,1.5`",
+            Wide(
+                r"[0-9]+(?:\.[0-9]+)?[bdfghiMnRrV]*(?:,[0-9]+(?:\.[0-9]+)?[bdfghiMnRrV]*)?",
+                row(Number(1, 6), one_of(("", 3.0), ("n", 2.0), "r", "nr", "V"), maybe(",3", 0.1)),
+            ),
+        ),
+        ValueKind(
+            "ranges",
+            "a list of ranges: `1`, `2-4`, `1,3-`, `-5`",
+            Wide(
+                rf"{_RANGE}(?:[,{BLANK}]{_RANGE})*",
+                one_of(
+                    (Number(1, 12), 4.0),
+                    row(Number(1, 5), "-", Number(5, 30)),
+                    row(Number(1, 10), "-"),
+                    row("-", Number(2, 10)),
+                    row(Number(1, 3), ",", Number(3, 9)),
+                ),
+            ),
+        ),
+        ValueKind(
+            "delimiter",
+            "one character, or an escape for one: `,`, `:`, `\\t`",
+            Wide(rf"(?:{ANY}|\\{ANY}{{1,3}})?", one_of(*",:;|-./=_@#\t ")),
+            dashed=True,
+        ),
+        ValueKind(
+            "format",
+            "a text with directives: `%Y-%m-%d`, `%s %n`, `%p\\n`",
+            Wide(rf"(?!-){ANY}+", row("%", one_of(*"YmdHMSFTsnaAbB"))),
+            drawn=False,
+        ),
+        ValueKind(
+            "fields",
+            "a list of columns: `pid,user`, `NAME,SIZE`, `-rss`",
+            Wide(
+                rf"[-+]?[A-Za-z%_][^, \x00-\x1f]*(?:[,{BLANK}][-+]?[A-Za-z%_][^, \x00-\x1f]*)*",
+                List(_field, ","),
+            ),
+            drawn=False,
+        ),
+        ValueKind(
+            "command",
+            "a command that this one runs, known to its own grammar: `rm {} \\;`",
+            Wide("(?!)", Text("echo {} \\;")),
+            drawn=False,
+        ),
+        ValueKind(
+            "choices",
+            "a list of the definition's own words, in any order: `source,size`",
+            Wide(rf"{ANY}+", _field),
+            drawn=False,
+        ),
+        ValueKind("pattern", "a regular expression, every bracket closed", Wide(_CLOSED, _regex)),
+        ValueKind(
+            "glob", "a shell pattern: `*.txt`, `notes?`, or a name", Wide(rf"(?!-){ANY}+", _glob)
+        ),
+        ValueKind(
+            "word", "a text of the program's own: a script, an expression, a style", _any_text,
+            drawn=False,
+        ),
+        ValueKind("text", "any text: a word, a phrase, nothing", _any_text),
+        ValueKind("path", "a file or directory, there or not: `a/b`, `~/x`, `..`, `-`", _path_text),
+        ValueKind("name", "a name without a slash", Wide(r"(?!-)[^ /\x00\x06-\x1f]+", _file_name)),
+        ValueKind(
+            "suffix",
+            "the end of a name: `.bak`, `~`",
+            Wide(rf"(?!-){ANY}*", one_of(*_ENDINGS, "~", ".old", ".orig", "_old")),
+        ),
+        ValueKind("user", "a user's name or number", _user),
+        ValueKind("group", "a group's name or number", _group),
+        ValueKind(
+            "owner",
+            "a user, a group or both: `root:users`, `:adm`",
+            Wide(
+                rf"{_user.pattern}?[:.]?{_group.pattern}?",
+                one_of(
+                    (_user, 2.0), (row(_user, ":", _group), 3.0), row(_user, ":"), row(":", _group)
+                ),
+            ),
+        ),
+        ValueKind(
+            "users",
+            "a list of users: `root,ubuntu`",
+            Wide(rf"{_user.pattern}(?:[,{BLANK}]{_user.pattern})*", List(_user, ",", 2)),
+        ),
+        ValueKind(
+            "pid",
+            "numbers of processes: `1`, `1,2`",
+            Wide(rf"[0-9]+(?:[,{BLANK}][0-9]+)*", one_of(("1", 3.0), Number(2, 32768))),
+        ),
+        ValueKind("host", "a host: its name or address", _host),
+        ValueKind(
+            "url",
+            "a web address, or a host",
+            Wide(
+                rf"(?!-){ANY}+",
+                row(one_of("http://", "https://", ""), _host, maybe(row("/", _file_name))),
+            ),
+        ),
+        ValueKind(
+            "address",
+            "a network address, with its prefix: `10.0.0.1/24`, `::1`",
+            Wide(
+                r"[0-9A-Fa-f:.]+(?:/[0-9.]+)?|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}",
+                one_of(
+                    Known("IpAddress", ("127.0.0.1",), ANY),
+                    row("10.", Number(0, 255), ".", Number(0, 255), ".", Number(1, 254)),
+                    row("192.168.", Number(0, 255), ".0/24"),
+                ),
+            ),
+        ),
+        ValueKind(
+            "interface",
+            "a network interface",
+            Known("Interface", ("lo", "eth0"), r"[A-Za-z][\w.@:-]*"),
+        ),
+        ValueKind(
+            "header",
+            "a header line: `Accept: text/html`",
+            Wide(
+                rf"[^: \x00-\x1f]+[:;]{ANY}*|@{ANY}+",
+                one_of("Accept: text/html", "Accept: */*", row("X-Test: ", _word)),
+            ),
+            drawn=False,
+        ),
+        ValueKind(
+            "variable",
+            "the name of a variable",
+            Known("EnvVar", ("HOME", "PATH"), r"[A-Za-z_]\w*"),
+        ),
+        ValueKind(
+            "assignment",
+            "a variable set: `NAME=value`",
+            Wide(
+                rf"[A-Za-z_]\w*\+?={ANY}*",
+                row(one_of("FOO", "NAME", "DEBUG", "TZ"), "=", one_of(_small, _stem, _word)),
+            ),
+        ),
+        ValueKind(
+            "setting",
+            "a name with a value: `key=value`, `name:value`",
+            Wide(rf"(?!-)[^= ]+[=:]{ANY}*", row(_stem, "=", _word)),
+            drawn=False,
+        ),
+        ValueKind(
+            "set",
+            "characters as `tr` reads them: `a-z`, `[:upper:]`, `\\n`",
+            Wide(
+                rf"(?!-){ANY}+",
+                one_of(
+                    "a-z", "A-Z", "0-9", "a-zA-Z", "[:lower:]", "[:upper:]", "[:digit:]",
+                    "[:space:]", "[:punct:]", "[:alnum:]", "\\n", "\\t", " ", ",", ":", ".",
+                ),
+            ),
+        ),
+    )
+}  # fmt: skip
+"""Every kind by its name."""
+
+CHOICES = "choices"
+"""The kind whose language is made of the words of the definition that has it."""
+
+COMMAND = "command"
+"""The kind of a command that another one runs; the other grammars know it, not a language."""
+
+CLOSED = "closed"
+"""What a definition says instead of a kind: its list is all that the program knows."""
+
+TOKEN_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "File", "TextFile", "CsvFile", "LogFile", "ScriptFile", "TarFile", "GzipFile",
+            "ZipFile", "CpioFile", "HtmlFile", "JsonFile", "ImageFile", "HiddenFile", "HardLink",
+            "Fifo", "EmptyFile", "Symlink", "Executable", "Directory", "GlobalFile",
+            "GlobalDirectory", "GlobalExecutable", "NewFile", "NewDirectory", "MissingFile",
+            "MissingDirectory", "MountPoint", "Device",
+        ),
+        "path",
+    ),
+    "MissingUser": "user", "Username": "user", "Groupname": "group", "Interface": "interface",
+    "BlockDevice": "name", "EnvVar": "variable", "Pid": "pid", "Hostname": "host",
+    "IpAddress": "address", "Word": "text", "Pattern": "pattern", "Glob": "glob",
+}  # fmt: skip
+"""The kind of what stands for each system token."""

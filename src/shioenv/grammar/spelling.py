@@ -1,0 +1,170 @@
+"""What words mean to their program, however they are spelt: quotes and backslashes taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from shioenv.grammar.symbols import Nonterminal, Symbol, Terminal
+from shioenv.grammar.words import CLOSING, quotation_end
+
+BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
+"""What stands for a protected blank, tab or newline, for `$(…)` and for `$NAME` in plain text."""
+
+PROTECTED = str.maketrans({" ": BLANK, "\t": TAB, "\n": NEWLINE})
+SHOWN = str.maketrans({BLANK: " ", TAB: "\t", NEWLINE: "\n"})
+
+State: TypeAlias = "tuple[str, ...]"
+"""What is open at a place, the innermost last: quotes, and brackets of a substitution."""
+
+_NAME = re.compile(r"\$(?:\w+|[?#$!@*-])")
+_ANSI = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+Item: TypeAlias = "str | tuple[Nonterminal, State]"
+"""Plain text, or a nonterminal with what is open where it stands."""
+
+
+def plain(text: str) -> str:
+    """A word, or words separated by blanks, as their program gets them.
+
+    Quotes and backslashes are gone; blanks that they protected are `BLANK`, `TAB` and `NEWLINE`;
+    every substitution is `SUBSTITUTION`, every variable `VARIABLE`.
+    """
+    return _Reader(()).read(text)
+
+
+def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
+    """The symbols of an argument, texts plain; what stands inside a substitution is left out."""
+    reader = _Reader(state)
+    items: list[Item] = []
+    named = False  # whether the next nonterminal is the name of a variable: `$<EnvVar>`
+    for symbol in symbols:
+        if isinstance(symbol, Terminal):
+            text = reader.read(symbol.text)
+            named = symbol.text.endswith("$") and text.endswith("$") and "'" not in reader.state
+            items.append(text.removesuffix("$") + VARIABLE if named else text)
+        elif not reader.inside_substitution and not named:
+            items.append((symbol, reader.state))
+    return [item for item in items if item]
+
+
+def spelt(text: str, quotes: str = "") -> str:
+    """A plain word as the shell reads it back: bare where it can be, else in these quotes.
+
+    `quotes` is `'`, `"` or nothing, which quotes with `'` where that is needed.
+    """
+    if not quotes and text and _BARE.fullmatch(text):
+        return text
+    if quotes == '"' or "'" in text:
+        return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
+    return f"'{text}'"
+
+
+_BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+
+
+class _Reader:
+    """Reads texts of one argument, remembering what is open at the end of each."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @property
+    def inside_substitution(self) -> bool:
+        return any(mark in "({" for mark in self.state)
+
+    def read(self, text: str) -> str:
+        parts: list[str] = []
+        index = 0
+        while index < len(text):
+            mark = self.state[-1] if self.state else ""
+            if mark in {"(", "{"}:
+                index = self.inside(text, index, mark)
+            elif mark == "'":
+                index = self.single(text, index, parts)
+            elif mark == '"':
+                index = self.double(text, index, parts)
+            else:
+                index = self.bare(text, index, parts)
+        return "".join(parts)
+
+    def inside(self, text: str, index: int, mark: str) -> int:
+        """One character inside `$(` or `${`, of which nothing is kept."""
+        end = quotation_end(text, index)
+        if end > index:
+            return end
+        if text[index] == mark:
+            self.state = (*self.state, mark)
+        elif text[index] == CLOSING[mark]:
+            self.state = self.state[:-1]
+        return index + 1
+
+    def single(self, text: str, index: int, parts: list[str]) -> int:
+        if text[index] == "'":
+            self.state = self.state[:-1]
+        else:
+            parts.append(text[index].translate(PROTECTED))
+        return index + 1
+
+    def double(self, text: str, index: int, parts: list[str]) -> int:
+        character, following = text[index], text[index + 1 : index + 2]
+        if character == '"':
+            self.state = self.state[:-1]
+        elif character == "\\" and following and following in '"\\$`':
+            parts.append(following)
+            return index + 2
+        elif character in "$`" and (end := self.expansion(text, index, parts)):
+            return end
+        else:
+            parts.append(character.translate(PROTECTED))
+        return index + 1
+
+    def bare(self, text: str, index: int, parts: list[str]) -> int:
+        character = text[index]
+        if character in "'\"":
+            self.state = (*self.state, character)
+        elif character == "\\" and index + 1 < len(text):
+            parts.append(text[index + 1].translate(PROTECTED))
+            return index + 2
+        elif text.startswith("$'", index):
+            end = quotation_end(text, index)
+            parts.append(_ansi(text[index + 2 : end - 1]).translate(PROTECTED))
+            return end
+        elif character in "$`" and (end := self.expansion(text, index, parts)):
+            return end
+        elif text.startswith(("<(", ">("), index):
+            parts.append(SUBSTITUTION)
+            self.state = (*self.state, "(")
+            return index + 2
+        else:
+            parts.append(character)
+        return index + 1
+
+    def expansion(self, text: str, index: int, parts: list[str]) -> int:
+        """Where the `$…` or backquote that begins at `index` leads to; 0 where none does."""
+        if text[index] == "`":
+            parts.append(SUBSTITUTION)
+            return quotation_end(text, index)
+        if text.startswith(("$(", "${"), index):
+            parts.append(SUBSTITUTION if text[index + 1] == "(" else VARIABLE)
+            self.state = (*self.state, text[index + 1])
+            return index + 2
+        if match := _NAME.match(text, index):
+            parts.append(VARIABLE)
+            return match.end()
+        return 0
+
+
+def _ansi(text: str) -> str:
+    """The text of a `$'…'`."""
+
+    def character(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        if match[2]:
+            return chr(int(match[2], 8) & 0xFF)
+        return _ANSI_LETTERS.get(match[3], match[3])
+
+    return _ANSI.sub(character, text)

@@ -1,0 +1,429 @@
+"""Commands written freely: along a plan of options, with other values, spelt as people do.
+
+Every step is one of the grammar's productions, so that conflicts stay impossible; what is free is
+which options (a `Plan`), values of a kind (written by the kind's generator, or with the numbers of
+the grammar's own list drawn anew), and how an option is spelt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from shioenv.domain.inputs import OPERATORS
+from shioenv.errors import TraceError
+from shioenv.grammar.kinds import CLOSED, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.spelling import plain, spelt
+from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
+from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
+from shioenv.synthesis.plans import OptionTable, Plan, Row
+from shioenv.synthesis.policy import PolicySettings
+from shioenv.synthesis.usage import CommandUsage
+
+_FIRST_NUMBER = re.compile(r"[0-9]+")
+_OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
+
+_BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
+"""What stands before a value that is not in the middle of a word."""
+
+DOUBLE_QUOTES = 0.35
+"""Share of values in double quotes, of those that need quotes (counted in what people write)."""
+
+EQUALS_SIGN = 0.9
+"""Share of long options' values that stand behind `=`, where a table says nothing."""
+
+JOINED = 0.25
+"""Share of short options' values that are joined, where a table says nothing."""
+
+TRAILING = 0.08
+"""Share of commands whose options stand behind their operands, where they may (ours)."""
+
+_MAX_STEPS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A command as written, and the choices that led to it.
+
+    `trace` has the index of a production for each step, or the text of a value that was drawn anew;
+    where people's spelling was asked for, its last entry is the seed of that.
+    """
+
+    words: tuple[str, ...]
+    trace: tuple[int | str, ...]
+    volatile: bool
+
+
+@dataclass(slots=True)
+class _State:
+    """What a derivation has written and must still write, as bits of options.
+
+    `later` are those that nonterminals behind the leftmost one may write; `planned` says that there
+    are wanted ones at all.
+    """
+
+    stop: float
+    planned: bool
+    needed: int
+    used: int = 0
+    later: int = 0
+
+
+class Writer:
+    """Writes commands of one bound grammar by a policy's settings."""
+
+    def __init__(
+        self, grammar: Grammar, table: ProductionTable, names: Names, settings: PolicySettings
+    ) -> None:
+        self.grammar = grammar
+        self.options = OptionTable(grammar, settings.weights, uniform=settings.uniform)
+        self._settings = settings
+        self._chooser = settings.chooser
+        self._table = table
+        self._names = names
+        self._kinds: dict[int, tuple[ValueKind, tuple[str, ...]] | None] = {}
+
+    def write(
+        self,
+        start: Nonterminal,
+        plan: Plan,
+        random: Random,
+        *,
+        horizon: int,
+        spelling: CommandUsage | None,
+    ) -> Written | None:
+        """One command along a plan, None where it led nowhere.
+
+        Every wanted option is written once, and with a plan of all options none twice. `spelling`
+        is how this command's options are spelt (None: as the grammar writes them).
+        """
+        derived = self._derive(start, plan, random, horizon + 1)
+        if derived is None:
+            return None
+        words, trace, volatile = derived
+        if spelling is not None:
+            seed = random.getrandbits(32)
+            words = self.respelt(words, seed, spelling)
+            trace = (*trace, str(seed))
+        if not words or max(map(len, words)) > MAX_ARGUMENT_LENGTH:
+            return None
+        return Written(words, trace, volatile)
+
+    def replay(
+        self, start: Nonterminal, trace: Sequence[int | str], spelling: CommandUsage | None
+    ) -> tuple[str, ...]:
+        """The words that a trace of `write` writes again, with the same `spelling`.
+
+        Errors: TraceError where the trace does not belong here.
+        """
+        derivation = Derivation(self._table, start)
+        for place, choice in enumerate(trace):
+            if derivation.leftmost == BREAK:
+                words = tuple(derivation.words)
+                last = spelling is not None and place == len(trace) - 1
+                if not last or not str(choice).isdigit():
+                    raise TraceError(f"the trace goes on after the input has ended, at {place}")
+                assert spelling is not None
+                return self.respelt(words, int(choice), spelling)
+            if isinstance(choice, str):
+                derivation.write(choice)
+                continue
+            choices = self._table.choices(derivation.leftmost)
+            if not 0 <= choice < len(choices.productions):
+                raise TraceError(f"choice {place} of the trace, {choice}, is not permitted there")
+            derivation.expand(choices, choice)
+        if derivation.leftmost != BREAK:
+            raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
+        return tuple(derivation.words)
+
+    def _derive(
+        self,
+        start: Nonterminal,
+        plan: Plan,
+        random: Random,
+        limit: int,
+    ) -> tuple[tuple[str, ...], tuple[int | str, ...], bool] | None:
+        table, values = self._table, self._settings.values
+        nonterminals, choices_at, least = table.nonterminals, table.choices, table.least
+        derivation = Derivation(table, start, limit)
+        rows, can = plan.rows, plan.can
+        planned = plan.wanted != -1
+        state = _State(self._settings.stop, planned, plan.wanted if planned else 0)
+        volatile = False
+        trace: list[int | str] = []
+        while (leftmost := derivation.leftmost) != BREAK:
+            if len(trace) > _MAX_STEPS:
+                return None
+            symbol = nonterminals[leftmost >> 1]
+            kind = self._kind(leftmost >> 1, symbol)
+            if kind is not None and random.random() < values:
+                text = self._value(kind, derivation, random)
+                if text is not None:
+                    derivation.write(text)
+                    trace.append(text)
+                    continue
+            choices = choices_at(leftmost)
+            room = limit - derivation.least + least[leftmost]
+            if choices.most > room:
+                choices = choices.within(room)
+            here = rows.get(symbol)
+            if here is None:
+                index = self._chooser.choose(derivation, choices, random)
+            else:
+                if planned:
+                    state.later = 0
+                    for code in derivation.pending:
+                        state.later |= can.get(nonterminals[code >> 1], 0)
+                chosen = self._choose(choices.origin, here, state, random)
+                if chosen is None:
+                    return None
+                index = chosen
+                row = here[choices.origin[index]]
+                state.used |= row.lines
+                state.needed &= ~row.own
+            if choices.volatile:
+                volatile = volatile or choices.productions[index].volatile
+            trace.append(choices.origin[index])
+            derivation.expand(choices, index)
+        if state.needed:
+            return None
+        return tuple(derivation.words), tuple(trace), volatile
+
+    @staticmethod
+    def _choose(
+        origin: Sequence[int], rows: Mapping[int, Row], state: _State, random: Random
+    ) -> int | None:
+        """The index among the productions in `origin` of one that the plan lets be taken."""
+        places: list[int] = []
+        weights: list[float] = []
+        stopping: int | None = None
+        needed, planned = state.needed, state.planned
+        for place, index in enumerate(origin):
+            row = rows.get(index)
+            if row is None or row.lines & state.used:
+                continue
+            weight = row.weight
+            if planned:
+                if row.own & ~needed or needed & ~(row.own | row.can | state.later):
+                    continue
+                if row.can and not row.can & needed and not row.own:
+                    weight *= 1e-6  # all that could follow is written already
+            if row.stops:
+                stopping = place
+            places.append(place)
+            weights.append(weight)
+        if len(places) < 2:
+            return places[0] if places else None
+        if stopping is not None and len(places) == 2:
+            going = places[0] if places[1] == stopping else places[1]
+            can = rows[origin[going]].can
+            stop = state.stop
+            if planned and can:
+                stop = 1.0 if not can & needed else 0.0 if needed & ~state.later else 0.5
+            return stopping if random.random() < stop else going
+        return random.choices(places, weights)[0]
+
+    # Values ------------------------------------------------------------------------------------
+
+    def _kind(self, number: int, symbol: Nonterminal) -> tuple[ValueKind, tuple[str, ...]] | None:
+        """The kind that values of a nonterminal may be drawn of, with the grammar's own values."""
+        if number not in self._kinds:
+            self._kinds[number] = self._drawable(symbol)
+        return self._kinds[number]
+
+    def _drawable(self, symbol: Nonterminal) -> tuple[ValueKind, tuple[str, ...]] | None:
+        name = self.grammar.kinds.get(symbol, CLOSED)
+        if symbol.token in TOKEN_KINDS and symbol.token in _OPEN_TOKENS:
+            name = TOKEN_KINDS[symbol.token]
+        if name == CLOSED or not KINDS[name].drawn:
+            return None
+        kind = KINDS[name]
+        if not kind.seeded:
+            return kind, ()
+        texts = [
+            plain(str(production.body[0][0]))
+            for production in self.grammar.productions.get(symbol, ())
+            if len(production.body) == 1
+            and len(production.body[0]) == 1
+            and isinstance(production.body[0][0], Terminal)
+        ]
+        seeds = [text for text in texts if text.isprintable() and kind.language.fullmatch(text)]
+        if len(seeds) < max(2, len(self.grammar.productions.get(symbol, ()))):
+            return None
+        return kind, tuple(seeds)
+
+    def _value(
+        self, kind: tuple[ValueKind, tuple[str, ...]], derivation: Derivation, random: Random
+    ) -> str | None:
+        """A value drawn, spelt for where it stands; None where it cannot stand there."""
+        value_kind, seeds = kind
+        before = "".join(derivation.current)
+        if seeds:
+            return _reseeded(seeds, random)
+        text = value_kind.part.draw(random, self._names)
+        if quote := _open_quote(before):
+            special = "'" if quote == "'" else '"\\$`'
+            return None if any(character in text for character in special) else text
+        if not text.isprintable() or (before and not _BEFORE_VALUE.search(before)):
+            return None
+        if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
+            return None  # a part of a path, as the grammar puts them together
+        if value_kind.name in _EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
+            return text
+        if not before and text.startswith("-"):
+            return None
+        return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
+
+    # Spelling ----------------------------------------------------------------------------------
+
+    def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
+        """The words with their options spelt as often as `usage` says: joined, `=`, clusters."""
+        random = Random(seed)
+        shown = [self._value_respelt(word, random, usage) for word in words]
+        shown = self._merged(shown, random, usage)
+        if self.permutes and random.random() < TRAILING and not any(map(_stays, shown)):
+            options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
+            rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
+            shown = [shown[0], *rest, *options]
+        return tuple(shown)
+
+    @cached_property
+    def permutes(self) -> bool:
+        """Whether options may stand behind operands: not where the order means something."""
+        ordered = any(spec.words for spec in self.grammar.options) or "-" in self.grammar.name
+        return self.grammar.header.permutes and not ordered and self.grammar.name not in _ORDERED
+
+    def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
+        """The words with short options in a row written together, as often as people do that."""
+        if not self.clusters:
+            return shown
+        spellings = usage.spellings
+        clustered = spellings.get("cluster", 0.0)
+        share = (clustered + 1.0) / (clustered + 0.3 * spellings.get("short", 0.0) + 2.0)
+        result: list[str] = []
+        run: list[str] = []
+        for word in (*shown, ""):
+            if run and len(run[-1]) == 2 and self._member(word):
+                run.append(word)
+                continue
+            if len(run) > 1 and random.random() < share:
+                last = len(run) - 1
+                for place, member in enumerate(run):
+                    left = NO_SPACE if place else ""
+                    right = NO_SPACE if place < last else ""
+                    result.append(f"{left}{member[1:] if place else member}{right}")
+            else:
+                result += run
+            run = []
+            if word and self._member(word) and len(word) == 2:
+                run = [word]
+            elif word:
+                result.append(word)
+        return result
+
+    @cached_property
+    def clusters(self) -> Mapping[str, OptionSpec]:
+        """The letters that clusters may hold."""
+        return {
+            letter: spec
+            for spec in reversed(self.grammar.options)
+            if spec.clusters
+            for letter in spec.shorts
+        }
+
+    def _member(self, word: str) -> bool:
+        """Whether a word can stand in a cluster: a flag, or at its end a value's option."""
+        if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
+            return False
+        flag = self.clusters[word[1]].value == "none"
+        return len(word) == 2 if flag else word[2:3] == " "
+
+    def _value_respelt(self, word: str, random: Random, usage: CommandUsage) -> str:
+        """A word whose option has a value, with the value joined or not as people have it."""
+        mark = NO_SPACE if word.startswith(NO_SPACE) else ""
+        text = word.removeprefix(NO_SPACE)
+        if text.startswith("--"):
+            name, blank, value = text.partition(" ")
+            if not blank or name not in self._longs:
+                return word
+            styles = usage.styles.get(name, {})
+            share = styles.get("=", 0.0) / sum(styles.values()) if styles else EQUALS_SIGN
+            return f"{name}={value}" if random.random() < share else word
+        letter = text[:1] if mark else text[1:2]
+        rest = text[1:] if mark else text[2:]
+        spec = self._valued.get(letter)
+        if spec is None or not rest or (not mark and text[:1] != "-") or text.endswith(NO_SPACE):
+            return word
+        styles = usage.styles.get(f"-{letter}", {})
+        joined = styles.get("joined", 0.0)
+        share = joined / (joined + styles.get("separate", 0.0) or 1.0) if styles else JOINED
+        value = rest.removeprefix(" ")
+        if not value or (value[0] == "-" and rest[0] != " "):
+            return word
+        return f"{mark}{'' if mark else '-'}{letter}{'' if random.random() < share else ' '}{value}"
+
+    @cached_property
+    def _longs(self) -> frozenset[str]:
+        return frozenset(
+            f"--{name}"
+            for spec in self.grammar.options
+            if spec.value == "required" and not spec.separate
+            for name in spec.longs
+        )
+
+    @cached_property
+    def _valued(self) -> Mapping[str, OptionSpec]:
+        """The letters whose value may be joined or a word of its own."""
+        return {
+            letter: spec
+            for spec in self.grammar.options
+            if spec.value == "required" and not spec.joined and not spec.separate
+            for letter in spec.shorts
+        }
+
+
+_ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "ulimit", "od"})
+"""Commands whose operands and options have an order that means something."""
+
+_OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
+"""System tokens in whose place other values of their kind may stand; those that name files of one
+sort (`<TarFile>`, `<CsvFile>`) keep to what there is."""
+
+_EXPANDED = frozenset({"path", "url"})
+"""Kinds whose values the shell shall expand."""
+
+
+def _stays(word: str) -> bool:
+    """Whether a word must keep its place: `--`, a redirection, the number of `head -5`."""
+    return word == "--" or word in OPERATORS or re.match(r"-[0-9]", word) is not None
+
+
+def _needs(text: str) -> bool:
+    return spelt(text) != text
+
+
+def _open_quote(text: str) -> str:
+    """The quote that is open at the end of a text, nothing where none is."""
+    matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
+    return matches[-1] or "" if matches and matches[-1] else ""
+
+
+def _reseeded(seeds: Sequence[str], random: Random) -> str:
+    """One of the values with its number drawn anew, between those of its unit and sign."""
+    seed = seeds[int(random.random() * len(seeds))]
+    match = _FIRST_NUMBER.search(seed)
+    if match is None:
+        return seed
+    around = seed[: match.start()], seed[match.end() :]
+    numbers = [
+        int(other[0])
+        for text in seeds
+        if (other := _FIRST_NUMBER.search(text))
+        and (text[: other.start()], text[other.end() :]) == around
+    ]
+    number = draw_number(random, min(numbers), max(numbers))
+    return f"{around[0]}{number}{around[1]}"

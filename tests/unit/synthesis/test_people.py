@@ -1,0 +1,347 @@
+"""Inputs drawn as people write them, and tables of how they do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from shioenv.errors import TraceError, UsageError
+from shioenv.grammar.bind import bind, bind_all, stand_in_catalogue
+from shioenv.grammar.describe import Describer
+from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
+from shioenv.grammar.load import read_grammar
+from shioenv.grammar.parse import InputParser
+from shioenv.grammar.symbols import Grammar
+from shioenv.report.likeness import divergence, likeness, normal_form, normal_forms
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
+from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
+from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.usage import (
+    CommandUsage,
+    Usage,
+    count_usage,
+    form,
+    option_names,
+    option_set,
+    shape,
+    shipped_usage,
+    usage_from,
+)
+from shioenv.synthesis.writer import Writer
+
+HERE = ("/home/ubuntu",)
+CATALOGUE = stand_in_catalogue()
+NEVER_ENDS = {"ping": "without -c it never ends, so no grammar writes it"}
+
+
+@cache
+def loaded(name: str) -> Grammar:
+    return load_grammar(name)
+
+
+@pytest.fixture(scope="module")
+def describer() -> Describer:
+    return Describer(load_grammars())
+
+
+def writer(name: str, settings: PolicySettings = NAMED["people"]) -> Writer:
+    grammar = bind(loaded(name), CATALOGUE)
+    return Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, settings)
+
+
+def draw(policy: str, count: int | None = None, **options: object) -> Iterator[Sample]:
+    names = options.pop("commands", None)
+    grammars = None if names is None else [loaded(name) for name in names]  # type: ignore[attr-defined]
+    drawing = Drawing(policy=policy, start_directories=HERE, **options)  # type: ignore[arg-type]
+    return sample(drawing, count=count, catalogue=CATALOGUE, grammars=grammars)
+
+
+def policy_file(path: Path, usage: Usage, **settings: object) -> str:
+    file = path / "policy.json"
+    document = {"usage": usage.to_json(), "usage_share": 1.0, "once": True, "stop": 0.6, **settings}
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+def commonest(counts: Mapping[str, float], most: int) -> list[str]:
+    pairs = sorted(counts.items(), key=lambda pair: -pair[1])
+    return [name for name, _ in pairs[:most]]
+
+
+@pytest.mark.parametrize("name", [name for name in names_of_grammars() if name not in NEVER_ENDS])
+def test_the_commonest_option_sets_are_drawn_and_taken_apart(
+    describer: Describer, name: str
+) -> None:
+    known = shipped_usage().by_command.get(name, CommandUsage())
+    made, random = writer(name), Random(3)
+    for wanted in commonest(known.option_sets, 21):
+        if wanted == OTHERS:
+            continue
+        written = None
+        for start in made.grammar.starts:
+            plan = made.options.plan(start, frozenset(wanted.split()))
+            for _ in range(10):
+                if plan is not None and written is None:
+                    written = made.write(start, plan, random, horizon=12, spelling=known)
+        assert written is not None, wanted
+        text = " ".join(written.words).replace("<ns> <ns>", "")
+        (segment,) = describer.describe(text).segments
+        assert option_set(segment) == wanted, text
+
+
+SHAPES = [
+    wanted
+    for wanted in commonest(shipped_usage().shapes, 102)
+    if sum(part[0].isalpha() for part in wanted.split(" ")) <= LONGEST_SHAPE
+]
+
+
+@pytest.mark.parametrize("wanted", SHAPES)
+def test_the_commonest_shapes_are_drawn_and_taken_apart(
+    describer: Describer, wanted: str, tmp_path: Path
+) -> None:
+    names = [part for part in wanted.split(" ") if part[0].isalpha()]
+    usage = Usage("", {}, dict.fromkeys(names, 1.0), {wanted: 1.0}, {}, {}, {})
+    policy = policy_file(tmp_path, usage)
+    stream = draw(policy, commands=list(dict.fromkeys(names)), composite_share=1.0, max_segments=6)
+    drawn = [one.input.text for one in islice(stream, 8)]
+    assert wanted in [shape(describer.describe(text)) for text in drawn], drawn
+
+
+@pytest.mark.parametrize("policy", ["mixed", "people"])
+def test_no_option_is_repeated_in_vain(describer: Describer, policy: str) -> None:
+    inputs = [one.input for one in draw(policy, 600, seed=4)]
+    made = likeness(inputs, describer, load_grammars(), shipped_usage(), frozenset())
+    assert made.repeated_in_vain.whole > 100
+    assert made.repeated_in_vain.share <= 0.02
+    assert made.repeated.share <= 0.05
+
+
+def test_people_are_drawn_nearer_to_the_table_than_the_grammars_weights(
+    describer: Describer,
+) -> None:
+    def measured(policy: str) -> tuple[float, float, float]:
+        inputs = [one.input for one in draw(policy, 1500, seed=4)]
+        made = likeness(inputs, describer, load_grammars(), shipped_usage(), frozenset())
+        return made.option_sets, made.utilities, made.operators
+
+    people, mixed, paper = measured("people"), measured("mixed"), measured("paper")
+    assert people[0] < 0.25 < mixed[0] < 0.5 < paper[0]
+    assert people[1] < mixed[1] < paper[1]
+    assert people[2] < mixed[2] < paper[2]
+
+
+def test_paper_is_drawn_as_the_grammars_weights_say() -> None:
+    (one,) = draw("paper", 1, seed=9, commands=["ls"], composite_share=0)
+    grammar = bind(loaded("ls"), CATALOGUE)
+    choices = [choice for choice in one.trace[0].choices if isinstance(choice, int)]
+    words = Sampler("gcs", [grammar]).replay(grammar.start, choices)
+    assert words == ("ls", *(argument.marked for argument in one.input.segments[0].arguments))
+    assert NAMED["paper"] == PolicySettings()
+
+
+def test_policies_of_people_are_for_gcs_and_the_default_is_the_samplers() -> None:
+    assert Drawing().policy == "mixed"
+    assert Drawing(sampler="ucs").policy == "paper"
+    with pytest.raises(UsageError, match="for gcs"):
+        next(draw("mixed", sampler="ucs"))
+
+
+def test_what_was_drawn_freely_is_written_again_from_its_trace() -> None:
+    for name in ("ls", "tar", "find", "head"):
+        made, random, known = writer(name), Random(5), shipped_usage().by_command[name]
+        start = made.grammar.start
+        plan = made.options.plan(start, None)
+        assert plan is not None
+        for spelling in (known, None):
+            written = [
+                made.write(start, plan, random, horizon=12, spelling=spelling) for _ in range(60)
+            ]
+            for one in filter(None, written):
+                assert made.replay(start, one.trace, spelling) == one.words
+    with pytest.raises(TraceError):
+        made.replay(start, (), None)
+    with pytest.raises(TraceError):
+        made.replay(start, (9999,), None)
+
+
+def test_values_of_a_list_are_drawn_anew_between_its_bounds() -> None:
+    text = (
+        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
+        "start x {-n <a>}\n<a> : number = 5 | 900\n"
+    )
+    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
+    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
+    plan = made.options.plan(grammar.start, None)
+    assert plan is not None
+    drawn = [
+        made.write(grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(99)
+    ]
+    numbers = {int(one.words[1].removeprefix("-n ")) for one in drawn if one}
+    assert len(numbers) > 20
+    assert 5 <= min(numbers) <= max(numbers) <= 900
+
+
+def test_a_substitution_in_a_list_is_no_number_to_draw_anew() -> None:
+    text = (
+        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
+        "start x {-n <a>}\n<a> : number = 5 | $(nproc) | 9\n"
+    )
+    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
+    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
+    plan = made.options.plan(grammar.start, None)
+    assert plan is not None
+    drawn = [
+        made.write(grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(50)
+    ]
+    assert {one.words[1] for one in drawn if one} == {"-n 5", "-n $(nproc)", "-n 9"}
+
+
+def test_no_mistake_is_written_on_purpose() -> None:
+    made = writer("cut")
+    start = made.grammar.start
+    plan = made.options.plan(start, None)
+    assert plan is not None
+    drawn = [made.write(start, plan, Random(n), horizon=12, spelling=None) for n in range(300)]
+    assert not any("-f1" in one.words and "-c1" in one.words for one in drawn if one)
+    assert not any(one.words[-1] == "1:3" for one in drawn if one)
+    assert not [head for head in plan.rows if "bad-" in head.name]
+
+
+def test_every_setting_of_a_file_counts(tmp_path: Path) -> None:
+    usage = Usage("mine", {}, {"ls": 1.0}, {}, {}, {}, {"ls": CommandUsage({"-l -a": 1.0})})
+    settings = settings_named(policy_file(tmp_path, usage, values=0.25))
+    assert (settings.stop, settings.once, settings.values, settings.usage_share) == (
+        0.6,
+        True,
+        0.25,
+        1.0,
+    )
+    assert settings.usage == usage
+    texts = [
+        one.input.text
+        for one in draw(
+            str(tmp_path / "policy.json"), 20, commands=["ls"], composite_share=0, seed=2
+        )
+    ]
+    assert all(set("la") <= set(text.replace(" -", "")) for text in texts)
+
+
+def test_a_table_is_counted_written_and_read(describer: Describer) -> None:
+    texts = [
+        "ls -la documents | grep -i 'a b' > out.txt",
+        "ls -la",
+        "head -5 x.txt",
+        "tar -xf /tmp/a.tar",
+        "nope -x",
+    ]
+    table = count_usage(map(describer.describe, texts), "mine")
+    assert table.utilities == {"ls": 2, "grep": 1, "head": 1, "tar": 1}
+    assert table.shapes == {"ls | grep >": 1}
+    assert table.follows == {"ls | grep": 1}
+    assert table.targets == {"> file name": 1}
+    assert table.by_command["ls"].option_sets == {"-a -l": 2}
+    assert table.by_command["ls"].spellings == {"cluster": 4}
+    assert table.by_command["head"].options == {"-NUM": 1}
+    assert table.by_command["grep"].piped == {"-i": {"text": 1}}
+    assert table.by_command["tar"].styles == {"-f": {"separate": 1}}
+    read = usage_from(json.loads(json.dumps(table.to_json())), "here")
+    assert read.to_json() == table.to_json()
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("notes", "name"),
+        ("notes.txt", "file name"),
+        ("a/b", "relative path"),
+        ("/a/b", "absolute path"),
+        ("'a b'", "text"),
+        ("*.c", "glob"),
+        ("'*.c'", "pattern"),
+        ("..", "special path"),
+        ("12", "number"),
+        ("~/x", "tilde"),
+        ("$HOME", "variable"),
+        ("$(ls)", "substitution"),
+    ],
+)
+def test_a_word_has_a_form(word: str, name: str) -> None:
+    assert form(word) == name
+
+
+def test_the_shipped_table_says_where_it_is_from_and_holds_no_texts() -> None:
+    usage = shipped_usage()
+    assert "excluded" in usage.about
+    assert usage.utilities.keys() <= set(names_of_grammars())
+    known = {
+        name: {name for spec in loaded(name).options for name in spec.names} for name in ("ls",)
+    }
+    names = {option for options in usage.by_command["ls"].option_sets for option in options.split()}
+    assert names <= known["ls"] | {"-NUM", OTHERS}
+
+
+def test_divergence_is_in_bits() -> None:
+    assert divergence({"a": 1}, {"a": 5}) == 0
+    assert divergence({"a": 1}, {"b": 1}) == 1
+    assert divergence({"a": 1, "b": 1}, {"a": 1}) == pytest.approx(0.3113, abs=1e-4)
+    assert divergence({}, {"a": 1}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("ls -la a b", "ls -al A"),
+        ("ls -l -a", "ls -l -a"),
+        ("head -n 5 x", "head -n N A"),
+        ("head -n5 x", "head -n N A"),
+        ("head -5 x", "head -N A"),
+        ("cut -d: -f2 x", "cut -d A -f N A"),
+        ("df --output=size /", "df --output=V A"),
+        ("find . -name '*.c' -exec ls {} \\;", "find A -name A -exec A"),
+        ("ls | wc -l > x", "ls | wc -l > A"),
+        ("/bin/ls x 2>/dev/null", "ls A > A"),
+    ],
+)
+def test_the_normal_form_of_an_input(text: str, wanted: str) -> None:
+    shell_input = InputParser(load_grammars(["ls", "head", "cut", "df", "find", "wc"])).parse(text)
+    assert normal_form(shell_input).replace(" > A", " >").split(" >")[0] == wanted.split(" >")[0]
+
+
+def test_normal_forms_are_those_of_single_commands() -> None:
+    parser = InputParser(load_grammars(["ls", "wc"]))
+    assert normal_forms(["ls -a", "ls -a x | wc", "ls -a  # all"], parser) == {"ls -a"}
+
+
+def test_options_are_named_as_tables_name_them(describer: Describer) -> None:
+    def names(text: str) -> list[str]:
+        (segment,) = describer.describe(text).segments
+        return list(option_names(segment))
+
+    assert names("ls -1") == ["-1"]
+    assert names("tail -20 x") == ["-NUM"]
+    assert names("grep -in --color=auto x") == ["-i", "-n", "--color"]
+
+
+def test_commands_are_drawn_half_by_use_and_half_uniformly() -> None:
+    counts = Counter(one.trace[0].grammar for one in draw("people", 1500, composite_share=0))
+    assert counts["ls"] > 3 * counts["link"] > 0
+    assert len(counts) > 70
+
+
+def test_bound_grammars_are_all_that_a_writer_needs() -> None:
+    grammars = bind_all([loaded("df"), loaded("ls")], CATALOGUE)
+    table = Sampler("gcs", grammars).table
+    for grammar in grammars:
+        made = Writer(grammar, table, CATALOGUE, PolicySettings(once=True))
+        plan = made.options.plan(grammar.start, frozenset({"--nope"}))
+        assert plan is None
