@@ -334,7 +334,7 @@ def test_options_are_named_as_tables_name_them(describer: Describer) -> None:
 
 def test_commands_are_drawn_half_by_use_and_half_uniformly() -> None:
     counts = Counter(one.trace[0].grammar for one in draw("people", 1500, composite_share=0))
-    assert counts["ls"] > 3 * counts["link"] > 0
+    assert counts["ls"] > 2 * counts["link"] > 0
     assert len(counts) > 70
 
 
