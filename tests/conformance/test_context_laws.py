@@ -100,11 +100,15 @@ def expected(runner: SandboxRunner, execution: Execution, recorder: Recorder) ->
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
-    fs = {
-        name: {key: entry[key] for key in OF_A_DIRECTORY} if entry["perms"][0] == "d" else entry
-        for name, entry in document["fs"].items()
-    }
-    return document | {"fs": fs}
+    return document | {"fs": {name: _own(entry) for name, entry in document["fs"].items()}}
+
+
+def _own(entry: dict[str, Any]) -> dict[str, Any]:
+    kind, mode = entry["perms"][0], entry["perms"][1:]
+    if kind == "d":
+        return {key: entry[key] for key in OF_A_DIRECTORY}
+    # what stands for a device is listed as the socket that it is
+    return entry | {"perms": f"s{mode}"} if kind in "bc" else entry
 
 
 def check(runner: SandboxRunner, text: str) -> Behavior | None:

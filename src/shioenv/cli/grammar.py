@@ -337,7 +337,7 @@ def _lines(file: Path) -> list[str]:
     return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
 
 
-@shared.command(app, "shioenv grammar usage history.txt > mine.json")
+@shared.command(app, "shioenv grammar usage ./history.txt > mine.json")
 def usage(
     file: Annotated[
         Path, typer.Argument(metavar="INPUTS", help="Inputs, one a line (- is stdin).")

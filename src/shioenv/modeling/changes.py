@@ -84,7 +84,8 @@ class Changes:
     def whole(self, start: str) -> ContextPatch:
         """The patch of everything, as a recorder that saw only the two ends writes it: of a
         directory in which something was added or removed, the size, links and time are not told,
-        and a directory in which anything changed after it was moved is a removed and a new one.
+        and a directory in which anything changed after it was moved is a removed and a new one,
+        in which files were moved.
         `start` is the directory that names in `fs` are relative to.
         """
         patch = self.since(Changes(self._first))
@@ -114,8 +115,8 @@ class Changes:
         whole: dict[str, bool] = {}
         for name, target in moves.items():
             file = self.file(target)
-            if file is None or not file.in_tree:
-                continue
+            if file is None or not file.in_tree or file.entry.get("perms", "")[:1] != "d":
+                continue  # a directory that is renamed is a new one, what is in it is the same
             top = self._gone_above(name)
             if top not in whole:
                 whole[top] = self._is_whole(top, moves)

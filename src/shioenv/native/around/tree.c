@@ -129,7 +129,7 @@ static void fill_file(int from, int to, const char *name, const struct stat *sta
     if (owned) CHECK(fchown(fd, status->st_uid, status->st_gid), "chown %s", filling.path);
     if (owned || status->st_mode & 07000) CHECK(fchmod(fd, status->st_mode & 07777), "chmod %s", filling.path);
     struct timespec read = filling.instant;
-    if (!strcmp(filling.path, "/dev/kmsg")) read.tv_nsec = DEVICE_MARK(false, 1, 11);  /* it can be read */
+    if (!strcmp(filling.path, "/dev/kmsg")) read.tv_nsec = KERNEL_LOG_MARK;
     CHECK(futimens(fd, (struct timespec[]){read, status->st_mtim}), "date %s", filling.path);
     close(fd);
 }

@@ -306,11 +306,11 @@ static uint64_t count_links(const struct named *name)
 
 static bool is_unnamed(dev_t device) { return !(device >> 8 & 0xfff) && !(device >> 32 & ~0xfffull); }
 
-/* What stands for a device is shown as one. */
+/* What stands for a device is shown as one: a socket, or the file that is the kernel's log. */
 static void declare_device(struct shown *file)
 {
     long mark = file->times.access.tv_nsec;
-    bool stands = S_ISSOCK(file->mode) || S_ISREG(file->mode);
+    bool stands = S_ISSOCK(file->mode) || (S_ISREG(file->mode) && mark == KERNEL_LOG_MARK);
     if (!stands || file->times.access.tv_sec != facts.instant || !IS_DEVICE_MARK(mark)) return;
     file->mode = (file->mode & 07777) | (MARKED_BLOCK(mark) ? S_IFBLK : S_IFCHR);
     file->numbers[0] = MARKED_MAJOR(mark);
@@ -318,6 +318,8 @@ static void declare_device(struct shown *file)
     file->size = file->blocks = 0;
     file->times.access.tv_nsec = 0;
 }
+
+enum { SYS_DEVICE = 20 };  /* 0:20, as the list of mounts says */
 
 static void declare_file(const struct named *name, struct shown *file)
 {
@@ -328,9 +330,13 @@ static void declare_file(const struct named *name, struct shown *file)
     if (size) file->size = size, file->blocks = size / 512;
     if (S_ISDIR(file->mode) && file->links == 1 && file->size) file->links = count_links(name);
     declare(&file->times, device);
-    /* the root disk, which the kernel gives another number with every layer above */
-    if (facts.device && is_unnamed(device) && (file->inode >> 62 || !elsewhere(device)))
-        file->device = (dev_t)facts.device;
+    /* the root disk, which the kernel gives another number with every layer above, and /sys */
+    if (facts.device && is_unnamed(device)) {
+        struct stat sys;
+        if (file->inode >> 62 || !elsewhere(device)) file->device = (dev_t)facts.device;
+        else if (!call(SYS_newfstatat, AT_FDCWD, (long)"/sys", (long)&sys, 0, 0) && sys.st_dev == device)
+            file->device = SYS_DEVICE;
+    }
     file->inode = shown_inode(file->inode);
 }
 

@@ -8,3 +8,4 @@
 #define MARKED_BLOCK(mark) ((mark) >> 28 & 1)
 #define MARKED_MAJOR(mark) ((unsigned)((mark) >> 20 & 0xff))
 #define MARKED_MINOR(mark) ((unsigned)((mark) >> 8 & 0xff))
+#define KERNEL_LOG_MARK DEVICE_MARK(false, 1, 11)  /* of the one that can be read */

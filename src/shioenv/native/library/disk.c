@@ -45,7 +45,11 @@ static int declared_statfs(long result, const char *path, struct statfs *disk)
     if (result) return answer(result);
     if (disk->f_type == OVERLAY_MAGIC && is_root(&disk->f_fsid))
         disk->f_type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
-    else if (disk->f_type == TMPFS_MAGIC && !disk->f_blocks) disk->f_type = SYSFS_MAGIC;  /* of no size: what stands for it */
+    else if (disk->f_type == TMPFS_MAGIC && !disk->f_blocks) {  /* of no size: what stands for /sys and the like */
+        disk->f_type = SYSFS_MAGIC;
+        disk->f_files = disk->f_ffree = 0;
+        __builtin_memset(&disk->f_fsid, 0, sizeof disk->f_fsid);
+    }
     return 0;
 }
 
@@ -61,7 +65,11 @@ EXPORT int fstatfs(int fd, struct statfs *disk)
 
 static int declared_statvfs(int result, const char *path, struct statvfs *disk)
 {
-    if (result || !is_root(&disk->f_fsid)) return result;
+    if (result) return result;
+    if (!is_root(&disk->f_fsid)) {
+        if (!disk->f_blocks) disk->f_files = disk->f_ffree = disk->f_favail = 0, disk->f_fsid = 0;
+        return 0;
+    }
     uint32_t type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
     /* which glibc 2.39 has given a name */
     uint32_t *named = (uint32_t *)((char *)&disk->f_namemax + sizeof disk->f_namemax);
