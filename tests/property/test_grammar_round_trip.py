@@ -26,12 +26,15 @@ CATALOGUE = {
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> None:
     grammar = load_grammar(name)
-    parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, CATALOGUE))
+    catalogue = dict(CATALOGUE)
+    if policy == "people":  # who write `./-n.txt`: a word with a dash in front is none of theirs
+        catalogue["File"] = CATALOGUE["File"][:-1]
+    parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, catalogue))
     drawing = Drawing(policy=policy, seed=7, start_directories=("/home/ubuntu",), composite_share=0)
-    stream = sample(drawing, catalogue=CATALOGUE, grammars=[grammar])
+    stream = sample(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, 400 if policy == "paper" else 200):
+        for one in islice(stream, 200 if policy == "paper" else 60):
             drawn += 1
             assert parser.parse(one.input.text) == one.input
             if policy == "paper":
