@@ -100,7 +100,7 @@ def victims(generator: int) -> dict[str, list[int]]:
                 numbers = next(x for x in status.splitlines() if x.startswith("NSpid")).split()[1:]
                 if len(numbers) > 1 and numbers[-1] == "1":
                     found.setdefault("process 1", []).append(child)
-                elif len(numbers) == 1 and "Name:\tbash" in status:
+                elif "Name:\tbash" in status:
                     found.setdefault("fork server", []).append(child)
     return found
 
