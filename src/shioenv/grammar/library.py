@@ -53,15 +53,7 @@ def _unknown(name: str, directory: Path) -> UnknownGrammarError:
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # What is no text is a fault of its line like any other: the sign that stands for it is none.
     text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
-    loaded = read_grammar(text, path.name)
-    versions = versions or {}
-    version, host_clock = (
-        versions.get(loaded.grammar.header.package),
-        versions.get("clock") == "host",
-    )
-    if version is None and not host_clock:
-        return loaded
-    return read_grammar(text, path.name, version, host_clock=host_clock)
+    return read_grammar(text, path.name, versions)
 
 
 def load_grammars(

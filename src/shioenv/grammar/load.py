@@ -345,21 +345,23 @@ class Loaded:
     places: Mapping[tuple[Nonterminal, Body], tuple[int, int]]
 
 
-def read_grammar(
-    text: str, path: str, version: str | None = None, *, host_clock: bool = False
-) -> Loaded:
+def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None) -> Loaded:
     """The grammar in `text` with the faults that reading it showed, never an exception.
 
-    `path` is what faults call the file; its stem must be the command's name. `version` is that of
-    the package on the target system, which guards compare with (default: the manual line's);
-    `host_clock` says that its programs are told the host's time, which no two runs share.
+    `path` is what faults call the file; its stem must be the command's name. `versions` is
+    `System.versions` of the target system: guards compare with its version of the package (default:
+    the manual line's), and a `clock` that is `host` tells programs the host's time, which no two
+    runs share.
     """
+    versions = versions or {}
+    host_clock = versions.get("clock") == "host"
     source = LineParser(path, text).source
     volatile = frozenset({"volatile", "clock"} if host_clock else {"volatile"})
     header = _header(source, host_clock)
     names, shared, shared_kinds = _shared()
     prefix = Path(path).stem
-    scope = _Scope(source, prefix, version or header.version, volatile, names)
+    version = versions.get(header.package) or header.version
+    scope = _Scope(source, prefix, version, volatile, names)
     start, pipe = Nonterminal(f"{prefix}:start"), Nonterminal(f"{prefix}:pipe")
     scope.compile()
     scope.add(start, source.starts)

@@ -16,7 +16,7 @@ HEADER_LINES = 4
 
 
 def read(body: str, version: str | None = None) -> Loaded:
-    return read_grammar(HEADER + body, "x.grammar", version)
+    return read_grammar(HEADER + body, "x.grammar", {"things": version} if version else {})
 
 
 def faults(body: str) -> list[Fault]:
@@ -299,7 +299,8 @@ def test_what_shows_the_time_is_volatile_where_that_is_the_hosts() -> None:
     text = HEADER.replace("volatile no", "volatile clock: it shows the time")
     text += "start x <option> <a>\noptions\n  --now %clock\n<a> = p %clock | q | r %volatile\n"
     for host_clock, expected in ((False, ["<x:a> = r"]), (True, ["<x:a> = p", "<x:a> = r"])):
-        loaded = read_grammar(text, "x.grammar", host_clock=host_clock)
+        versions = {"clock": "host" if host_clock else "declared"}
+        loaded = read_grammar(text, "x.grammar", versions)
         assert loaded.faults == ()
         assert loaded.grammar.header.volatile is host_clock
         marked = [
