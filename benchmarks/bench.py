@@ -248,11 +248,12 @@ def together(rows: Iterable[Row], group: str, must: float, aim: float) -> Row:
     return row
 
 
-def openings(system: System, times: int) -> tuple[Row, Row]:
-    """A sandbox opened and one run in it: the first time, and anew after an input that changed what
-    is not made pristine within one. The program is loaded already.
+def openings(system: System, times: int) -> tuple[Row, Row, Row]:
+    """A sandbox opened and one run in it: the only one of the process, beside another one, and anew
+    after an input that changed what is not made pristine within one. The program is loaded already.
     """
-    first = Row("opening", "a sandbox's first, run `true`")
+    first = Row("opening", "the only sandbox, run `true`")
+    beside = Row("opening", "one beside it, run `true`")
     again = Row("opening", "open it anew, run `true`", must=25, aim=10)
     for count in range(times + 1):
         begun = time.perf_counter()
@@ -264,10 +265,14 @@ def openings(system: System, times: int) -> tuple[Row, Row]:
             closed = time.perf_counter()
             sandbox.run("true")
             ended = time.perf_counter()
+            with open_sandbox(system) as another:
+                another.run("true")
+                shared = time.perf_counter()
         if count:
             first.measured.append((opened - begun) * 1000)
+            beside.measured.append((shared - ended) * 1000)
             again.measured.append((ended - closed) * 1000)
-    return first, again
+    return first, beside, again
 
 
 def aged(system: System, runs: int, pairs: int) -> Row:

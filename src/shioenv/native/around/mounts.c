@@ -259,7 +259,16 @@ static bool reads_through(const char *path)
     return lengths[0] >= 0 && lengths[0] == lengths[1] && !memcmp(bytes[0], bytes[1], (size_t)lengths[0]);
 }
 
-/* Has /system show what every layer begins as. Whether the kernel takes the form. */
+/* Has /system show what every layer begins as. */
+static void show_view(void)
+{
+    int mounted = mount_overlay(forms[form].layers, NULL);
+    CHECK(mounted, "mount overlay of the system");
+    move_mount_to(mounted, AT_FDCWD, "/system");
+    close(mounted);
+}
+
+/* Fills the tree, and has it shown. Whether the kernel takes the form. */
 static bool make_view(const struct timespec *instant)
 {
     int mounted = mount_overlay(forms[form].layers, NULL);  /* before the work is done that may be for nothing */
@@ -267,9 +276,7 @@ static bool make_view(const struct timespec *instant)
     close(mounted);
     const char *left = fill_tree("/lower", "/tree/top", instant, form == PART, form == PART ? is_not_usr : NULL);
     if (form == PART) fill_names("/lower", "/tree/names");
-    CHECK(mounted = mount_overlay(forms[form].layers, NULL), "mount overlay of the system");
-    move_mount_to(mounted, AT_FDCWD, "/system");
-    close(mounted);
+    show_view();
     if (form != NAMES || !*left || reads_through(left)) return true;
     CHECK(umount2("/system", MNT_DETACH), "detach the view");
     return false;
@@ -292,9 +299,25 @@ static const char *make_tree(const char *wanted, const struct timespec *instant)
     die("mount overlay of the system");
 }
 
+/* The tree of another sandbox's kept mounts, attached nowhere. This process comes back to where it was. */
+int tree_of(int kept)
+{
+    int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (own < 0 || here < 0) die("open own namespaces");
+    join_namespace(kept, CLONE_NEWNS, "kept mount");
+    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, "/tree", CLONE_TREE | O_CLOEXEC);
+    CHECK(tree, "copy the kept tree");
+    join_namespace(own, CLONE_NEWNS, "own mount");
+    CHECK(fchdir(here), "enter the system");
+    close(own);
+    close(here);
+    return tree;
+}
+
 /* The mounts that every opening of a sandbox begins with; their root is this process's afterwards. Of the host nothing is
- * left in them but its /proc, without which the kernel gives no other. Returns the form of the lower layer. */
-const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain)
+ * left in them but its /proc, without which the kernel gives no other. With `tree`, another sandbox's of the same system,
+ * nothing is filled and the form is the one that it has. Returns the form of the lower layer. */
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, int tree)
 {
     int nodes[N_DEVICES];
     char path[512];
@@ -335,7 +358,12 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     CHECK((int)syscall(SYS_pivot_root, ".", "old"), "pivot_root");
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
-    return make_tree(wanted, instant);
+    if (tree < 0) return make_tree(wanted, instant);
+    while (form < N_FORMS - 1 && strcmp(forms[form].name, wanted)) form++;
+    move_mount_to(tree, AT_FDCWD, "/tree");
+    close(tree);
+    show_view();
+    return forms[form].name;
 }
 
 /* A copy of the mounts that were kept becomes this process's; it stays in the directory where it is. */

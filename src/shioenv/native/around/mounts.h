@@ -16,7 +16,8 @@ void settle_root(void);
 
 void own_mounts(void);
 void make_device_nodes(uid_t uid, gid_t gid);
-const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain);
+int tree_of(int kept);
+const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, int tree);
 void enter_kept_mounts(int kept, const char *name);
 void make_outer_mounts(void);
 int make_layer(bool with_library);

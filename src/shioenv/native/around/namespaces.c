@@ -5,6 +5,7 @@
 #include <linux/neighbour.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <linux/securebits.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -233,9 +234,18 @@ static int make_gateway(void)
     return gateway;
 }
 
-/* Makes the inner user namespace and what it owns by way of a short-lived child, and joins all but
+/* What a user namespace's processes, signals and queues are counted for, beside itself, is the id that made it: one that
+ * no other sandbox in this outer user namespace has, or they would share its limits. Its rights stay as they are. */
+static void become_owner(uid_t owner)
+{
+    CHECK(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP), "keep capabilities");
+    CHECK(setresuid(owner, owner, owner), "become user %u", owner);
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+/* Makes the inner user namespace, which id `owner` out here is the maker of, and what it owns by way of a short-lived child, and joins all but
  * the user and pid namespaces. */
-void make_inner_namespaces(void)
+void make_inner_namespaces(uid_t owner)
 {
     /* Owned out here: inside, the host's groups cannot be mounted. */
     CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
@@ -248,6 +258,7 @@ void make_inner_namespaces(void)
     CHECK(child, "fork");
     char byte = 0;
     if (child == 0) {
+        become_owner(owner);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
         rlim_t all = config.processes + PROCESS_SLACK + config.n_processes - 2;  /* but init and the fork server */
@@ -256,6 +267,7 @@ void make_inner_namespaces(void)
         setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){QUEUE_BYTES, QUEUE_BYTES});
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
+        become_its_root();
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
               "unshare inner namespaces");
         quiet_network();
@@ -352,6 +364,7 @@ int renew_network(void)
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         join_namespace(ns_user, CLONE_NEWUSER, "inner user");
+        prctl(PR_SET_DUMPABLE, 1);  /* or its network could not be opened from out here */
         allow_networks(true);
         CHECK(unshare(CLONE_NEWNET), "unshare network namespace");
         allow_networks(false);

@@ -10,7 +10,7 @@ extern bool init_alive;
 
 void enter_user_namespace(void);
 void join_user_namespace(int kept);
-void make_inner_namespaces(void);
+void make_inner_namespaces(uid_t owner);
 void start_web(void);
 bool web_is_alive(void);
 

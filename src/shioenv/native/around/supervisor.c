@@ -5,9 +5,13 @@
  *                                         its user namespace is mapped by the peer on FD, so that id 0 is the host's UID
  *                                         and GID; makes the mounts that every opening begins with, and answers with
  *                                         the form of the lower layer and with both namespaces, which the peer keeps
- *   shioenv-sandbox run FD USER MOUNTS FORM
+ *   shioenv-sandbox share FD UID GID INSTANT FORM USER MOUNTS
+ *                                         the same for another sandbox of a system: in the user namespace that was kept
+ *                                         for one, given as descriptors, and with its lower layer
+ *   shioenv-sandbox run FD USER MOUNTS FORM OWNER
  *                                         in the namespaces that were kept, given as descriptors; then it is configured
- *                                         and used over FD
+ *                                         and used over FD; OWNER is an id that no other sandbox of the user namespace
+ *                                         has
  *   shioenv-sandbox exec FD PROGRAM...    mapped as the first; then PROGRAM as id 0
  *
  * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
@@ -426,16 +430,23 @@ static void run_as_any_other(void)
     if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
 }
 
-/* Makes the user namespace and the mounts of all supervisors of one sandbox, and hands them over. */
-static int keep(char **argv)
+/* Makes the user namespace and the mounts of all supervisors of one sandbox, and hands them over: with a lower layer of
+ * its own, or, where `user` and `mounts` are those of another sandbox, with that one's. */
+static int keep(char **argv, const char *plain, int user, int mounts)
 {
-    if (!geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
-    enter_user_namespace();
+    bool shares = user >= 0;
+    if (!geteuid()) {
+        run_as_any_other();
+        make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
+    }
+    if (shares) join_user_namespace(user);
+    else enter_user_namespace();
     own_mounts();
+    int tree = shares ? tree_of(mounts) : -1;
     int kept[] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
     if (kept[0] < 0 || kept[1] < 0) die("open own namespaces");
     struct timespec instant = {.tv_sec = atoll(argv[5])};
-    const char *form = make_kept_mounts(argv[6], &instant, argv[7]);
+    const char *form = make_kept_mounts(argv[6], &instant, plain, tree);
     char line[64];
     snprintf(line, sizeof line, "%s %016llx\n", form, (unsigned long long)filled_sum);
     return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;
@@ -454,8 +465,8 @@ static int execute(char **argv)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: %s keep FD UID GID INSTANT FORM [PLAIN] | run FD USER MOUNTS FORM | "
-                        "exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
+        fprintf(stderr, "usage: %s keep FD UID GID INSTANT FORM [PLAIN] | share FD UID GID INSTANT FORM USER MOUNTS | "
+                        "run FD USER MOUNTS FORM OWNER | exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
         return 2;
     }
     control = atoi(argv[2]);
@@ -466,9 +477,10 @@ int main(int argc, char **argv)
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
-    if (!strcmp(argv[1], "keep")) return argc < 7 ? 2 : keep(argv);
+    if (!strcmp(argv[1], "keep")) return argc < 7 ? 2 : keep(argv, argv[7], -1, -1);
+    if (!strcmp(argv[1], "share")) return argc < 9 ? 2 : keep(argv, NULL, atoi(argv[7]), atoi(argv[8]));
     if (!strcmp(argv[1], "exec")) return argc < 4 ? 2 : execute(argv);
-    if (argc != 6) return 2;
+    if (argc != 7) return 2;
     if (!geteuid()) run_as_any_other();
     int mounts = atoi(argv[4]);
     fcntl(mounts, F_SETFD, FD_CLOEXEC);
@@ -485,6 +497,7 @@ int main(int argc, char **argv)
     CHECK(host_proc, "open /proc");
     char form[16] = "";
     strncpy(form, argv[5], sizeof form - 1);
+    uid_t owner = (uid_t)atol(argv[6]);
     /* What `ps` shows of process 1, which keeps this memory. An area that does not end in a NUL byte is shown up
      * to its first one: its length would tell how long this program's path is. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
@@ -495,7 +508,7 @@ int main(int argc, char **argv)
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     enter_kept_mounts(mounts, form);
     close(mounts);
-    make_inner_namespaces();
+    make_inner_namespaces(owner);
     pid_t server = start_server(pair);
     make_outer_mounts();
     start_web();

@@ -172,7 +172,7 @@ class NamespaceSandbox:
                 )
         kept = self._kept
         process, connection = spawn(
-            ["run", str(kept.user), str(kept.mounts), kept.form],
+            ["run", str(kept.user), str(kept.mounts), kept.form, str(kept.number)],
             descriptors=(kept.user, kept.mounts),
             cwd=directory,
             stdin=subprocess.DEVNULL,

@@ -3,8 +3,10 @@
 Order, sizes and inode numbers of a directory's entries, the room that files take, who read them
 last: all of it is the business of a file system, and would be that of whichever one the cache
 directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
-one order everywhere; data comes from the host's files. It is made once for each sandbox object,
-with the user namespace that owns it; a supervisor that is started anew begins with both.
+one order everywhere; data comes from the host's files. It is made once for all sandboxes of a
+system that a process has open, with the user namespace that owns it. What an input can hold or
+lock without the overlay between (devices, /sys, what stands for processes) is each sandbox's own,
+and kept for the supervisors that it starts.
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ import os
 import socket
 import subprocess
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from weakref import WeakValueDictionary
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.system.idmap import find_idmap, read_line, spawn_mapped
+from shioenv.system.idmap import find_idmap, read_line, spawn, spawn_mapped
 from shioenv.system.refusals import failure
 from shioenv.system.store import DEVICES
 
@@ -48,9 +53,15 @@ class Kept:
     tells what it should be."""
     nodes: tuple[tuple[int, int], ...]
     """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
+    owner: Kept | None = None
+    """Whose lower layer it shares, and whose user namespace; None: its own."""
+    number: int = 1
+    """Of those that share a user namespace: from 1, below `_MOST`."""
+    others: Iterator[int] = field(default_factory=lambda: iter(range(2, _MOST)))
+    """The numbers of those to come that share this one's."""
 
     def __post_init__(self) -> None:
-        weakref.finalize(self, _close, self.user, self.mounts)
+        weakref.finalize(self, _close, *({self.mounts} if self.owner else {self.user, self.mounts}))
 
     def current(self) -> bool:
         """Whether the host has the same device nodes still: one that somebody replaced is shown as
@@ -69,27 +80,44 @@ def _close(*descriptors: int) -> None:
         os.close(descriptor)
 
 
+_MOST = 60_000
+"""Sandboxes have numbers below it in a user namespace, ids of users there; more have another."""
+
+_open: WeakValueDictionary[tuple[object, ...], Kept] = WeakValueDictionary()
+"""What this process keeps with a lower layer of its own, by what it was made of."""
+
+
 def keep(
     directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
 ) -> Kept:
     """The namespaces of a sandbox of the system in `directory`; see `Kept`.
 
     Everything was last read at `instant` (seconds since 1970). `best` is the form to try first,
-    `plain` as `NamespaceSandbox` says. Errors: HostError where the host forbids what is needed,
-    SandboxError.
+    `plain` as `NamespaceSandbox` says. Where this process has one open of the same, its lower layer
+    is shared. Errors: HostError where the host forbids what is needed, SandboxError.
     """
     idmap, nodes = find_idmap(), _nodes()
-    process, connection = spawn_mapped(
-        [
-            *("keep", str(idmap.first_uid), str(idmap.first_gid), str(instant), best),
-            *([str(plain.absolute())] if plain else []),
-        ],
-        idmap,
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={},
-    )
+    files = (directory / "rootfs").stat()
+    made_of = (files.st_dev, files.st_ino, files.st_ctime_ns, instant, best, idmap, os.getpid())
+    owner = None if plain else _open.get(made_of)
+    number = next(owner.others, 0) if owner else 0
+    if not number:
+        owner = None
+    asked = [str(idmap.first_uid), str(idmap.first_gid), str(instant)]
+    options: dict[str, Any] = {
+        "cwd": directory,
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "env": {},
+    }
+    if owner:
+        shared = (owner.user, owner.mounts)
+        process, connection = spawn(
+            ["share", *asked, owner.form, *map(str, shared)], descriptors=shared, **options
+        )
+    else:
+        kept = ["keep", *asked, best, *([str(plain.absolute())] if plain else [])]
+        process, connection = spawn_mapped(kept, idmap, **options)
     descriptors: list[int] = []
     with connection:
         try:
@@ -105,8 +133,14 @@ def keep(
         _close(*descriptors)
         raise opening_failed(said)
     user, mounts = descriptors
+    if owner:
+        _close(user)  # another name of the owner's
+        return Kept(owner.user, mounts, owner.form, owner.sum, nodes, owner, number)
     form, _, total = said.partition(" ")
-    return Kept(user, mounts, LowerForm(form), total, nodes)
+    kept_here = Kept(user, mounts, LowerForm(form), total, nodes)
+    if not plain:
+        _open[made_of] = kept_here
+    return kept_here
 
 
 @cache
