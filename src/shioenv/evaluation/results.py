@@ -13,6 +13,18 @@ from shioenv.evaluation.suite import Case, Suite
 from shioenv.evaluation.training import Training
 
 GROUPS = ("single", "multi", "all")
+SHOWN = {
+    "em": "EM",
+    "em_masked": "masked",
+    "em_exit": "+exit",
+    "em_files": "files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+}
+"""Metrics of every table, with what stands above them where there is little room."""
 COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
 """Metrics whose differences between predictors are told."""
 OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
