@@ -107,6 +107,10 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
                 f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
                 f"{fixed(everything['em_new_form'][0])}"
             )
+        if "tokens" in facts:
+            asked, answered = facts["tokens"].values()
+            price = "" if facts["cost"] is None else f", {facts['cost']:.4f} dollars"
+            yield f"{name}: {asked:,} tokens of prompts and {answered:,} of replies{price}"
     yield from (f"{name}: {why}" for name, why in done.unable.items())
 
 

@@ -243,9 +243,7 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
     except Abstained as error:
         return Said(Status.ABSTAINED, milliseconds=took(), why=error.message)
     except AnswerError as error:
-        tokens = getattr(predictor, "tokens", (0, 0))
-        why = error.message
-        return Said(Status.INVALID, error.received, None, took(), why, tokens)
+        return Said(Status.INVALID, error.received, None, took(), error.message, *_spent(predictor))
     except Exception as error:
         return Said(Status.CRASHED, milliseconds=took(), why=unable(error))
     return Said(
@@ -253,5 +251,11 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
         confidence=answer.confidence,
         milliseconds=took(),
         why=answer.source,
-        tokens=getattr(predictor, "tokens", (0, 0)),
+        tokens=_spent(predictor)[0],
+        cost=_spent(predictor)[1],
     )
+
+
+def _spent(predictor: Any) -> tuple[tuple[int, int], float]:
+    """What the newest answer took of a predictor that counts tokens, and what they cost."""
+    return getattr(predictor, "tokens", (0, 0)), getattr(predictor, "cost", 0.0)

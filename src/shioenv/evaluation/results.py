@@ -125,9 +125,14 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _tokens(one: Judged) -> dict[str, Any]:
-    """What a model was asked and said, in tokens; nothing of predictors without any."""
+    """What a model was asked and said, in tokens and dollars (None where no price is known);
+    nothing of predictors without any.
+    """
     asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
-    return {"tokens": {"prompt": asked, "completion": answered}} if asked or answered else {}
+    if not (asked or answered):
+        return {}
+    cost = round(sum(said.cost for said in one.said), 6) or None
+    return {"tokens": {"prompt": asked, "completion": answered}, "cost": cost}
 
 
 def _trained(one: Judged, cases: int) -> dict[str, Any]:
