@@ -204,7 +204,7 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
         document["milliseconds"],
         document["why"],
         tuple(document["tokens"]),
-        document["cost"],
+        document.get("cost", 0.0),  # who counts none may not write it
     )
 
 
