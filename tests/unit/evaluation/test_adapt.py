@@ -80,6 +80,8 @@ def named(text: str) -> Iterator[str]:
         "head -n 5 ~/documents/notes.txt",
         "basename /no/such/path.txt .txt",
         "echo 'never closed",
+        "tar xf archives/archive.tar --wildcards '*.html'",
+        "tail +3 documents/notes.txt",
     ],
 )  # fmt: skip
 def test_what_is_there_stays(text: str) -> None:
@@ -99,6 +101,7 @@ def test_what_is_there_stays(text: str) -> None:
         ("cd ~/projects", r"cd (\.|documents|data|logs|scripts)"),
         ("du -sh folder", r"du -sh (\.|documents|data|logs|scripts)"),
         ("chown bob:staff documents", r"chown (root|ubuntu):(root|users) documents"),
+        ("chown --from=a:b root .", r"chown --from=(root|ubuntu):(root|users) root \."),
         ("find . -user jim -o -group devs", r"find . -user (root|ubuntu) -o -group (root|users)"),
         ("ping -c 1 example.com", r"ping -c 1 (localhost|ubuntu)"),
         ("ping -c 1 8.8.8.8", r"ping -c 1 127\.0\.0\.1"),
@@ -129,6 +132,45 @@ def test_what_is_there_stays(text: str) -> None:
 def test_what_is_not_there_becomes_what_is(text: str, pattern: str) -> None:
     for made in named(text):
         assert re.fullmatch(pattern, made), made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mkdir -p a/b && touch a/b/c && ls -R a",
+        "echo x > out.csv; sort out.csv",
+        "cp data/users.csv b; mv b c; rm c",
+        "ln -s data d; ls d/ids.txt",
+        "for n in one two; do mkdir dir_$n; done; ls -d dir_*; rmdir dir_one",
+        "touch r1.x r2.x; ls r?.x",
+        "wget http://localhost/x.sh; chmod 777 x.sh",
+        "dd if=documents/notes.txt of=copy bs=8; wc -c copy",
+        "cd data; wc -l users.csv",
+        "(cd /tmp && ls)",
+        "find . -type d -name logs",
+        "find . -type d -path logs",
+    ],
+)
+def test_what_an_input_makes_and_where_it_goes_stays(text: str) -> None:
+    assert one(text) == text
+
+
+def test_names_hold_wherever_an_input_goes() -> None:
+    for made in named("cd /tmp; cat nothing.csv; ls *.zzz"):
+        match = re.fullmatch(r"cd /tmp; cat (\S+); ls (\S+)", made)
+        assert match, made
+        assert match[1] in (f"{HOME}/data/data.csv", f"{HOME}/data/users.csv")
+        assert match[2].startswith(f"{HOME}/")
+    for made in named("dd if=nothing.csv of=/no/dir/x"):
+        assert re.fullmatch(r"dd if=data/(data|users)\.csv of=[\w./]*x", made), made
+
+
+def test_what_a_history_made_is_there() -> None:
+    line = {"input": "cat a/x b.csv", "history": ["mkdir a", "cd a", "touch x"], "id": "x"}
+    system = cast("System", SimpleNamespace(declaration=SimpleNamespace(start_directory=HOME)))
+    (made,) = adapt([question_of(line, 1, "test")], system).questions
+    assert made.history == tuple(line["history"])
+    assert re.fullmatch(rf"cat a/x {HOME}/data/\w+\.csv", made.input), made.input
 
 
 @pytest.mark.parametrize(

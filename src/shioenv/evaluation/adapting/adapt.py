@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -21,7 +22,8 @@ from shioenv.evaluation.adapting.unfit import unfit
 from shioenv.evaluation.questions import Question
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.places import Places, read_places
-from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.words import split_words
 from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv.seeding import generator
 from shioenv.system.store import System
@@ -201,6 +203,8 @@ def _template(question: Question, names: Names) -> _Template | str:
     """An input in pieces; why, where it is set aside."""
     texts = []
     known = {*names.variables, *_OF_BASH}
+    roles: dict[str, str] = {}
+    after = names  # what is known once a text has run
     for text in (*question.history, question.input):
         cleaned = _ANGLES.sub(_bracketed, text)
         places = read_places(cleaned)
@@ -212,7 +216,14 @@ def _template(question: Question, names: Names) -> _Template | str:
         if len(cleaned.encode("utf-8", "surrogateescape")) > LONGEST_INPUT:
             return "too long"
         known |= places.sets
-        pieces = _pieces(cleaned, places, names, frozenset(known))
+        roles = {**roles_of(places), **roles}  # a word means what it meant at first
+        names = replace(
+            after,
+            made=after.made.union(_made(roles)),
+            elsewhere=_elsewhere(places.commands[:-1], after),
+        )
+        pieces = _pieces(cleaned, places, names, frozenset(known), roles)
+        after = replace(names, elsewhere=_elsewhere(places.commands[-1:], names))
         if isinstance(pieces, str):
             return pieces
         if (reason := unfit(cleaned, places)) is not None:
@@ -221,12 +232,41 @@ def _template(question: Question, names: Names) -> _Template | str:
     return _Template(question, names, tuple(texts))
 
 
+def _made(roles: Mapping[str, str]) -> Iterator[str]:
+    """What an input makes, as it is named there; of names that hold a variable what is before."""
+    for word, role in roles.items():
+        text = plain(word).translate(SHOWN)
+        if role in ("new", "made"):
+            name = re.split(f"[{VARIABLE}{SUBSTITUTION}{{]", text)[0]
+            yield posixpath.normpath(name if name == text else f"{name}*") if name else "."
+        elif role == "url":
+            yield posixpath.basename(text.partition("?")[0]) or "index.html"
+
+
+def _elsewhere(commands: Iterable[str], names: Names) -> tuple[str, ...] | None:
+    """Where commands and those before them go, as far as they say so; None where they stay."""
+    found = names.elsewhere
+    for command in commands:
+        words = [plain(word).translate(SHOWN) for word in split_words(command)]
+        if words and words[0] in ("cd", "pushd"):
+            target = words[-1] if len(words) > 1 else "~"
+            if target.startswith("~"):
+                target = names.home + target[1:]
+            bases = (names.cwd, *(found or ()))
+            found = (*(found or ()), *(posixpath.normpath(posixpath.join(base, target))
+                                       for base in bases))  # fmt: skip
+    return found
+
+
 def _pieces(
-    text: str, places: Places, names: Names, known: frozenset[str]
+    text: str,
+    places: Places,
+    names: Names,
+    known: frozenset[str],
+    roles: Mapping[str, str],
 ) -> tuple[str | _Slot, ...] | str:
     """A text in pieces; why, where placeholders are left over."""
     source = text.encode("utf-8", "surrogateescape")
-    roles = roles_of(places)
     slots: list[tuple[int, int, _Slot]] = []
     for word in places.words:
         slots += _generic(word.text, word.start)
@@ -280,10 +320,10 @@ def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
 
 def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
     """The role of a word, or of the value in it (`--file=x`, `-fx`), and where that begins."""
-    if word in roles or not word.startswith("-"):
-        return 0, roles.get(word)
     sign = word.find("=")
-    if word.startswith("--"):
+    if word in roles or not (word.startswith("-") or word[:3] in ("if=", "of=")):
+        return 0, roles.get(word)
+    if word.startswith("--") or not word.startswith("-"):
         return (sign + 1, roles.get(word[sign + 1 :])) if sign > 0 else (0, None)
     for start in range(2, len(word)):
         if word[start:] in roles:

@@ -63,6 +63,10 @@ class Names:
     home: str
     variables: frozenset[str] = frozenset()
     """What every input finds set."""
+    elsewhere: tuple[str, ...] | None = None
+    """Directories that an input goes to, as far as they are known; None where it stays."""
+    made: frozenset[str] = frozenset()
+    """What an input makes itself, as it is named there."""
 
     @classmethod
     def of(cls, system: System, cwd: str) -> Names:
@@ -72,7 +76,7 @@ class Names:
         session = system.declaration.session
         return cls(
             tokens=tokens,
-            exists=lambda path: system.resolve(path) is not None,
+            exists=lambda path: _exists(system, path),
             paths=tuple(
                 posixpath.relpath(entry.path, start)
                 for entry in system.beneath(start)
@@ -101,11 +105,13 @@ class Names:
         """Whether a word can stay as it is: what it names is there, or it names nothing."""
         word = plain(written).translate(SHOWN)
         named = any(character.isalnum() or character == VARIABLE for character in word)
-        if not named or word.startswith("-"):
+        if not named or word.startswith(("-", "+")):
             return True
+        role = _told(role, word)
         if role in ("file", "directory", "path", "tree"):
-            return self._path_fits(word)
-        if role == "any":
+            quoted_pattern = _GLOB.search(word) is not None and written[:1] in "'\""
+            return quoted_pattern or self._path_fits(word)
+        if role in ("any", "made"):
             return VARIABLE not in word or not _PATH.fullmatch(word)
         if role == "new":
             parent = posixpath.dirname(word.rstrip("/"))
@@ -113,7 +119,7 @@ class Names:
                 VARIABLE not in word and (not parent or self._is_there(parent))
             )
         if role in ("glob", "directory glob"):
-            return self._glob_fits(word)
+            return self._glob_fits(role, word)
         if role == "interface":
             known = word in self.tokens.get("Interface", ())
             return known or not (_INTERFACE.fullmatch(word) or word == VARIABLE)
@@ -134,6 +140,7 @@ class Names:
     def draw(self, role: str, written: str, random: Random, used: Sequence[str]) -> str:
         """Shell text in place of a word that does not fit; where possible none that was `used`."""
         word = plain(written).translate(SHOWN)
+        role = _told(role, word)
         if role == "owner":
             user, sign, group = re.fullmatch(r"([^:.]*)([:.]?)(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
             parts = [("Username", user), ("Groupname", group)]
@@ -149,8 +156,11 @@ class Names:
         if role in ("glob", "directory glob"):
             return self._glob(role, word, random, used)
         if _GLOB.search(word) and role in ("file", "path", "tree"):
-            return self._several(word, random)
-        return self._pick(self.values(self._tokens_for(role, word)), random, used)
+            return self._from_start([self._several(word, random)])[0]
+        values = self.values(self._tokens_for(role, word))
+        if role in ("file", "directory", "path", "tree", "any", "made"):
+            values = self._from_start(values)
+        return self._pick(values, random, used)
 
     def _tokens_for(self, role: str, word: str) -> tuple[str, ...]:
         if role == "host":
@@ -182,20 +192,43 @@ class Names:
             return True
         return VARIABLE not in word and self._is_there(word)
 
+    def _from_start(self, values: list[str]) -> list[str]:
+        """Names that lead to the same from wherever an input goes."""
+        if self.elsewhere is None:
+            return values
+        return [posixpath.normpath(posixpath.join(self.cwd, value)) for value in values]
+
     def _is_there(self, word: str) -> bool:
         if word == "~" or word.startswith("~/"):
             word = self.home + word[1:]
-        path = posixpath.normpath(posixpath.join(self.cwd, word))
-        if _DISK.fullmatch(path):
-            return False
-        return path.startswith(_ALWAYS) or self.exists(path)
+        if self._is_made(word):
+            return True
+        for base in (self.cwd, *(self.elsewhere or ())):
+            path = posixpath.normpath(posixpath.join(base, word))
+            if not _DISK.fullmatch(path) and (path.startswith(_ALWAYS) or self.exists(path)):
+                return True
+        return False
+
+    def _is_made(self, word: str) -> bool:
+        """Whether the input makes it, or something that it lies in or that lies in it."""
+        word = posixpath.normpath(word)
+        return any(
+            f"{word}/".startswith(f"{name}/")
+            or f"{name}/".startswith(f"{word}/")
+            or fnmatchcase(word, name)
+            for name in self.made
+        )
 
     def _matches(self, pattern: str) -> bool:
         """Whether a pattern matches a file under the start directory, or lies elsewhere."""
         if pattern.startswith(("/", "~", "..")):
             return self._is_there(posixpath.dirname(_GLOB.split(pattern)[0]) or "/")
         pattern = pattern.removeprefix("./")
+        if any(fnmatchcase(name, pattern) for name in self.made):
+            return True
         depth = pattern.count("/")
+        if self.elsewhere is not None:
+            return any(fnmatchcase(path, f"*{pattern}") for path in self.paths)
         return any(path.count("/") == depth and fnmatchcase(path, pattern) for path in self.paths)
 
     def _several(self, word: str, random: Random) -> str:
@@ -206,13 +239,13 @@ class Names:
         directory = posixpath.dirname(random.choice(self._endings.get(ending, [""])))
         return posixpath.join(directory, f"*{ending}")
 
-    def _glob_fits(self, word: str) -> bool:
+    def _glob_fits(self, role: str, word: str) -> bool:
         if VARIABLE in word:
             return False
-        if "/" in word:
-            return True
         if not _GLOB.search(word):
-            return any(posixpath.basename(path) == word for path in self.paths)
+            there = self.tokens.get("Directory", ()) if role == "directory glob" else self.paths
+            names = {posixpath.basename(path) for path in (*there, *self.made)}
+            return word in names or word in (".", "..")
         match = re.fullmatch(r"[^/]*(\.[A-Za-z]\w*)", word)
         return match is None or match[1] in self._endings
 
@@ -244,6 +277,18 @@ class Names:
     def _pick(self, values: Sequence[str], random: Random, used: Sequence[str]) -> str:
         left = [value for value in values if value not in used] or list(values)
         return random.choice(left) if left else ""
+
+
+def _exists(system: System, path: str) -> bool:
+    """Whether something lies at a path, be it a link that leads nowhere."""
+    above = system.resolve(posixpath.dirname(path))
+    entry = None if above is None else posixpath.join(above, posixpath.basename(path))
+    return entry in system.index or system.resolve(path) is not None
+
+
+def _told(role: str, word: str) -> str:
+    """A role that a word tells better than where it stands: `bob:staff` is an owner."""
+    return "owner" if role in ("user", "group") and ":" in word else role
 
 
 def _host_tokens(word: str) -> tuple[str, ...]:

@@ -60,8 +60,9 @@ def _of_segment(segment: DescribedSegment) -> Iterator[tuple[str, str]]:
                 role = "new"
             if argument.option in tables()["directory"].get(name, ()):
                 role = "directory"
-            if role == "glob" and directories:
-                role = "directory glob"
+            if role == "glob" and name == "find":
+                named = argument.option in ("-name", "-iname")
+                role = ("directory glob" if directories else "glob") if named else None
             if role is not None:
                 yield argument.value, role
     if segment.grammar not in ("xargs", "env"):  # theirs are the command that they run
@@ -79,7 +80,11 @@ def _operands(name: str, segment: DescribedSegment, options: set[str]) -> Iterat
     if not options.isdisjoint(tables()["recursive"].get(name, ())):
         roles = ["tree" if role == "path" else role for role in roles]
     if name == "mkdir" and not options.isdisjoint(("-p", "--parents")):
-        roles = ["any"]
+        roles = ["made"]
+    if name == "dd":
+        pairs = [text.partition("=") for text in operands]
+        yield from ((value, "new" if key == "of" else "file") for key, _, value in pairs
+                    if key in ("if", "of"))  # fmt: skip
     creates = False
     if name == "tar" and operands[:1] == [segment.arguments[0].text] and _is_letters(operands[0]):
         creates = "c" in operands[0]
