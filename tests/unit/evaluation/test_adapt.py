@@ -211,6 +211,8 @@ def test_sudo_is_taken_off(text: str, expected: str) -> None:
         ("find . -size +Size", "left over: a placeholder inside a word"),
         ("tar cf a.tar ...", "left over: an ellipsis"),
         ("mail <address of yours>", "left over: words in angle brackets"),
+        ("cat " + "x" * 5000, "too long"),
+        ("bomb() { bomb | bomb & }; bomb", "dangerous: it makes processes without end"),
         ("cut '-f Number' x", "left over: a placeholder inside a word"),
     ],
 )
@@ -289,6 +291,17 @@ def test_any_text_is_adapted_or_set_aside() -> None:
     for _ in range(300):
         text = "".join(draw.choices(signs, k=draw.randint(1, 12)))
         found = adapted(text)
+        assert len(found.questions) + len(found.aside) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "cat ", '"', "$", "$(", "(", "x ", "cat x|", "<a ", "script", "a:", "a/", "*a", "sudo "],
+)
+def test_an_input_as_long_as_may_be_is_done_soon(text: str) -> None:
+    for before in ("", "chown ", "ethtool eth1"):
+        long = (before + text * 4096)[:4096]
+        found = adapted(long)
         assert len(found.questions) + len(found.aside) == 1
 
 

@@ -24,9 +24,11 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.places import Places, read_places
 from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
 from shioenv.grammar.words import split_words
-from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv.seeding import generator
 from shioenv.system.store import System
+
+LONGEST = 4096
+"""Bytes of an input that is adapted: nobody types more."""
 
 ATTEMPTS = 5
 """How often an adaptation is drawn anew to become an input that is not there yet."""
@@ -206,6 +208,8 @@ def _template(question: Question, names: Names) -> _Template | str:
     roles: dict[str, str] = {}
     after = names  # what is known once a text has run
     for text in (*question.history, question.input):
+        if len(text.encode("utf-8", "surrogateescape")) > LONGEST:
+            return "too long"
         cleaned = _ANGLES.sub(_bracketed, text)
         places = read_places(cleaned)
         while places.sudo:
@@ -213,8 +217,6 @@ def _template(question: Question, names: Names) -> _Template | str:
             places = read_places(cleaned)
         if not cleaned.strip() or not (places.words or places.sets):
             return "empty"
-        if len(cleaned.encode("utf-8", "surrogateescape")) > LONGEST_INPUT:
-            return "too long"
         known |= places.sets
         roles = {**roles_of(places), **roles}  # a word means what it meant at first
         names = replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -39,9 +40,10 @@ def roles_of(places: Places) -> dict[str, str]:
         if word.sign:
             found.setdefault(word.text, "file" if word.sign.startswith("<") else "new")
     for command in places.commands:
-        for segment in _describer().describe(command).segments:
-            for text, role in _of_segment(segment):
-                found.setdefault(text, role)
+        with suppress(RecursionError):  # thousands of operands: they stay as they are
+            for segment in _describer().describe(command).segments:
+                for text, role in _of_segment(segment):
+                    found.setdefault(text, role)
     return found
 
 

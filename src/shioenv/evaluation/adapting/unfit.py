@@ -12,7 +12,7 @@ from shioenv.grammar.words import split_words
 _OFF = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit"})
 _DISKS = re.compile(r"(?:of=)?/dev/(?:[shv]d[a-z]|nvme|mmcblk|mem|kmem|disk)\w*")
 _FORMATS = re.compile(r"mkfs(?:\.\w+)?|mkswap|wipefs|fdisk|sfdisk|parted")
-_BOMB = re.compile(r"(\S+)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
+_BOMB = re.compile(r"(?<!\S)(\S{1,64}?)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
 _ROOTS = frozenset({"/", "/*", "/.", "~/*", "/usr", "/etc", "/bin", "/lib", "/var", "/home"})
 _REMOVES = frozenset({"rm", "shred", "mv", "unlink"})
 _RECURSIVE = re.compile(r"-[A-Za-z]*R[A-Za-z]*|--recursive")
