@@ -25,10 +25,9 @@ ls -la documents
 find Path -name Regex -type f
 find . -size +Size
 chown User:Group File
+sudo head missing.csv
 
-# not an input
-ls  -la  documents
-touch made.txt && rm -f README.md
+ls -la documents
 """
 
 
@@ -87,24 +86,43 @@ def test_every_format_is_written(dataset: Path, shioenv: Shioenv) -> None:
     assert Path("b/README.md").read_text().startswith("---\nlicense: mit\n")
 
 
-def test_a_list_with_generic_words_becomes_a_dataset(shioenv: Shioenv) -> None:
+def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     Path("list.txt").write_text(LIST)
-    call = ["import", "list.txt", "mine", "--placeholders", "bind", "--bindings", 2]
-    result = shioenv(*call, "--budget", 4, "--workers", 1)
-    assert "line 3 left out, a placeholder inside a word: find . -size +Size" in result.stderr
-    assert "6, 6 of them new" in result.stdout
-    records = list(read_records("mine"))
-    assert [one.input_args[0] for one in records] == [
-        "ls", "find", "find", "chown", "chown", "touch",
-    ]  # fmt: skip
-    assert records[3].exit_code == 0
-    assert '"/fs/made.txt"' in records[5].context_patch
-    assert '["r","/fs/README.md"]' in records[5].context_patch
+    made = CliRunner().invoke(
+        app, ["suite", "adapt", "list.txt", "--out", "adapted.jsonl", "--count", "8", "--json"]
+    )
+    assert made.exit_code == 0, made.output
+    facts = json.loads(made.stdout)
+    assert (facts["inputs"], facts["of"], facts["set_aside"]) == (8, 6, 2)
+    assert facts["reasons"] == {
+        "left over: a placeholder inside a word": 1,
+        "the same input as an earlier one": 1,
+    }
+    lines = [json.loads(line) for line in Path("adapted.jsonl").read_text().splitlines()]
+    assert len({line["id"] for line in lines}) == 8
+    aside = [json.loads(line) for line in Path("adapted.aside.jsonl").read_text().splitlines()]
+    assert [line["input"] for line in aside] == ["find . -size +Size", "ls -la documents"]
+    call = ["import", "adapted.jsonl", "mine", "--budget", 4]
+    assert "8, 8 of them new" in shioenv(*call, "--workers", 1).stdout
+    records = {one.input_args[0]: one for one in read_records("mine")}
+    assert records["find"].exit_code == records["chown"].exit_code == 0
+    assert "missing" not in records["head"].input
+    assert records["head"].exit_code == 0
+    assert {one.cwd for one in records.values()} == {"/home/ubuntu"}
     assert "nothing is wrong" in shioenv("verify", "mine", "--replay", 6).stdout
-    again = answer(shioenv(*call, "--budget", 4, "--json"))
-    assert (again["new"], again["records"], again["lines"]) == (0, 6, 8)
-    assert sum(again["rejected"].values()) == 4
-    assert len(Path("mine/rejected.ndjson").read_text().splitlines()) == 4
+    again = answer(shioenv(*call, "--json"))
+    assert (again["new"], again["records"], again["lines"], again["rejected"]) == (0, 8, 8, {})
+
+
+def test_lines_that_cannot_be_recorded_are_kept_with_the_reason(shioenv: Shioenv) -> None:
+    Path("list.txt").write_text("touch made.txt && rm -f README.md\n\n# none\nls  x\nls x\n")
+    call = ["import", "list.txt", "mine", "--budget", 4]
+    result = shioenv(*call, "--workers", 1)
+    assert "line 5 left out, the same input as an earlier one: ls x" in result.stderr
+    touched = next(iter(read_records("mine")))
+    assert '"/fs/made.txt"' in touched.context_patch
+    assert '["r","/fs/README.md"]' in touched.context_patch
+    assert len(Path("mine/rejected.ndjson").read_text().splitlines()) == 3
 
 
 def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> None:

@@ -18,7 +18,11 @@ INPUTS = [
     {"input": "ls documents", "id": "steady"},
     {"input": "mktemp", "id": "random"},
     {"input": "echo $RANDOM > /tmp/x; wc -l /tmp/x; cat /tmp/x", "id": "number"},
-    {"input": "cat list", "id": "history", "history": ["cd /tmp", "ls /home > list"]},
+    {
+        "input": "cat list; echo $n",
+        "id": "history",
+        "history": ["cd /tmp", "ls /home > list", "n=5", "sort -r list > turned", "mv turned list"],
+    },
     {"input": "mv documents/notes.txt documents/moved.txt", "id": "move"},
     {"input": "pwd", "id": "elsewhere", "cwd": "/etc"},
 ]
@@ -41,7 +45,7 @@ def test_what_varies_is_found_and_nothing_else(suite: Suite) -> None:
     assert b"notes.txt\n" in steady.gold[0].output
     assert number.mask.fits(b"1 /tmp/x\n31000\n")
     assert not number.mask.fits(b"2 /tmp/x\n31000\n")
-    assert history.gold[0].output == b"alice\nbob\nubuntu\n"
+    assert history.gold[0].output == b"ubuntu\nbob\nalice\n5\n"
     assert not history.gold[0].patch, "what the inputs before it did is not its own"
     assert move.moved["/fs/documents~1notes.txt"]["size"] == 516
     assert elsewhere.gold[0].output == b"/etc\n"

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation_fakes import case, did, suite_of
 
 from shioenv.domain.runner import State
-from shioenv.errors import AnswerError
+from shioenv.errors import AnswerError, PredictorError
 from shioenv.evaluation.asking import said_of
+from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.llm import Model
+from shioenv.evaluation.predictors.llm import Model, Options
+from shioenv.evaluation.suite import write_suite
 
 pytestmark = pytest.mark.usefixtures("system")
 pytest.importorskip("openai", reason="openai is not installed: make setup")
@@ -115,6 +118,25 @@ def test_replies_are_kept_and_repeated_without_the_endpoint(
     assert again.tokens == (100, 7)
     assert len(endpoint.asked) == 2
     again.close()
+
+
+def test_what_replies_cost_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    cases = [case(did("", ("r", "/fs/x")), text="rm x"), case(did(), text="bad")]
+    write_suite(suite_of(*cases), tmp_path / "suite")
+    name = f"llm:m,url={endpoint.url},replay={tmp_path / 'replies'},price=2/10.5"
+    for _ in range(2):  # the second time from the file
+        done = evaluate(tmp_path / "suite", [name, "trivial"], workers=1)
+        facts = done.document["predictors"][name]
+        assert facts["tokens"] == {"prompt": 200, "completion": 14}
+        assert facts["cost"] == pytest.approx((200 * 2 + 14 * 10.5) / 1e6)
+        assert (facts["all"]["em"][0], facts["all"]["invalid"][0]) == (0.5, 0.5)
+        assert "tokens" not in done.document["predictors"]["trivial"]
+    assert len(endpoint.asked) == 2
+    unpriced = name.removesuffix(",price=2/10.5")
+    done = evaluate(tmp_path / "suite", [unpriced], tmp_path / "kept", workers=1)
+    assert done.document["predictors"][unpriced]["cost"] is None
+    with pytest.raises(PredictorError, match=r"like 0\.15/0\.60"):
+        Options.of("m,price=cheap")
 
 
 def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_path: Path) -> None:

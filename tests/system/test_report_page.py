@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import BROWSER, cards, chromium, prefer, shown
 from msgspec.structs import replace
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
@@ -22,28 +21,10 @@ from shioenv.dataset.manifest import MANIFEST, read_manifest
 from shioenv.files.durable import sha256_of
 from shioenv.system.store import System
 
-SHIOENV = Path(sys.executable).with_name("shioenv")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None,
-        reason="no Chromium with its driver (apt-get install chromium chromium-driver)",
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+__all__ = ["chromium"]  # a fixture
 
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,900",
-)
+SHIOENV = Path(sys.executable).with_name("shioenv")
+pytestmark = BROWSER
 COUNT = 60
 HOSTILE = (
     "</script><script>window.broken = 1</script>",
@@ -105,19 +86,6 @@ def page(system: System, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "report.html"
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    driver.get("about:blank")
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def browser(chromium: webdriver.Chrome, page: Path) -> Iterator[webdriver.Chrome]:
     """The page newly opened on a wide screen, and the logs empty before it."""
@@ -127,21 +95,6 @@ def browser(chromium: webdriver.Chrome, page: Path) -> Iterator[webdriver.Chrome
     chromium.get(page.as_uri())
     yield chromium
     chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def prefer(browser: webdriver.Chrome, scheme: str) -> None:
-    """Sets what a user's system prefers; without motion, so that nothing moves while clicked."""
-    preferred = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
-    features = [{"name": name, "value": value} for name, value in preferred.items()]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def cards(browser: webdriver.Chrome) -> list[str]:
-    return [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#list article")]
-
-
-def shown(browser: webdriver.Chrome) -> str:
-    return browser.find_element(By.ID, "shown").text
 
 
 def test_the_page_asks_the_network_for_nothing_and_has_no_errors(

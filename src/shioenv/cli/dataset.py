@@ -222,9 +222,9 @@ shared.command(app, "shioenv dataset filter ./gcs ./gcs-high --min-irreducibilit
 shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
     dataset_tools.export
 )
-shared.command(
-    app, "shioenv dataset import nl2cmd.txt ./nl2cmd --placeholders bind --seed 7", "import"
-)(dataset_tools.import_)
+shared.command(app, "shioenv dataset import inputs.txt ./mine --seed 7", "import")(
+    dataset_tools.import_
+)
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

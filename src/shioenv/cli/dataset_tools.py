@@ -159,8 +159,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="SRC",
-            help="A file with an input on each line; for released a file of records, or a "
-            "directory of such files.",
+            help="A file with an input on each line, as text or as JSON (input, cwd); for released "
+            "a file of records, or a directory of such files.",
         ),
     ],
     directory: Annotated[
@@ -183,19 +183,7 @@ def import_(
             metavar="NAME", help="What the records say wrote them (default: the format's name)."
         ),
     ] = None,
-    placeholders: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT",
-            autocompletion=shared.completing("reject", "bind", "keep"),
-            help="Generic words such as File or Size: reject such lines, bind the words to names "
-            "of the system, or keep them as they are.",
-        ),
-    ] = "reject",
-    bindings: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs made of one line with generic words.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="Draws names, start directories and sub-inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
     scoring: shared.ScoringOptions,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
@@ -204,7 +192,8 @@ def import_(
 ) -> shared.Printout:
     """Make a dataset of a list of inputs, or of records of another make.
 
-    Inputs are taken apart by the grammars, executed, scored and recorded as generate does it; the
+    Inputs are taken as they are: shioenv suite adapt rewrites those of others to the system first.
+    They are taken apart by the grammars, executed, scored and recorded as generate does it; the
     same list gives the same bytes. Lines that cannot be recorded are printed, counted, and kept in
     DIR/rejected.ndjson. Released records are not executed: what they do not say stays empty, and
     seed, budget, workers and system have no part in it.
@@ -219,8 +208,6 @@ def import_(
         commands = CommandList(
             source,
             sampler=sampler or format_,
-            placeholders=placeholders,
-            bindings=bindings,
             seed=seed,
             start_directories=() if cwd is None else (cwd,),
         )

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Judge predictors by what a suite's inputs really do.")
 
-SHOWN = {
-    "em": "EM",
-    "em_masked": "masked",
-    "em_exit": "+exit",
-    "em_files": "files",
-    "em_output": "output",
-    "em_patch": "patch",
-    "exit_code": "exit",
-    "o_es": "O-ES",
-    "djs": "ΔJS",
-}
-"""Metrics of the table on a screen; `--json` has all of them, with intervals."""
-
 
 @shared.group(app, "shioenv evaluate --predictor trivial --suite dev.suite --out ./evaluation")
 def evaluate(
@@ -98,6 +85,8 @@ def evaluate(
 
 def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
     """A table for each group of inputs, and what went wrong."""
+    from shioenv.evaluation.results import SHOWN
+
     for group in ("single", "multi", "all"):
         table = shared.table((group, *SHOWN.values(), "ms"), left=1)
         for name, facts in document["predictors"].items():
@@ -118,6 +107,10 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
                 f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
                 f"{fixed(everything['em_new_form'][0])}"
             )
+        if "tokens" in facts:
+            asked, answered = facts["tokens"].values()
+            price = "" if facts["cost"] is None else f", {facts['cost']:.4f} dollars"
+            yield f"{name}: {asked:,} tokens of prompts and {answered:,} of replies{price}"
     yield from (f"{name}: {why}" for name, why in done.unable.items())
 
 

@@ -66,6 +66,62 @@ def record(
     return shared.Printout(facts, [line], indent=2)
 
 
+@shared.command(app, "shioenv suite adapt commands.txt --out adapted.jsonl --count 10000")
+def adapt(
+    inputs: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUTS", help="A file with an input on each line, as text or as JSON."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to write, as JSON, an input a line.")
+    ],
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Inputs in all, several of one line that leaves a choice.",
+            show_default="one of each line",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws the names.")] = 0,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Rewrite anyone's inputs so that they find what they name on a system.
+
+    Files that are not there become files of their type that are, and so directories, users, groups,
+    hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of an input become
+    equal ones; sudo is taken off. Set aside, with the reason, in FILE.aside beside FILE are inputs
+    whose placeholders stand for nothing in particular, and dangerous and endless ones. What comes
+    out can be recorded as a suite, or imported as a dataset.
+    """
+    from shioenv.evaluation.adapting.adapt import adapt as adapt_questions
+    from shioenv.evaluation.adapting.adapt import write_adapted
+    from shioenv.evaluation.questions import read_questions
+    from shioenv.system.store import find_system
+
+    questions = read_questions(inputs)
+    with counting("inputs") as report:
+        adapted = adapt_questions(
+            questions, find_system(system), count=count, seed=seed, report=report
+        )
+    beside = write_adapted(adapted, out)
+    facts = {
+        "inputs": len(adapted.questions),
+        "of": len(questions),
+        "set_aside": len(adapted.aside),
+        "reasons": adapted.reasons,
+    }
+    lines = [f"{out}: {facts['inputs']:,} inputs of {facts['of']:,}"]
+    if adapted.aside:
+        lines.append(f"{beside}: {len(adapted.aside):,} set aside")
+    lines += [f"{number:7,} {reason}" for reason, number in adapted.reasons.items()]
+    return shared.Printout(facts, lines, indent=2)
+
+
 @shared.command(app, "shioenv suite stats dev.suite")
 def stats(file: File) -> shared.Printout:
     """Count what a suite holds: steps, kinds, utilities, and how much of it varies."""

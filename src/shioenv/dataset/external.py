@@ -1,84 +1,45 @@
-"""Datasets from lists of inputs: each line taken apart, executed, scored and recorded.
-
-What corpora such as NL2Bash and NL2CMD leave generic (`find Path -name Regex`) is bound to names of
-the recorded system first, as the paper's adapted NL2CMD was.
-"""
+"""Datasets from lists of inputs: each line taken apart, executed, scored and recorded."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
 from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
 from shioenv.dataset.manifest import Plan, scoring_there
 from shioenv.domain.inputs import Input, session_text
-from shioenv.errors import ImportFileError, UsageError, did_you_mean
+from shioenv.errors import ImportFileError
 from shioenv.execution.job import Executor
-from shioenv.grammar.bind import values_of
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, without_assignments
-from shioenv.grammar.symbols import Nonterminal
-from shioenv.grammar.words import split_words
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
-from shioenv.system.catalogue import catalogue
 from shioenv.system.store import find_system
-
-PLACEHOLDERS = ("reject", "bind", "keep")
-"""What is done with lines that hold generic words: see `CommandList`."""
-
-ATTEMPTS = 20
-"""How often a line is bound anew to become an input that is not there yet."""
-
-Catalogues = Mapping[str, Mapping[str, Sequence[str]]]
-"""Names by token, for each start directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandList:
     """A file of inputs, one a line, and how they are read.
 
-    Words such as `File` or `[Size]` are generic in some corpora (`placeholder_table`). With
-    `reject` lines that hold one are left out; with `bind` whole words become names and values of
-    the system, drawn by `seed`, up to `bindings` different inputs from each such line, and lines
-    where one stays inside a longer word (`+Size`) are left out; with `keep` they are words.
-    Errors: UsageError.
+    A line is an input as text, or a JSON object with `input` and perhaps `cwd`, its start
+    directory.
     """
 
     path: str | Path
     sampler: str = "commands"
     """What the records say wrote them."""
-    placeholders: str = "reject"
-    """One of `PLACEHOLDERS`."""
-    bindings: int = 1
     seed: int = 0
-    """Draws names, start directories and sub-inputs."""
+    """Draws start directories and sub-inputs."""
     start_directories: tuple[str, ...] = ()
-    """None for all of the system."""
-
-    def __post_init__(self) -> None:
-        if self.placeholders not in PLACEHOLDERS:
-            raise UsageError(
-                f"placeholders cannot be {self.placeholders!r}",
-                hint=did_you_mean(self.placeholders, PLACEHOLDERS),
-            )
-        if self.bindings < 1 or (self.bindings > 1 and self.placeholders != "bind"):
-            raise UsageError(
-                "several bindings of a line need placeholders to bind, and are at least 1"
-            )
+    """Of lines that name none; empty for all of the system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +73,22 @@ def import_commands(
     list, arguments and system, whatever the executor.
 
     What cannot be recorded is left out and told with its line: empty, only a comment, not UTF-8, a
-    NUL byte, too long, the same as an earlier input. Errors: ImportFileError where nothing can be
+    NUL byte, too long, the same as an earlier input, with a history, in a start directory that is
+    not there. Errors: ImportFileError where nothing can be
     taken, those of `find_system` and StartDirectoryError before anything is written;
     then those of `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
     directories = commands.start_directories or built.declaration.session.start_directories
-    catalogues = {directory: catalogue(built, directory) for directory in directories}
-    accepted = read_list(commands, InputParser(grammars), catalogues)
+    accepted = read_list(commands, InputParser(grammars), directories, built.is_directory)
     if not accepted.samples:
         why = told(accepted.rejected)
         raise ImportFileError(f"{commands.path}: no line can be recorded; {why}")
     drawing = Drawing(
         sampler=commands.sampler,
         seed=commands.seed,
-        start_directories=directories,
+        start_directories=(*directories, *accepted.elsewhere(directories)),
         horizon=0,
         composite_share=0.0,
         max_segments=0,
@@ -137,8 +98,6 @@ def import_commands(
         "kind": "commands",
         "sha256": accepted.sha256,
         "lines": accepted.lines,
-        "placeholders": commands.placeholders,
-        "bindings": commands.bindings,
         "rejected": dict(sorted(reasons(accepted.rejected).items())),
     }
     # nothing is drawn by a policy
@@ -158,6 +117,10 @@ class Accepted:
     samples: tuple[bytes, ...]
     """Each as JSON of its arguments, start directory and whether it is declared volatile."""
     rejected: tuple[Rejection, ...]
+
+    def elsewhere(self, directories: Sequence[str]) -> list[str]:
+        """Start directories that lines name and that are not among these, sorted."""
+        return sorted({json.loads(sample)[1] for sample in self.samples}.difference(directories))
 
 
 def import_list(
@@ -189,9 +152,16 @@ def _samples(lines: Iterable[bytes]) -> Iterator[Sample]:
         yield Sample(Input.from_marked(tokens), cwd, volatile, ())
 
 
-def read_list(commands: CommandList, parser: InputParser, catalogues: Catalogues) -> Accepted:
-    """The inputs of a file's lines, taken apart and bound. Errors: ImportFileError."""
-    reader = _Reader(commands, parser, catalogues)
+def read_list(
+    commands: CommandList,
+    parser: InputParser,
+    directories: Sequence[str],
+    exists: Callable[[str], bool] = lambda directory: True,
+) -> Accepted:
+    """The inputs of a file's lines, taken apart; `directories` are where those start that name
+    none, and `exists` says of others whether one is there. Errors: ImportFileError.
+    """
+    reader = _Reader(commands.seed, parser, directories, exists)
     digest = hashlib.sha256()
     number = 0
     for number, line in read_lines(commands.path, digest.update):
@@ -202,9 +172,15 @@ def read_list(commands: CommandList, parser: InputParser, catalogues: Catalogues
 class _Reader:
     """Takes lines apart; `samples` are what `Accepted` calls so."""
 
-    def __init__(self, commands: CommandList, parser: InputParser, catalogues: Catalogues) -> None:
-        self._commands, self._parser, self._directories = commands, parser, list(catalogues)
-        self._binder = Binder(catalogues)
+    def __init__(
+        self,
+        seed: int,
+        parser: InputParser,
+        directories: Sequence[str],
+        exists: Callable[[str], bool],
+    ) -> None:
+        self._seed, self._parser, self._directories = seed, parser, directories
+        self._exists = exists
         self._distinct = Distinct()
         self.samples: list[bytes] = []
         self.rejected: list[Rejection] = []
@@ -212,30 +188,16 @@ class _Reader:
     def read(self, number: int, content: bytes) -> None:
         """One line, without its end."""
         text, reason = _readable(content)
-        generic = reason is None and PLACEHOLDER.search(text) is not None
-        if generic and self._commands.placeholders == "reject":
-            reason = "a placeholder"
-        elif generic and self._commands.placeholders == "bind":
-            reason = _left_over(text)
+        document = _document(text)
+        if document is not None:
+            text, reason = document["input"], _unusable(document)
         if reason is None:
-            reason = self._add(number, text, generic and self._commands.placeholders == "bind")
+            rng = generator(self._seed, "import", number)
+            cwd = (document or {}).get("cwd") or rng.choice(self._directories)
+            known = cwd in self._directories or self._exists(cwd)
+            reason = self._sample(text, cwd) if known else "no such start directory"
         if reason is not None:
             self.rejected.append(Rejection.of(number, content, reason))
-
-    def _add(self, number: int, text: str, generic: bool) -> str | None:
-        """Adds the inputs of a line; why, where there is none."""
-        wanted = self._commands.bindings if generic else 1
-        made = 0
-        reason = None
-        for attempt in range(wanted * ATTEMPTS if generic else 1):
-            rng = generator(self._commands.seed, "import", number, attempt)
-            cwd = rng.choice(self._directories)
-            bound = self._binder.bind(text, cwd, rng) if generic else text
-            reason = self._sample(bound, cwd)
-            made += reason is None
-            if made == wanted:
-                break
-        return None if made else reason
 
     def _sample(self, text: str, cwd: str) -> str | None:
         """Adds an input that was not seen before; why, where it cannot be."""
@@ -272,62 +234,21 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     return text, None
 
 
-@cache
-def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
-    """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
-    text = files("shioenv.dataset").joinpath("placeholders.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+def _document(text: str) -> dict[str, Any] | None:
+    """The JSON object with an input that a line is; None where it is none."""
+    if not text.startswith("{"):
+        return None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document.get("input"), str) else None
 
 
-_NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))
-PLACEHOLDER = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})(?![A-Za-z0-9_])")
-"""A generic word anywhere in a text."""
-_WHOLE = re.compile(rf"(?<![^\s=:;|&(<>])(?:\[({_NAMES})\]|({_NAMES}))(?![^\s:;|&)<>])")
-"""One that stands for itself: a word of its own, what follows `=`, either side of `:`."""
-_QUOTED = re.compile(rf"([^\"']*=)?(?:\"({_NAMES})\"|'({_NAMES})')")
-"""A shell word that is one in quotes, such as `--name="Regex"`."""
-
-
-class Binder:
-    """Puts names and values of a system where generic words are."""
-
-    def __init__(self, catalogues: Catalogues) -> None:
-        self._values = {
-            cwd: {name: _values(entry, tokens) for name, entry in placeholder_table().items()}
-            for cwd, tokens in catalogues.items()
-        }
-
-    def bind(self, text: str, cwd: str, rng: Random) -> str:
-        """The text with every generic word that stands for itself replaced, each drawn anew."""
-
-        def drawn(match: re.Match[str]) -> str:
-            return rng.choice(self._values[cwd][match[1] or match[2]])
-
-        words = []
-        for word in split_words(text):
-            if quoted := _QUOTED.fullmatch(word):
-                value = rng.choice(self._values[cwd][quoted[2] or quoted[3]])
-                words.append((quoted[1] or "") + value)
-            elif "'" in word or '"' in word:
-                words.append(word)
-            else:
-                words.append(_WHOLE.sub(drawn, word))
-        return " ".join(words)
-
-
-def _values(entry: Mapping[str, Any], tokens: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    values = list(entry.get("values", ()))
-    for token in entry.get("tokens", ()):
-        values.extend(values_of(Nonterminal(token), tokens))
-    return tuple(values)
-
-
-def _left_over(text: str) -> str | None:
-    """Why a line cannot be bound: a generic word that stands inside a longer one (`+Size`)."""
-    for word in split_words(text):
-        if _QUOTED.fullmatch(word):
-            continue
-        rest = word if "'" in word or '"' in word else _WHOLE.sub("", word)
-        if PLACEHOLDER.search(rest):
-            return "a placeholder inside a word"
-    return None
+def _unusable(document: dict[str, Any]) -> str | None:
+    """Why the input of such a line cannot be recorded."""
+    if document.get("history"):
+        return "inputs before it in the same shell"
+    if not isinstance(document.get("cwd"), str | None):
+        return "a start directory that is no text"
+    return _readable(document["input"].encode("utf-8", "replace"))[1]

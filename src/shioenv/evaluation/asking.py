@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,7 @@ class _Worker:
 
     def __init__(self, given: bytes) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
+        self._scratch = tempfile.mkdtemp(prefix="shioenv-asked-")
         self.connection, theirs = Pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
@@ -157,6 +159,7 @@ class _Worker:
             stdout=self._stderr,
             stderr=self._stderr,
             pass_fds=[theirs.fileno()],
+            env={**os.environ, "TMPDIR": self._scratch},  # who is killed cannot tidy up
             start_new_session=True,  # it ends with all that it started; Ctrl-C is for who asks
         )
         theirs.close()
@@ -197,6 +200,7 @@ class _Worker:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         self.connection.close()
         self._stderr.seek(0)
         words = self._stderr.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
@@ -239,9 +243,7 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
     except Abstained as error:
         return Said(Status.ABSTAINED, milliseconds=took(), why=error.message)
     except AnswerError as error:
-        tokens = getattr(predictor, "tokens", (0, 0))
-        why = error.message
-        return Said(Status.INVALID, error.received, None, took(), why, tokens)
+        return Said(Status.INVALID, error.received, None, took(), error.message, *_spent(predictor))
     except Exception as error:
         return Said(Status.CRASHED, milliseconds=took(), why=unable(error))
     return Said(
@@ -249,5 +251,11 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
         confidence=answer.confidence,
         milliseconds=took(),
         why=answer.source,
-        tokens=getattr(predictor, "tokens", (0, 0)),
+        tokens=_spent(predictor)[0],
+        cost=_spent(predictor)[1],
     )
+
+
+def _spent(predictor: Any) -> tuple[tuple[int, int], float]:
+    """What the newest answer took of a predictor that counts tokens, and what they cost."""
+    return getattr(predictor, "tokens", (0, 0)), getattr(predictor, "cost", 0.0)

@@ -92,16 +92,19 @@ def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
 
 def why(case: Case, behavior: Behavior) -> str:
     """What tells a behavior from the first gold run: its channels, each with the first thing that
-    differs.
+    differs and is not volatile.
     """
     gold = case.gold[0]
     found = []
     if behavior.exit_code != gold.exit_code:
         found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
     before, now = (text_of(one.output).split("\n") for one in (gold, behavior))
-    if before != now:
+    if before != now and not case.mask.fits(behavior.output):
+        differing = (
+            n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]
+        )
         place = next(
-            (n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]),
+            (n for n in differing if not case.mask.line_fits(n, now[n])),
             min(len(before), len(now)),
         )
         lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]

@@ -188,6 +188,7 @@ def _encoded(place: int, said: Said) -> bytes:
         "milliseconds": said.milliseconds,
         "why": said.why,
         "tokens": said.tokens,
+        "cost": said.cost,
         "answer": None if said.behavior is None else behavior_json(said.behavior),
     }
     return json.dumps(document).encode()
@@ -203,6 +204,7 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
         document["milliseconds"],
         document["why"],
         tuple(document["tokens"]),
+        document.get("cost", 0.0),  # who counts none may not write it
     )
 
 

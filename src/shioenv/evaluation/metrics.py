@@ -56,6 +56,8 @@ class Said:
     """Why there is no answer, or where it is from."""
     tokens: tuple[int, int] = (0, 0)
     """Of what a model was asked, and of what it said; 0 where nobody counts."""
+    cost: float = 0.0
+    """What that costs, in dollars; 0 where no price is known."""
 
 
 @dataclass(frozen=True, slots=True)

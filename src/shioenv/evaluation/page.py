@@ -15,7 +15,7 @@ from shioenv.errors import UsageError
 from shioenv.evaluation.evaluate import Evaluation, read_evaluation
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Level, Status
-from shioenv.evaluation.results import GROUPS, Judged, by_utility
+from shioenv.evaluation.results import GROUPS, SHOWN, Judged, by_utility
 from shioenv.evaluation.suite import Case
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report.drawing import require_libraries
@@ -36,15 +36,11 @@ SHADES = 10
 """Colours of the heat map from 0 to 1."""
 
 HEADINGS = {
-    "em": "EM",
+    **SHOWN,
     "em_masked": "EM masked",
     "em_exit": "EM + exit",
     "em_files": "EM files",
-    "em_output": "output",
-    "em_patch": "patch",
     "exit_code": "exit code",
-    "o_es": "O-ES",
-    "djs": "ΔJS",
     "em_macro": "EM by utility",
 }
 """Metrics of the page's tables."""

@@ -13,6 +13,18 @@ from shioenv.evaluation.suite import Case, Suite
 from shioenv.evaluation.training import Training
 
 GROUPS = ("single", "multi", "all")
+SHOWN = {
+    "em": "EM",
+    "em_masked": "masked",
+    "em_exit": "+exit",
+    "em_files": "files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+}
+"""Metrics of every table, with what stands above them where there is little room."""
 COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
 """Metrics whose differences between predictors are told."""
 OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
@@ -113,9 +125,14 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _tokens(one: Judged) -> dict[str, Any]:
-    """What a model was asked and said, in tokens; nothing of predictors without any."""
+    """What a model was asked and said, in tokens and dollars (None where no price is known);
+    nothing of predictors without any.
+    """
     asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
-    return {"tokens": {"prompt": asked, "completion": answered}} if asked or answered else {}
+    if not (asked or answered):
+        return {}
+    cost = round(sum(said.cost for said in one.said), 6) or None
+    return {"tokens": {"prompt": asked, "completion": answered}, "cost": cost}
 
 
 def _trained(one: Judged, cases: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shioenv.evaluation.evaluate import Evaluation
+from shioenv.evaluation.results import SHOWN
 from shioenv.report.tables import Table
 from shioenv.report.text import fixed
 
@@ -35,19 +36,7 @@ PAPER: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 
 TITLES = {"single": "Single commands", "multi": "Several steps", "all": "All inputs"}
 
-COLUMNS = {
-    "em": "EM",
-    "em_masked": "masked",
-    "em_exit": "+exit",
-    "em_files": "files",
-    "em_output": "output",
-    "em_patch": "patch",
-    "exit_code": "exit",
-    "o_es": "O-ES",
-    "djs": "ΔJS",
-    "em_macro": "by utility",
-    "ms_p50": "ms",
-}
+COLUMNS = {**SHOWN, "em_macro": "by utility", "ms_p50": "ms"}
 """Metrics of the tables."""
 
 _HEAD = """\

@@ -90,7 +90,7 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
         __package__,
         style=dark_charts(),
         title=f"ShIOEnv dataset: {drawing.sampler}, seed {drawing.seed}",
-        samples=Markup("[" + ",\n".join(chosen.texts) + "]"),
+        data=Markup("[" + ",\n".join(chosen.texts) + "]"),
         n_samples=len(chosen.texts),
         every_pair=chosen.every_pair,
         figures=figures(statistics),

@@ -15,17 +15,18 @@ LIBRARIES = ("jinja2",)
 
 
 def rendered(package: str, *, style: str = "", **values: Any) -> str:
-    """The page of a package's `templates/page.html`, with its own `page.js`, the style that all
-    pages share, `style`, and its own `page.css` where it has one.
+    """The page of a package's `templates/page.html`, which extends the `base.html` that all pages
+    share, with the script and style that they share, its own `page.js`, `style`, and its own
+    `page.css` where it has one. `data` is what the script reads.
 
     A content security policy admits this style and this script only. Beside `values` the template
     knows `markup`, `visible`, `fixed`, `count` and `share`.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader(package),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -37,7 +38,7 @@ def rendered(package: str, *, style: str = "", **values: Any) -> str:
     if own != shared and (own / "page.css").exists():
         sheets.append(own / "page.css")
     style = "".join(sheet.read_text() for sheet in sheets) + style
-    script = (own / "page.js").read_text()
+    script = "".join(path.read_text() for path in (shared / "base.js", own / "page.js"))
     return environment.get_template("page.html").render(
         style=Markup(style),
         script=Markup(script),

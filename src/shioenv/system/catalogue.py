@@ -65,7 +65,7 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
     """
     default = system.resolve(system.declaration.start_directory) or "/"
     here = default if cwd is None else system.resolve(cwd)
-    if here is None or here not in system.index or not stat.S_ISDIR(system.index[here].mode):
+    if here is None or not system.is_directory(here):
         raise StartDirectoryError(
             f"{cwd!r} is no directory of the system {system.name}",
             hint=f"start directories: {', '.join(system.declaration.session.start_directories)}",

@@ -207,6 +207,11 @@ class System:
                 done.append(part)
         return None
 
+    def is_directory(self, path: str) -> bool:
+        """Whether `path` leads to a directory."""
+        entry = self.index.get(self.resolve(path) or "")
+        return entry is not None and stat.S_ISDIR(entry.mode)
+
     def beneath(self, directory: str) -> Iterator[IndexEntry]:
         """The entry of a directory and of everything in it, at any depth, in the index's order."""
         prefix = directory.rstrip("/") + "/"

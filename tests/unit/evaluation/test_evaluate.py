@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,31 @@ def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
     assert everything["em_new_form"][0] == 0.5, "without both ls -l: cat is wrong, wc right"
     again = read_evaluation(tmp_path / "out").document["predictors"][name]
     assert again["all"]["em_new_form"] == everything["em_new_form"]
+
+
+def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, log = tmp_path / "scratch", tmp_path / "log"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    path = tmp_path / "messy.py"
+    path.write_text(
+        "import json, sys, tempfile, time\n"
+        "for line in sys.stdin:\n"
+        "    made = tempfile.mkdtemp()\n"
+        f"    print(made, file=open({str(log)!r}, 'a'))\n"
+        "    text = json.loads(line).get('input')\n"
+        "    time.sleep(60 if text == 'hang' else 0)\n"
+        "    sys.exit(9) if text == 'die' else print('{\"output\": \"x\\\\n\"}', flush=True)\n"
+    )
+    name = f"command:{sys.executable} {path}"
+    done = evaluate(suite(tmp_path, "a", "hang", "die", "b"), [name], workers=2, timeout=2)
+    assert statuses(done) == ["answered", "timed_out", "crashed", "answered"]
+    made = [Path(line) for line in log.read_text().splitlines()]
+    assert len(made) >= 4
+    assert all(each.is_relative_to(scratch) for each in made)
+    assert list(scratch.iterdir()) == []
 
 
 def test_other_packages_add_theirs_by_entry_point(

@@ -64,11 +64,47 @@ def test_numbers_that_stay_are_compared() -> None:
     assert not fits(made, "7 of 11 a\n")
 
 
+def test_a_line_that_stayed_by_chance_varies_as_most_lines_of_its_kind() -> None:
+    made = mask(
+        "pass 1/4 (a0)\npass 2/4 (b1)\npass 3/4 (c2)\nend 4/4 (d3)\n",
+        "pass 1/4 (b1)\npass 2/4 (b1)\npass 3/4 (a0)\nend 4/4 (d3)\n",
+    )
+    assert fits(made, "pass 1/4 (a0)\npass 2/4 (c2)\npass 3/4 (b1)\nend 4/4 (d3)\n")
+    for line in ("pass 9/4 (c2)", "pass 2/4 two words", "past 2/4 (c2)"):
+        assert not fits(made, f"pass 1/4 (a0)\n{line}\npass 3/4 (b1)\nend 4/4 (d3)\n"), line
+    assert not fits(made, "pass 1/4 (a0)\npass 2/4 (c2)\npass 3/4 (b1)\nend 4/4 (x)\n")
+
+
+def test_lines_of_one_kind_vary_in_the_same() -> None:
+    made = mask("(1)\n(a1)\n", "(2)\n(b1)\n")
+    assert fits(made, "(c1)\n(3)\n"), "numbers by chance, where others of its kind are words"
+    made = mask("a (1)\nb (a1)\n", "a (2)\nb (b1)\n")
+    assert not fits(made, "a (c1)\nb (3)\n"), "of another kind"
+
+
+def test_a_line_that_stayed_as_most_of_its_kind_is_compared() -> None:
+    made = mask("a 1 x\nb 5 x\nc 6 x\n", "a 2 x\nb 5 x\nc 6 x\n")
+    assert not fits(made, "a 3 x\nb 4 x\nc 6 x\n")
+    made = mask("f 1 x\nf 5 x\nf 6 x\n", "f 2 x\nf 5 x\nf 6 x\n")
+    assert fits(made, "f 3 x\nf 5 x\nf 6 x\n")
+    assert not fits(made, "f 3 x\nf 4 x\nf 6 x\n")
+
+
 def test_a_line_that_looks_like_a_pattern_is_none() -> None:
     made = mask("[a-z]+ 1\n.*\n", "[a-z]+ 2\n.*\n")
     assert fits(made, "[a-z]+ 3\n.*\n")
     assert not fits(made, "abc 3\n.*\n")
     assert not fits(made, "[a-z]+ 3\nxx\n")
+
+
+def test_a_single_line_is_told_to_be_as_it_may() -> None:
+    made = mask("a 1\nb\n", "a 2\nb\n")
+    assert [made.line_fits(number, line) for number, line in enumerate(("a 7", "c", ""))] == [
+        True,
+        False,
+        True,
+    ]
+    assert not mask("a\n", "a\nb\n").line_fits(0, "a")
 
 
 def test_exit_codes_and_files_vary_by_themselves() -> None:

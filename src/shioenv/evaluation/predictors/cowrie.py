@@ -101,13 +101,11 @@ class Cowrie:
             f"cowrie-{VERSION}-{system.digest[:12]}", lambda made: _configure(made, system, python)
         )
         self._state = Path(tempfile.mkdtemp(prefix="shioenv-cowrie-"))
-        port = _free_port()
-        facts = json.loads((home / "facts.json").read_text())
-        self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
-        here = files("shioenv.evaluation.predictors")
-        programs = [str(here.joinpath(f"cowrie_{name}.py")) for name in ("client", "server")]
-        words = [str(python), "-I", *programs, str(self._state), str(port)]
-        self._process = LineProcess(words, {"hello": True})
+        try:
+            self._process = self._begun(python, home)
+        except BaseException:
+            shutil.rmtree(self._state, ignore_errors=True)
+            raise
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What it says. Errors: AnswerError where the connection breaks."""
@@ -127,6 +125,15 @@ class Cowrie:
         """Ends the server."""
         self._process.close()
         shutil.rmtree(self._state, ignore_errors=True)
+
+    def _begun(self, python: Path, home: Path) -> LineProcess:
+        port = _free_port()
+        facts = json.loads((home / "facts.json").read_text())
+        self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
+        here = files("shioenv.evaluation.predictors")
+        programs = [str(here.joinpath(f"cowrie_{name}.py")) for name in ("client", "server")]
+        words = [str(python), "-I", *programs, str(self._state), str(port)]
+        return LineProcess(words, {"hello": True})
 
     def _asked(self, text: str) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self._process.ask({"text": text}))

@@ -84,7 +84,9 @@ _EXIT = re.compile(r"<EXIT>\s*(\d{1,3})\s*</EXIT>")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What stands behind `llm:`: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL`."""
+    """What stands behind `llm:`: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,
+    price=IN/OUT`.
+    """
 
     model: str
     prompt: str = "paper"
@@ -94,6 +96,8 @@ class Options:
     """The file of replies; None: one in the user's cache directory."""
     url: str = ""
     """The endpoint; else OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY."""
+    price: str = ""
+    """Dollars for a million tokens of prompts and of replies: `0.15/0.60`."""
 
     @classmethod
     def of(cls, text: str) -> Options:
@@ -105,14 +109,22 @@ class Options:
         if not model or unknown:
             raise PredictorError(
                 f"llm cannot take {', '.join(unknown) or 'no model'}",
-                hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL",
+                hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL,"
+                "price=IN/OUT",
             )
         options = cls(model, **given)
         if options.prompt not in PROMPTS:
             raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
         if (options.prompt == "nearest") != bool(options.memory):
             raise PredictorError("the prompt nearest, and it alone, needs memory=DATASET")
+        if options.price and not re.fullmatch(r"[0-9.]*[0-9]/[0-9.]*[0-9]", options.price):
+            raise PredictorError(f"a price is like 0.15/0.60, not {options.price!r}")
         return options
+
+    def cost(self, tokens: tuple[int, int]) -> float:
+        """What tokens cost, in dollars; 0 where no price is given."""
+        prices = (float(price) for price in (self.price or "0/0").split("/"))
+        return sum(n * price / 1e6 for n, price in zip(tokens, prices, strict=True))
 
 
 class Model:
@@ -120,7 +132,8 @@ class Model:
 
     The paper's prompt asks for no exit code: 0 is taken. One newline or blank at either end of the
     output is the format's; an output that then lacks its last newline gets it, because the format
-    cannot tell. `tokens` are those of the newest reply: of the prompt, and said.
+    cannot tell. `tokens` are those of the newest reply, of the prompt and said, and `cost` what
+    they cost, also where the reply was kept from earlier.
     """
 
     patch_level = Level.FULL
@@ -130,7 +143,7 @@ class Model:
         template = PROMPTS[options.prompt]
         digest = hashlib.sha256(f"{template}{SHOWN}".encode()).hexdigest()[:8]
         self.version = f"{options.model}, prompt {options.prompt} {digest}"
-        self.tokens = (0, 0)
+        self.tokens, self.cost = (0, 0), 0.0
         slug = re.sub(r"[^\w.-]+", "_", options.model)
         default = cache_directory() / "predictors" / f"llm-{slug}.jsonl"
         self._replay = Replay(Path(options.replay) if options.replay else default)
@@ -159,6 +172,7 @@ class Model:
         if reply is None:
             reply = self._replay.keep(request, self._asked(request))
         self.tokens = (reply["prompt_tokens"], reply["completion_tokens"])
+        self.cost = self._options.cost(self.tokens)
         return parsed(reply["text"])
 
     def close(self) -> None:

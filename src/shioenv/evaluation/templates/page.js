@@ -1,20 +1,5 @@
-"use strict";
 (() => {
-  const PAGE = 15;
-  const byId = (id) => document.getElementById(id);
   const { names, cases } = JSON.parse(byId("data").textContent);
-  const form = byId("filter");
-  const list = byId("list");
-  let shown = [];
-  let first = 0;
-
-  /** An element with a class and children; text always becomes a text node. */
-  const make = (name, className, ...children) => {
-    const element = document.createElement(name);
-    if (className) element.className = className;
-    element.append(...children);
-    return element;
-  };
 
   const option = (select, value, text) => {
     const element = make("option", "", text);
@@ -38,21 +23,19 @@
     volatile: (_, one) => one.v.length > 0,
   };
 
-  const select = () => {
+  const choose = () => {
     const query = byId("query").value.toLowerCase();
     const place = Number(byId("predictor").value);
     const verdict = verdicts[byId("verdict").value];
     const steps = byId("steps").value;
     const utility = byId("utility").value;
-    shown = cases.filter(
+    return cases.filter(
       (one) =>
         (!steps || one.s === steps) &&
         (!utility || one.u.includes(utility)) &&
         verdict(one.a[place], one) &&
         (!query || texts(one, one.a[place]).includes(query)),
     );
-    first = 0;
-    show();
   };
 
   /** A line with what is between the common beginning and end of its partner marked. */
@@ -132,25 +115,6 @@
     return make("li", "", article);
   };
 
-  const show = () => {
-    const page = shown.slice(first, first + PAGE);
-    list.replaceChildren(...page.map(card));
-    if (!page.length) list.append(make("li", "card empty", "No answer is like this."));
-    byId("shown").textContent = page.length
-      ? `${first + 1} to ${first + page.length} of ${shown.length.toLocaleString("en")}`
-      : "0 answers";
-    for (const button of document.querySelectorAll(".previous")) button.disabled = first === 0;
-    for (const button of document.querySelectorAll(".next")) {
-      button.disabled = first + PAGE >= shown.length;
-    }
-  };
-
-  const turn = (step) => {
-    first = Math.max(0, first + step);
-    show();
-    byId("shown").scrollIntoView({ block: "center" });
-  };
-
   names.forEach((name, place) => option(byId("predictor"), place, name));
   const initial = Math.max(0, names.findIndex((name) => name !== "sandbox"));
   byId("predictor").options[initial]?.setAttribute("selected", "");
@@ -158,16 +122,5 @@
   const used = new Map();
   for (const one of cases) for (const name of one.u) used.set(name, (used.get(name) || 0) + 1);
   for (const name of [...used.keys()].sort()) option(byId("utility"), name, `${name} (${used.get(name)})`);
-  form.hidden = false;
-  for (const field of form.querySelectorAll("input")) field.addEventListener("input", select);
-  for (const field of form.querySelectorAll("select")) field.addEventListener("change", select);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(select));
-  for (const button of document.querySelectorAll(".previous")) {
-    button.addEventListener("click", () => turn(-PAGE));
-  }
-  for (const button of document.querySelectorAll(".next")) {
-    button.addEventListener("click", () => turn(PAGE));
-  }
-  select();
+  browse(15, ["answer", "answers"], choose, card);
 })();

@@ -1,25 +1,10 @@
-"use strict";
 (() => {
-  const PAGE = 10;
-  const byId = (id) => document.getElementById(id);
   const samples = JSON.parse(byId("data").textContent);
-  const form = byId("filter");
-  const list = byId("list");
   const haystacks = samples.map((one) =>
     [one.i.map((piece) => piece[0]).join(""), one.o, ...one.p.map((change) => change.join(" "))]
       .join("\n")
       .toLowerCase(),
   );
-  let shown = samples;
-  let first = 0;
-
-  /** An element with a class and children; text always becomes a text node. */
-  const make = (name, className, ...children) => {
-    const element = document.createElement(name);
-    if (className) element.className = className;
-    element.append(...children);
-    return element;
-  };
 
   const options = (select, values) => {
     const counts = new Map();
@@ -45,14 +30,14 @@
     changes: (a, b) => b.p.length + b.q - a.p.length - a.q,
   };
 
-  const select = () => {
+  const choose = () => {
     const query = byId("query").value.toLowerCase();
     const command = byId("command").value;
     const exit = byId("exit").value;
     const low = bound("low", 0);
     const high = bound("high", 1);
     const whole = low <= 0 && high >= 1;
-    shown = samples.filter(
+    const chosen = samples.filter(
       (one, index) =>
         (!command || JSON.stringify(one.c) === command) &&
         (!exit || JSON.stringify(one.x) === exit) &&
@@ -60,9 +45,7 @@
         (!query || haystacks[index].includes(query)),
     );
     const order = orders[byId("order").value];
-    if (order) shown.sort(order);
-    first = 0;
-    show();
+    return order ? chosen.sort(order) : chosen;
   };
 
   const score = (one) => {
@@ -141,37 +124,7 @@
     return make("li", "", article);
   };
 
-  const show = () => {
-    const page = shown.slice(first, first + PAGE);
-    list.replaceChildren(...page.map(card));
-    if (!page.length) list.append(make("li", "card empty", "No sample is like this."));
-    byId("shown").textContent = page.length
-      ? `${first + 1} to ${first + page.length} of ${shown.length.toLocaleString("en")}`
-      : "0 samples";
-    for (const button of document.querySelectorAll(".previous")) button.disabled = first === 0;
-    for (const button of document.querySelectorAll(".next")) {
-      button.disabled = first + PAGE >= shown.length;
-    }
-  };
-
-  const turn = (step) => {
-    first = Math.max(0, first + step);
-    show();
-    byId("shown").scrollIntoView({ block: "center" });
-  };
-
   options(byId("command"), samples.map((one) => one.c));
   options(byId("exit"), samples.map((one) => one.x));
-  form.hidden = false;
-  for (const field of form.querySelectorAll("input")) field.addEventListener("input", select);
-  for (const field of form.querySelectorAll("select")) field.addEventListener("change", select);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(select));
-  for (const button of document.querySelectorAll(".previous")) {
-    button.addEventListener("click", () => turn(-PAGE));
-  }
-  for (const button of document.querySelectorAll(".next")) {
-    button.addEventListener("click", () => turn(PAGE));
-  }
-  select();
+  browse(10, ["sample", "samples"], choose, card);
 })();

@@ -1,0 +1,1 @@
+"""Anyone's inputs rewritten for a system: generic words become names that exist there."""

@@ -1,0 +1,373 @@
+"""Anyone's inputs rewritten for a system, so that they find what they name."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from shioenv.errors import UsageError
+from shioenv.evaluation.adapting.names import Names
+from shioenv.evaluation.adapting.roles import roles_of
+from shioenv.evaluation.adapting.unfit import unfit
+from shioenv.evaluation.questions import Question
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.grammar.places import Places, read_places
+from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.words import split_words
+from shioenv.seeding import generator
+from shioenv.system.store import System
+
+LONGEST = 4096
+"""Bytes of an input that is adapted: nobody types more."""
+
+ATTEMPTS = 5
+"""How often an adaptation is drawn anew to become an input that is not there yet."""
+
+
+@cache
+def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
+    """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
+    path = files("shioenv.evaluation").joinpath("adapting/placeholders.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+_NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))
+_PLACEHOLDER = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})(?![A-Za-z0-9_])")
+"""A generic word anywhere in a text."""
+_WHOLE = re.compile(rf"(?<![^\s=:;|&(<>])(?:\[({_NAMES})\]|({_NAMES}))(?![^\s:;|&)<>])")
+"""One that stands for itself: a word of its own, what follows `=`, either side of `:`."""
+_QUOTED = re.compile(rf"([^\"']*=)?(\"(?:{_NAMES})\"|'(?:{_NAMES})')")
+"""A word that is one in quotes, such as `--name="Regex"`."""
+_ANGLES = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s=:])<([A-Za-z][\w -]*)>(?!\S)""")
+"""`<file name>` outside of quotes."""
+_ELLIPSIS = re.compile(r"(?<!\S)(?:\.\.\.|…)(?!\S)")
+_VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])\})")
+_OF_BASH = frozenset(
+    (
+        "_", "BASH", "BASHPID", "BASH_VERSION", "COLUMNS", "DIRSTACK", "EUID", "GROUPS", "HISTFILE",
+        "HISTSIZE", "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LINENO", "LINES", "LOGNAME", "MACHTYPE",
+        "OLDPWD", "OPTARG", "OPTIND", "OSTYPE", "PATH", "PIPESTATUS", "PPID", "PS1", "PS2", "PWD",
+        "RANDOM", "REPLY", "SECONDS", "SHELL", "SHELLOPTS", "SHLVL", "UID", "USER",
+        "0", "$", "?", "!", "#", "-",
+    )
+)  # fmt: skip
+"""Variables that every shell has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """Inputs as they were adapted, and those that were not."""
+
+    questions: tuple[Question, ...]
+    """Each with its start directory; `template` is the id of what it was made from."""
+    aside: tuple[tuple[Question, str], ...]
+    """What was set aside, and why."""
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many were set aside for what, the most frequent first."""
+        return dict(Counter(reason for _, reason in self.aside).most_common())
+
+
+def write_adapted(adapted: Adapted, path: Path) -> Path:
+    """Writes the inputs, and beside them, in the file whose path comes back, those set aside."""
+    lines = [question.to_json() for question in adapted.questions]
+    aside = [{**question.to_json(), "reason": reason} for question, reason in adapted.aside]
+    beside = path.with_suffix(f".aside{path.suffix}")
+    for file, documents in ((path, lines), (beside, aside)):
+        with storage_errors(path.parent):
+            content = "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in documents)
+            atomic_write(file, content.encode("utf-8", "surrogatepass"))
+    return beside
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Where a name of the system is put; the same name wherever role and word are the same."""
+
+    role: str
+    """A role, or a generic word of the table in brackets."""
+    word: str
+    """As it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    question: Question
+    names: Names
+    texts: tuple[tuple[str | _Slot, ...], ...]
+    """History and input, each in pieces."""
+
+    def drawn(self, random: Random) -> Question:
+        """One adaptation."""
+        values: dict[_Slot, str] = {}
+        for slot in (part for text in self.texts for part in text if isinstance(part, _Slot)):
+            if slot not in values:
+                values[slot] = self._value(slot, random, list(values.values()))
+        texts = [
+            "".join(part if isinstance(part, str) else values[part] for part in text)
+            for text in self.texts
+        ]
+        return replace(
+            self.question, input=texts[-1], history=tuple(texts[:-1]), cwd=self.names.cwd
+        )
+
+    def _value(self, slot: _Slot, random: Random, used: list[str]) -> str:
+        if not slot.role.startswith("["):
+            return self.names.draw(slot.role, slot.word, random, used)
+        entry = placeholder_table()[slot.role[1:-1]]
+        values: list[str] = [*entry.get("values", ()), *self.names.values(entry.get("tokens", ()))]
+        return random.choice([value for value in values if value not in used] or values)
+
+
+def adapt(
+    questions: Iterable[Question],
+    system: System,
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    report: Callable[[int], None] = lambda done: None,
+) -> Adapted:
+    """Inputs rewritten for a system: what they name and it lacks becomes something it has.
+
+    Files become files of their type, and so directories, users, groups, hosts, interfaces, disks,
+    process numbers and generic words (`File`, `<file name>`, `$FILE` where nothing sets it); a word
+    becomes the same wherever it stands in an input and its history. What is there, and what is to
+    be made where it can be made, stays. `sudo` is taken off.
+
+    One adaptation of each, in their order; with `count` as many rounds as make so many different
+    inputs, fewer where there are no more. Drawn by `seed`: the same for the same inputs and system.
+    Set aside are inputs with placeholders that stand for nothing in particular, dangerous and
+    endless ones, those that are empty or too long, and equal ones. `report` is told how many are
+    made. Errors: UsageError for a count below 1, StartDirectoryError.
+    """
+    if count is not None and count < 1:
+        raise UsageError(f"at least one input is made, not {count}")
+    aside: list[tuple[Question, str]] = []
+    made: list[Question] = []
+    seen: set[tuple[object, ...]] = set()
+    names = cache(lambda cwd: Names.of(system, cwd))
+    waiting: list[_Template] = []
+    for question in questions:
+        if count is not None and len(made) == count:
+            break
+        template = _template(question, names(question.cwd or system.declaration.start_directory))
+        if isinstance(template, str):
+            aside.append((question, template))
+            continue
+        adapted = _new(template, 0, seed, seen)
+        if adapted is None:
+            aside.append((question, "the same input as an earlier one"))
+            continue
+        made.append(adapted)
+        waiting.append(template)
+        report(len(made))
+    turn = 0
+    while count is not None and len(made) < count and waiting:
+        turn += 1
+        going_on = []
+        for template in waiting:
+            if len(made) < count and (adapted := _new(template, turn, seed, seen)) is not None:
+                made.append(adapted)
+                going_on.append(template)
+                report(len(made))
+        waiting = going_on
+    return Adapted(tuple(made), tuple(aside))
+
+
+def _new(
+    template: _Template, turn: int, seed: int, seen: set[tuple[object, ...]]
+) -> Question | None:
+    """An adaptation that is not there yet, None where none is found."""
+    for attempt in range(ATTEMPTS):
+        identity = template.question.id
+        question = template.drawn(generator(seed, "adapt", identity, turn, attempt))
+        key = (question.cwd, question.history, question.input)
+        if key not in seen:
+            seen.add(key)
+            extra = {**question.extra, "template": identity}
+            name = identity if not turn else f"{identity}+{turn}"
+            return replace(question, id=name, extra=extra)
+    return None
+
+
+def _template(question: Question, names: Names) -> _Template | str:
+    """An input in pieces; why, where it is set aside."""
+    texts = []
+    known = {*names.variables, *_OF_BASH}
+    roles: dict[str, str] = {}
+    after = names  # what is known once a text has run
+    for text in (*question.history, question.input):
+        if len(text.encode("utf-8", "surrogateescape")) > LONGEST:
+            return "too long"
+        cleaned = _ANGLES.sub(_bracketed, text)
+        places = read_places(cleaned)
+        while places.sudo:
+            cleaned = _without(cleaned, places.sudo)
+            places = read_places(cleaned)
+        if not cleaned.strip() or not (places.words or places.sets):
+            return "empty"
+        known |= places.sets
+        roles = {**roles_of(places), **roles}  # a word means what it meant at first
+        names = replace(
+            after,
+            made=after.made.union(_made(roles)),
+            elsewhere=_elsewhere(places.commands[:-1], after),
+        )
+        pieces = _pieces(cleaned, places, names, frozenset(known), roles)
+        after = replace(names, elsewhere=_elsewhere(places.commands[-1:], names))
+        if isinstance(pieces, str):
+            return pieces
+        if (reason := unfit(cleaned, places)) is not None:
+            return reason
+        texts.append(pieces)
+    return _Template(question, names, tuple(texts))
+
+
+def _made(roles: Mapping[str, str]) -> Iterator[str]:
+    """What an input makes, as it is named there; of names that hold a variable what is before."""
+    for word, role in roles.items():
+        text = plain(word).translate(SHOWN)
+        if role in ("new", "made"):
+            name = re.split(f"[{VARIABLE}{SUBSTITUTION}{{]", text)[0]
+            yield posixpath.normpath(name if name == text else f"{name}*") if name else "."
+        elif role == "url":
+            yield posixpath.basename(text.partition("?")[0]) or "index.html"
+
+
+def _elsewhere(commands: Iterable[str], names: Names) -> tuple[str, ...] | None:
+    """Where commands and those before them go, as far as they say so; None where they stay."""
+    found = names.elsewhere
+    for command in commands:
+        words = [plain(word).translate(SHOWN) for word in split_words(command)]
+        if words and words[0] in ("cd", "pushd"):
+            target = words[-1] if len(words) > 1 else "~"
+            if target.startswith("~"):
+                target = names.home + target[1:]
+            bases = (names.cwd, *(found or ()))
+            found = (*(found or ()), *(posixpath.normpath(posixpath.join(base, target))
+                                       for base in bases))  # fmt: skip
+    return found
+
+
+def _pieces(
+    text: str,
+    places: Places,
+    names: Names,
+    known: frozenset[str],
+    roles: Mapping[str, str],
+) -> tuple[str | _Slot, ...] | str:
+    """A text in pieces; why, where placeholders are left over."""
+    source = text.encode("utf-8", "surrogateescape")
+    slots: list[tuple[int, int, _Slot]] = []
+    for word in places.words:
+        slots += _generic(word.text, word.start)
+        if slots and slots[-1][0] >= word.start:
+            continue
+        start, role = _role(word.text, roles)
+        written = word.text[start:]
+        if role is None and (generic := _generic_variable(word.text, known)) is not None:
+            slots.append((word.start, word.end, _Slot(f"[{generic}]", written)))
+            continue
+        if role is None or SUBSTITUTION in plain(written) or _is_set(written, known):
+            continue
+        if not names.fits(role, written):
+            begin = word.start + len(word.text[:start].encode("utf-8", "surrogateescape"))
+            slots.append((begin, word.end, _Slot(role, written)))
+    for name, place in places.uses:
+        if name not in known and not any(start <= place < end for start, end, _ in slots):
+            return "left over: a variable that nothing sets"
+    pieces: list[str | _Slot] = []
+    end = 0
+    for start, after, slot in sorted(slots, key=lambda found: found[0]):
+        pieces += [source[end:start].decode("utf-8", "surrogateescape"), slot]
+        end = after
+    pieces.append(source[end:].decode("utf-8", "surrogateescape"))
+    rest = "".join(part if isinstance(part, str) else "_" for part in pieces)
+    if _PLACEHOLDER.search(rest):
+        return "left over: a placeholder inside a word"
+    if _ELLIPSIS.search(rest):
+        return "left over: an ellipsis"
+    if re.search(r"(?<!\S)<[A-Za-z][\w -]*>", re.sub(r"'[^']*'|\"[^\"]*\"", "", rest)):
+        return "left over: words in angle brackets"
+    return tuple(part for part in pieces if part != "")
+
+
+def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
+    """The generic words of the table in a word, with their places."""
+    found = []
+    if quoted := _QUOTED.fullmatch(text):
+        spans = [(quoted.span(2), quoted[2][1:-1])]
+    elif "'" in text or '"' in text:
+        spans = []
+    else:
+        spans = [(match.span(), match[1] or match[2]) for match in _WHOLE.finditer(text)]
+    for (begin, end), name in spans:
+        before = len(text[:begin].encode("utf-8", "surrogateescape"))
+        length = len(text[begin:end].encode("utf-8", "surrogateescape"))
+        slot = _Slot(f"[{name}]", name)
+        found.append((start + before, start + before + length, slot))
+    return found
+
+
+def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
+    """The role of a word, or of the value in it (`--file=x`, `-fx`), and where that begins."""
+    sign = word.find("=")
+    if word in roles or not (word.startswith("-") or word[:3] in ("if=", "of=")):
+        return 0, roles.get(word)
+    if word.startswith("--") or not word.startswith("-"):
+        return (sign + 1, roles.get(word[sign + 1 :])) if sign > 0 else (0, None)
+    for start in range(2, len(word)):
+        if word[start:] in roles:
+            return start, roles[word[start:]]
+    return 0, None
+
+
+def _is_set(word: str, known: frozenset[str]) -> bool:
+    """Whether a word holds a variable that has a value, so that nobody knows what it names."""
+    if VARIABLE not in plain(word):
+        return False
+    names = {match[1] or match[2] for match in _VARIABLE.finditer(word)}
+    return not names or not names.isdisjoint(known)
+
+
+@cache
+def _named() -> Mapping[str, str]:
+    """Words of the table by how they are written elsewhere: `filename`, `dir`, `n`."""
+    found = {}
+    for name, entry in placeholder_table().items():
+        found.update(dict.fromkeys((name.lower(), *entry.get("also", ())), name))
+    return found
+
+
+def _bracketed(match: re.Match[str]) -> str:
+    """`<file name>` as a word of the table, where it is about one."""
+    if match[1]:
+        return match[1]
+    words = re.findall(r"[a-z]+", match[2].lower())
+    named = [_named()[word] for word in words if word in _named()]
+    return f"[{named[0]}]" if named else match[0]
+
+
+def _generic_variable(word: str, known: frozenset[str]) -> str | None:
+    """The word of the table that a word is about which is a variable that nothing sets."""
+    match = _VARIABLE.fullmatch(word.strip('"'))
+    name = match and (match[1] or match[2])
+    return _named().get(name.lower()) if name and name not in known else None
+
+
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    source = text.encode("utf-8", "surrogateescape")
+    for start, end in sorted(spans, reverse=True):
+        source = source[:start] + source[end:]
+    return source.decode("utf-8", "surrogateescape")
