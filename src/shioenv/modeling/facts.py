@@ -107,6 +107,9 @@ def operand(word: str, state: State) -> Operand:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
         content = state.read(word) if kind in "fl" else None
         return Operand(word, kind, path, key, entry, content)
+    content = state.pristine.read(whole) if state.pristine is not None else None
+    if content is not None and whole.startswith("/proc/"):  # a context has no /proc
+        return Operand(word, "f", path, key, None, content)
     if _PATTERN.search(word):
         return Operand(word, "G")
     if not _NAME.fullmatch(word):

@@ -131,7 +131,8 @@ def train_memory(
     (system, digest), *_ = systems
     built = find_system(system)
     start = built.declaration.start_directory
-    world = World.of(contexts.get(start) or next(iter(contexts.values())), reader(built))
+    context = contexts.get(start) or next(iter(contexts.values()))
+    world = World.of(context, reader(built), _shown_in_proc(built))
     records = chain.from_iterable(read_records(each) for each in datasets)
     total = sum(each.records for each in manifests)
     kept = write_memory(directory, _counted(records, total, report), world)
@@ -172,6 +173,12 @@ def _counted(records: Iterable[Record], total: int, report: Report) -> Iterator[
     for done, record in enumerate(records):
         report("records", done, total)
         yield record
+
+
+def _shown_in_proc(system: System) -> dict[str, bytes]:
+    top = system.proc_files
+    files = (path for path in sorted(top.rglob("*")) if path.is_file())
+    return {f"/proc/{path.relative_to(top)}": path.read_bytes() for path in files}
 
 
 def reader(system: System) -> Callable[[str], bytes | None]:

@@ -20,7 +20,7 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.modeling.facts import operands
-from shioenv.modeling.filling import Kept, Taken, fillings
+from shioenv.modeling.filling import CONTENTS, COUNTS, DETAILS, WORDS, Kept, Taken, fillings
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index
 from shioenv.modeling.ranking import (
@@ -199,9 +199,13 @@ class Memory:
 
     def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
         """The candidates' places, the best first."""
-        if not len(self.ranker.scores):
-            scores = np.array([each.near for each in candidates])
-        return sorted(range(len(candidates)), key=lambda place: -scores[place])
+        if len(self.ranker.scores):
+            return sorted(range(len(candidates)), key=lambda place: -scores[place])
+        ways = (CONTENTS, DETAILS, WORDS, COUNTS)
+        ranked = [
+            (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
+        ]
+        return [place for _, _, place in sorted(ranked)]
 
     def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
         near = {each.number: each.distance for each in candidates}

@@ -6,6 +6,7 @@ it is from and how sure that is; what nobody knows is guessed, and marked.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -116,15 +117,32 @@ class Router:
         if key not in self._reached:
             here = self._with_world(State(cwd=placed.cwd))
             for text in placed.history:
+                self.steps = []
                 behavior = self._answered(text, here).behavior
                 try:
-                    here = here.after(text, behavior)
+                    here = here.after(text, behavior, self._written(behavior, here))
                 except PatchError:
                     here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
             if len(self._reached) > 64:
                 self._reached.clear()
             self._reached[key] = here
         return replace(self._reached[key], stdin=placed.stdin)
+
+    def _written(self, behavior: Behavior, before: State) -> dict[str, bytes]:
+        """What is in the files that an input wrote, by name, where that is what one of its commands
+        printed, by itself or behind what was there.
+        """
+        printed = [b""]
+        for step in self.steps:
+            said = step.answer.behavior
+            printed += [said.output, said.stdout or b"", said.stderr or b""]
+        found: dict[str, bytes] = {}
+        for name, digest in behavior.content_digests.items():
+            old = before.read(name) or b""
+            for content in (*printed, *(old + each for each in printed)):
+                if hashlib.sha256(content).hexdigest() == digest:
+                    found[name] = content
+        return found
 
     def _with_world(self, state: State) -> State:
         fresh = self.memory.world.state(state.cwd)

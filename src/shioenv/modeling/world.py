@@ -9,6 +9,7 @@ import json
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 from shioenv.domain.context import Context
 from shioenv.domain.names import file_key, name_bytes
@@ -17,7 +18,7 @@ from shioenv.domain.runner import State
 LARGEST = 16 * 1024
 """Bytes of a file whose content is kept; ours: of what people ask about, few are longer."""
 
-ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local", "/proc")
+ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
 """Where files are whose contents people ask about."""
 
 
@@ -44,12 +45,17 @@ class World:
         self.context = lru_cache(maxsize=8)(self._context)
 
     @classmethod
-    def of(cls, context: Context, read: Callable[[str], bytes | None]) -> World:
+    def of(
+        cls,
+        context: Context,
+        read: Callable[[str], bytes | None],
+        shown: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> World:
         """What a machine shows in this context, of whose regular files `read` gives the content
-        (None where it cannot).
+        (None where it cannot). `shown` is what it shows in /proc, by absolute path.
         """
         start = context.document["cwd"]
-        contents: dict[str, bytes] = {}
+        contents = {path: text for path, text in shown.items() if len(text) <= LARGEST}
         for key, entry in context.document["fs"].items():
             path = posixpath.normpath(posixpath.join(start, _text(key)))
             if entry["perms"][:1] != "-" or entry["size"] > LARGEST or not path.startswith(ROOTS):

@@ -33,8 +33,7 @@ class Emulated:
         done = self._bashkit.run(f"{written(stdin)} | {shell_input}", bare)
         if done.patch:
             raise Abstained("the emulator changes files there")
-        said_by_it = done.exit_code > 1 or b"unsupported" in done.output[:200]
-        if said_by_it:
+        if done.exit_code and done.output:
             raise Abstained("the emulator fails there")
         return replace(done, patch=ContextPatch(), stdout=done.output, stderr=b"")
 
