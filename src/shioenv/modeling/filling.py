@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -74,9 +74,6 @@ def fillings(
         return
     words = _filled(kept, pairs, before, WORDS)
     yield WORDS, words
-    joined = _joined(ours, theirs, kept)
-    if joined is not None and joined != words.output:
-        yield CONTENTS, replace(words, output=joined, channels=None)
     if not pairs.files:
         return
     details = _filled(kept, pairs, before, DETAILS)
@@ -149,7 +146,7 @@ class _Pairs:
             if match is None or value is None or match[1] is None:
                 continue
             mine.remove(match)
-            if name == UNKNOWN and not value.startswith("-") and not match[1].startswith("-"):
+            if name == UNKNOWN:
                 self._add(f"'{value[:1]}'", f"'{match[1][:1]}'")
                 self._add(f"-{value}", f"-{match[1]}")
             else:
@@ -313,22 +310,6 @@ def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
                 found = [line for line in mine if (our.word in line) == holds]
                 return "".join(found) if found else None
     return None
-
-
-def _joined(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
-    """What a command prints that prints its words, or the last names in them."""
-    for told in (_whole, posixpath.basename, posixpath.dirname):
-        if theirs.operands and kept.output == _line(theirs, told):
-            return _line(ours, told)
-    return None
-
-
-def _whole(word: str) -> str:
-    return word
-
-
-def _line(taken: Taken, told: Callable[[str], str]) -> str:
-    return " ".join(told(each) for each in taken.form.operands) + "\n"
 
 
 def _count(ours: Taken, theirs: Taken, count: int) -> int | None:

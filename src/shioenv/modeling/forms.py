@@ -17,13 +17,13 @@ from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv.grammar.parse import InputParser, n_assignments
+from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.grammar.words import split_words
 from shioenv.modeling.words import Expander
 
-UNKNOWN = "-?"
-"""What an option is called that its program does not have."""
+UNKNOWN, UNKNOWN_LONG = "-?", "--?"
+"""What an option is called that its program does not have: a letter, a name."""
 
 ASSIGNMENT = "="
 """What a variable is called that is set for the command alone."""
@@ -68,7 +68,7 @@ class Forms:
         written = split_words(text)
         begin = n_assignments(written)
         options: list[tuple[str, str | None]] = [(ASSIGNMENT, each) for each in written[:begin]]
-        if begin >= len(written):
+        if begin >= len(written) or is_assignment(written[begin]) or written[0].startswith("#"):
             return None
         expander = Expander(Variables(state))
         command = _unquoted(written[begin])
@@ -202,7 +202,7 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
         spec = splitter.long(name)
         given = f"{attached} {value}" if sign and value else attached if sign else value
         if spec is None:
-            return UNKNOWN, head
+            return UNKNOWN_LONG, head
         return _named(spec, head), given if sign or " " in text else None
     if head[1:] in splitter.words:
         return _named(splitter.words[head[1:]], head), value if " " in text else None

@@ -41,6 +41,9 @@ LONGEST = 20_000
 LEAST = 0.02
 """What any difference weighs at least."""
 
+MISTAKEN = PAIR.index("a mistaken option on one side")
+"""What weighs as much as by hand at least: mistakes are too rare for learning how much."""
+
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
 _FOR_FIGURES = 0.3
 """Share of the questions that only calibrate."""
@@ -238,6 +241,7 @@ def learn(
         model = LogisticRegression(max_iter=500, C=1.0).fit(pairs, ~right)
         weights = np.maximum(model.coef_[0], 0.0)
         weights = np.maximum(weights * (sum(WEIGHTS) / max(weights.sum(), 1e-9)), LEAST)
+        weights[MISTAKEN] = max(weights[MISTAKEN], WEIGHTS[MISTAKEN])
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
     asked = _ask(memory, numbers, report, "the trees")

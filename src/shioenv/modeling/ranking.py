@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from shioenv.errors import ModelError
 from shioenv.modeling.filling import Kept, Taken
-from shioenv.modeling.forms import UNKNOWN
+from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG
 
 Numbers = npt.NDArray[np.float64]
 
@@ -53,6 +53,7 @@ _OTHER = {
     "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
     "x": 14,
 }  # fmt: skip
+_MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
 
 
@@ -65,7 +66,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
         for name, value in list(alone):
             match = next((each for each in theirs_alone if each[0] == name), None)
             if match is not None:
-                if name == UNKNOWN:
+                if name in _MISTAKEN:
                     alone.remove((name, value))
                     theirs_alone.remove(match)
                     found[18] += 1
@@ -91,13 +92,13 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
             ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
             found[17] += ends or our.is_system != their.is_system
     found[18] += ours.form.command != theirs.form.command
-    found[20] = float(_is_mistaken(ours) != _is_mistaken(theirs))
+    found[20] = float(_mistakes(ours) != _mistakes(theirs))
     found[19] = float(ours.form.matched != theirs.form.matched)
     return found
 
 
-def _is_mistaken(taken: Taken) -> bool:
-    return any(name == UNKNOWN for name, _ in taken.form.options)
+def _mistakes(taken: Taken) -> frozenset[str]:
+    return _MISTAKEN.intersection(name for name, _ in taken.form.options)
 
 
 def _class(value: str | None) -> str:

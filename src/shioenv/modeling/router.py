@@ -21,6 +21,8 @@ from shioenv.grammar.parse import without_assignments
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.opening import opening, without_reading
+from shioenv.modeling.reading import read_program
+from shioenv.modeling.shell import Shell
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for; its confidence is 0."""
@@ -76,7 +78,8 @@ class Router:
         """What the newest answer rests on, command by command."""
         self._stages, self._stages_name = stages, stages_name
         self._used_stages = False
-        self._composition = Composition(_Single(self._single), memory.world.state())
+        self._commands = _Single(self._single)
+        self._composition = Composition(self._commands, memory.world.state())
         self._reached: dict[tuple[str, tuple[str, ...]], State] = {}
 
     @property
@@ -161,7 +164,11 @@ class Router:
             self.steps.append(Step(text, exact, ((text, 0.0),)))
             return exact
         try:
-            answer = self._composition.answer(text, state)
+            if "\0" not in text and self.memory.take(text, state) is None:
+                # assignments, comments, nothing at all: no command is asked about
+                answer = Shell(self._commands, state, text).answer(read_program(text))
+            else:
+                answer = self._composition.answer(text, state)
         except Abstained as declined:
             return self._guess(text, state, declined.message)
         except (PatchError, ContextError) as misfit:

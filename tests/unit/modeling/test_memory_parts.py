@@ -13,7 +13,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.modeling.facts import operand
 from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings
-from shioenv.modeling.forms import UNKNOWN, Forms
+from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG, Forms
 from shioenv.modeling.index import ROW, Index, write_index
 from shioenv.modeling.learning import arrays_of
 from shioenv.modeling.memory import Memory
@@ -47,10 +47,13 @@ def test_two_spellings_have_one_form(first: str, second: str) -> None:
 
 def test_what_a_program_does_not_have_is_no_option_of_its_own() -> None:
     state = small_world().state()
-    for text, value in (("ls -y", "y"), ("ls --nosuch", "--nosuch")):
+    for text, option in (
+        ("ls -y", (UNKNOWN, "y")),
+        ("ls --nosuch", (UNKNOWN_LONG, "--nosuch")),
+    ):
         form = FORMS.form(text, state)
         assert form is not None
-        assert form.options == ((UNKNOWN, value),)
+        assert form.options == (option,)
 
 
 def test_nothing_is_run_to_know_a_word() -> None:
@@ -113,6 +116,18 @@ def test_words_paths_and_facts_change_places() -> None:
 def test_a_word_is_exchanged_as_a_word_and_once() -> None:
     kept = Kept(0, "a b ab a.b\n", "[]")
     assert filled("echo b a", "echo a b", kept)[0].output == "b a ab a.b\n"
+
+
+def test_a_mistaken_option_is_named() -> None:
+    kept = Kept(2, "ls: invalid option -- 'y'\n", "[]")
+    assert filled("ls -Y a.txt", "ls -y", kept)[0].output == kept.output.replace("y", "Y")
+    kept = Kept(2, "ls: unrecognized option '--nosuch'\n", "[]")
+    assert "--other" in filled("ls --other", "ls --nosuch", kept)[0].output
+
+
+def test_words_that_are_printed_are_ours() -> None:
+    found = filled("echo one two three", "echo hi", Kept(0, "hi\n", "[]"))
+    assert found[0].output == "one two three\n"
 
 
 def test_a_patch_is_of_our_files() -> None:

@@ -43,6 +43,16 @@ def test_what_is_put_together(router: Router, text: str, output: bytes, exit_cod
     assert answer.behavior.exit_code == (0 if "||" in text else exit_code)
 
 
+def test_what_calls_nothing_changes_the_shell_alone(router: Router) -> None:
+    answer = router.answer("a=1 b=2")
+    assert [operation[1] for operation in answer.behavior.patch.operations] == [
+        "/settings/a",
+        "/settings/b",
+    ]
+    for text in ("# nothing", ""):
+        assert router.answer(text).behavior == Behavior(0, b"")
+
+
 def test_a_redirection_makes_a_file_of_its_length(router: Router) -> None:
     patch = router.run("echo hi > new.txt").patch
     assert [operation[:2] for operation in patch.operations] == [("a", "/fs/new.txt")]
