@@ -43,6 +43,11 @@ ASKED = 25
 EXACT, VOLATILE = 0.99, 0.3
 """How often the very same input did the same again, and where it varies (ours, measured)."""
 
+STAGE = 0.3
+"""What is left of the confidence where a command reads a pipe and its neighbour read something
+else (ours: nothing that reads a pipe is among what confidences are learned from)."""
+
+_BY_CONTENT = (CONTENTS, COUNTS)
 _GIVEN = ("cwd", "history", "context", "stdin", "fed", "written")
 _SHARP, _SOFT = 0.1, 0.5
 
@@ -140,6 +145,8 @@ class Memory:
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):
             sure = 0.9 * math.exp(-chosen.distance)
+        if any(each.kind == "x" for each in ours.operands) and chosen.how not in _BY_CONTENT:
+            sure *= STAGE
         text = self.index.entry(chosen.number).text
         others = [place for place in fitting if place != best][:3]
         return Found(

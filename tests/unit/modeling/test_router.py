@@ -15,7 +15,16 @@ from small_world import HOME, small_memory
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
-from shioenv.modeling.model import load_model, opened, pack, read_card, write_card
+from shioenv.modeling.index import sizes
+from shioenv.modeling.model import (
+    LARGEST_FILE,
+    SHIPPED,
+    load_model,
+    opened,
+    pack,
+    read_card,
+    write_card,
+)
 from shioenv.modeling.router import GUESSED, Router
 
 
@@ -190,3 +199,23 @@ def test_it_starts_no_process_and_needs_no_system(tmp_path: Path) -> None:
     assert said[1] == [0, "one\n"]
     assert said[3] == [0, f"{HOME}\n{HOME}\n"]
     assert not (tmp_path / "cache" / "systems").exists()
+
+
+def test_the_model_that_comes_with_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    file = SHIPPED / "default.model"
+    assert file.stat().st_size <= LARGEST_FILE
+    model = load_model()
+    assert model.run("wc -l scripts/*.sh | tail -1").output == b"  41 total\n"
+    assert model.run("cat nosuchfile").exit_code == 1
+    per_record = sum(
+        size
+        for name, size in sizes(opened(file))
+        if name in ("rows.npy", "behaviors.npy", "index.json")
+    ) / len(model.memory.index)
+    assert per_record <= 60
+    assert model.card["system"] == "debian-12"
+    assert len(model.card["system_digest"]) == 64
+    assert "not" in model.card["limits"]
