@@ -49,7 +49,8 @@ bench: setup ## what a run costs: bare bash and other sandboxes beside it, in on
 bench-generate: setup ## records a second: the usual settings beside the paper's, and without scores
 	@$(BIN)/python benchmarks/generate.py
 
-JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory cowrie just-bash bashkit
+JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
+	default:stages=bashkit cowrie just-bash bashkit
 RECORDS := 30000
 
 evaluate: setup ## judge every predictor that runs here by the public test suite, and write its page

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
+    from shioenv.modeling.model import load_model
     from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
@@ -48,6 +49,7 @@ _HOMES = {
     "estimate_irreducibility": "shioenv.irreducibility.score",
     "find_system": "shioenv.system.store",
     "generate": "shioenv.dataset.generate",
+    "load_model": "shioenv.modeling.model",
     "open_sandbox": "shioenv.behavior.observe",
     "read_records": "shioenv.dataset.read",
     "sample": "shioenv.synthesis.sample",
@@ -75,6 +77,7 @@ __all__ = [
     "estimate_irreducibility",
     "find_system",
     "generate",
+    "load_model",
     "open_sandbox",
     "read_records",
     "sample",

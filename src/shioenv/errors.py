@@ -373,3 +373,12 @@ class AnswerError(ShioenvError):
     def __init__(self, message: str, *, hint: str | None = None, received: Any = None) -> None:
         self.received = received
         super().__init__(message, hint=hint)
+
+
+# modeling
+
+
+class ModelError(ShioenvError):
+    """A file or directory that holds no model, or another than is wanted; a recipe that is none."""
+
+    code = "SHIO-M01"

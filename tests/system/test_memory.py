@@ -1,4 +1,4 @@
-"""A memory of executed inputs, asked about the same, about neighbours, about strangers."""
+"""The predictors `memory` and `memory-plain` of a dataset that was executed here."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import Abstained, PredictorError, UnknownDatasetError
+from shioenv.errors import Abstained, ModelError, PredictorError
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.memory import Memory, memory, plain_memory
+from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
 from shioenv.system.store import System
 
 HOME = "/home/ubuntu"
@@ -20,6 +19,8 @@ INPUTS = (
     "cat nowhere.txt",
     "head -n 2 documents/names.txt",
     "echo hello > out.txt",
+    *(f"cat missing{number}.txt" for number in range(20)),
+    *(f"mkdir made{number}" for number in range(20)),
 )
 
 
@@ -27,64 +28,72 @@ INPUTS = (
 def dataset(tmp_path_factory: pytest.TempPathFactory, system: System) -> Path:
     from shioenv.dataset.external import CommandList, import_commands
     from shioenv.execution.local import SerialExecutor
-    from shioenv.irreducibility.scoring import Scoring
+    from shioenv.irreducibility.scoring import UNSCORED
 
     directory = tmp_path_factory.mktemp("memory")
     (directory / "inputs").write_text("".join(f"{text}\n" for text in INPUTS))
     import_commands(
         CommandList(directory / "inputs", start_directories=(HOME,)),
         directory / "dataset",
-        scoring=Scoring(budget=1, noise_runs=1),
+        scoring=UNSCORED,
         executor=SerialExecutor(),
     )
     return directory / "dataset"
 
 
 @pytest.fixture(scope="module")
-def filling(dataset: Path) -> Memory:
-    return memory(Setting(str(dataset), "debian-12", HOME))
+def remembered(
+    dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Remembering, Remembering]:
+    pytest.importorskip("sklearn", reason="needs the extra shioenv[train]")
+    from shioenv.modeling.learning import train_memory
+
+    directory = tmp_path_factory.mktemp("made") / "model"
+    card = train_memory([dataset], directory, name="small", questions=40, seed=0)
+    assert card["records"] == len(INPUTS)
+    assert card["system"] == "debian-12"
+    setting = Setting(str(directory), "debian-12", HOME)
+    return memory(setting), plain_memory(setting)
 
 
-def asked(predictor: Memory, text: str) -> Answer:
+def asked(predictor: Remembering, text: str) -> Answer:
     return predictor.answer(text, State(cwd=HOME))
 
 
-def test_the_same_input_has_the_same_answer(filling: Memory) -> None:
-    answer = asked(filling, "cat nowhere.txt")
-    assert answer.confidence == 1
-    assert answer.behavior.output == b"cat: nowhere.txt: No such file or directory\n"
-    assert answer.behavior.exit_code == 1
-    assert asked(filling, "cat   nowhere.txt").confidence == 1
+def test_the_same_input_has_the_same_answer(remembered: tuple[Remembering, Remembering]) -> None:
+    for predictor in remembered:
+        answer = asked(predictor, "cat nowhere.txt")
+        assert answer.confidence > 0.9
+        assert answer.behavior.output == b"cat: nowhere.txt: No such file or directory\n"
+        assert answer.behavior.exit_code == 1
+        assert asked(predictor, "echo hello > out.txt").behavior.patch
 
 
-def test_words_of_the_same_class_are_filled_in(filling: Memory, dataset: Path) -> None:
+def test_words_of_the_same_class_are_filled_in(
+    remembered: tuple[Remembering, Remembering],
+) -> None:
+    filling, plain = remembered
     answer = asked(filling, "cat gone.txt")
     assert answer.behavior.output == b"cat: gone.txt: No such file or directory\n"
-    assert 0.5 < answer.confidence < 1
     touched = asked(filling, "touch tmp/other.md").behavior.patch
-    assert isinstance(touched, ContextPatch)
     assert [operation[:2] for operation in touched.operations] == [("a", "/fs/tmp~1other.md")]
-    plain = plain_memory(Setting(str(dataset), "debian-12", HOME))
-    assert asked(plain, "cat gone.txt").behavior.output.startswith(b"cat: nowhere.txt")
-    assert asked(plain, "cat nowhere.txt") == asked(filling, "cat nowhere.txt")
+    assert b"gone.txt" not in asked(plain, "cat gone.txt").behavior.output
 
 
-def test_another_option_is_further_away_than_another_word(filling: Memory) -> None:
-    near = asked(filling, "head -n 2 documents/poem.txt")
-    far = asked(filling, "head -c 2 -q documents/names.txt")
-    assert near.confidence > far.confidence > 0
-    assert "documents/names.txt" in near.source
+def test_the_nearest_are_shown(remembered: tuple[Remembering, Remembering]) -> None:
+    near = remembered[0].nearest("head -n 3 documents/names.txt", HOME, 2)
+    assert [each.text for each in near] == ["head -n 2 documents/names.txt"]
+    assert near[0].behavior.exit_code == 0
 
 
-def test_what_is_like_nothing_is_declined(filling: Memory) -> None:
-    with pytest.raises(Abstained):
-        asked(filling, "wc -l documents/notes.txt")
-    with pytest.raises(Abstained):
-        asked(filling, "cat nowhere.txt | wc -l")
+def test_what_is_like_nothing_is_declined(remembered: tuple[Remembering, Remembering]) -> None:
+    for predictor in remembered:
+        with pytest.raises(Abstained):
+            asked(predictor, "wc -l documents/notes.txt")
 
 
 def test_a_memory_needs_a_dataset(tmp_path: Path) -> None:
     with pytest.raises(PredictorError):
         memory(Setting("", "debian-12", HOME))
-    with pytest.raises(UnknownDatasetError):
-        memory(Setting(str(tmp_path), "debian-12", HOME))
+    with pytest.raises(ModelError):
+        memory(Setting(str(tmp_path / "nothing"), "debian-12", HOME))

@@ -29,8 +29,8 @@ def evaluate(
             metavar="NAME[:ARGS]",
             autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
             help="What is judged; may be given again. sandbox, trivial, errors, recording:FILE, "
-            "command:PROG, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, and those of "
-            "other packages.",
+            "command:PROG, default, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, and "
+            "those of other packages.",
         ),
     ] = None,
     suite: Annotated[

@@ -18,6 +18,8 @@ from shioenv.cli import (
     experiment,
     generate,
     grammar,
+    model,
+    predict,
     report,
     run,
     sample,
@@ -25,6 +27,7 @@ from shioenv.cli import (
     shared,
     suite,
     system,
+    train,
 )
 from shioenv.errors import ShioenvError
 
@@ -106,6 +109,11 @@ app.add_typer(dataset.app, name="dataset")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(suite.app, name="suite")
 app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(train.app, name="train")
+app.add_typer(model.app, name="model")
+shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)(
+    predict.predict
+)
 
 
 def main() -> None:

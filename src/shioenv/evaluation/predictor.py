@@ -26,6 +26,7 @@ OURS = {
     "just-bash": f"{_HERE}.just_bash:JustBash",
     "cowrie": f"{_HERE}.cowrie:Cowrie",
     "llm": f"{_HERE}.llm:Model",
+    "default": f"{_HERE}.default:default",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
 }

@@ -26,7 +26,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, HostError, MissingExtraError, PatchError, PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.memory import Memory, memory
+from shioenv.evaluation.predictors.memory import Remembering, memory
 from shioenv.system.build import cache_directory
 
 SHOWN = 5
@@ -152,7 +152,7 @@ class Model:
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
         self._client: Any = None
         near = Setting(options.memory, setting.system, setting.start)
-        self._memory: Memory | None = memory(near) if options.memory else None
+        self._memory: Remembering | None = memory(near) if options.memory else None
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What it says. Errors: AnswerError for a reply that lacks its tags or holds no patch;
@@ -185,13 +185,12 @@ class Model:
         yield {"role": "system", "content": content}
         if self._memory is not None:
             for kept in reversed(self._memory.nearest(text, cwd, SHOWN)):
-                record = kept.record
-                yield {"role": "user", "content": record.input}
-                output = record.output[:LONGEST_SHOWN]
-                said = f"<OUT>{output}</OUT> <DIFF>{record.context_patch}</DIFF>"
+                yield {"role": "user", "content": started(kept.cwd, kept.text)}
+                output, patch = kept.behavior.text[:LONGEST_SHOWN], kept.behavior.patch.to_json()
+                said = f"<OUT>{output}</OUT> <DIFF>{patch}</DIFF>"
                 yield {
                     "role": "assistant",
-                    "content": f"{said} <EXIT>{record.exit_code}</EXIT>",
+                    "content": f"{said} <EXIT>{kept.behavior.exit_code}</EXIT>",
                 }
         yield {"role": "user", "content": started(cwd, text)}
 

@@ -1,0 +1,59 @@
+"""`shioenv model`: the models that can be asked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shioenv.cli import shared
+
+app = typer.Typer(no_args_is_help=True, help="Models: which there are, and what each is made of.")
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]",
+        autocompletion=shared.completing("shioenv.modeling.model:model_names"),
+        help="A model's name, or its file.",
+        show_default="default",
+    ),
+]
+
+
+@shared.command(app, "shioenv model list", name="list")
+def list_() -> shared.Printout:
+    """List the models: the one that comes with shioenv, and those in the user's cache."""
+    from shioenv.modeling.model import model_names
+
+    found = model_names()
+    document = {name: {"file": str(path), "bytes": path.stat().st_size} for name, path in
+                found.items()}  # fmt: skip
+    table = shared.table(("model", "MB", "file"), left=1)
+    for name, path in found.items():
+        table.add_row(name, f"{path.stat().st_size / 1e6:.1f}", str(path))
+    return shared.Printout(document, [table])
+
+
+@shared.command(app, "shioenv model show")
+def show(model: Name = "default") -> shared.Printout:
+    """Show a model's card: what it was made of, how right it is, what it must not be used for."""
+    from shioenv.modeling.model import located, opened, read_card
+
+    path = located(model)
+    card = read_card(opened(path))
+    learned = card.get("learned", {})
+    parts = ", ".join(
+        f"{each['records']} {each['policy']} ({each['sampler']}, seed {each['seed']})"
+        for each in card.get("material", [])
+    )
+    facts = {
+        "model": f"{card.get('name', model)}, {path}",
+        "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
+        "records": card.get("records"),
+        "material": parts,
+        "right": f"{learned.get('right')} of {learned.get('held_back')} inputs that were left out",
+        "limits": card.get("limits"),
+        "license": card.get("license"),
+    }
+    return shared.Printout(card, shared.rows(facts), indent=2)

@@ -1,0 +1,138 @@
+"""`shioenv predict`: what an input would do, by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import shared
+
+if TYPE_CHECKING:
+    from shioenv.domain.runner import Answer
+    from shioenv.modeling.router import Router, Step
+
+
+def predict(
+    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash would be given.")],
+    *,
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Inputs before it in the same shell, one a line."),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show what each command's answer rests on."),
+    ] = False,
+    cwd: shared.StartDirectory = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv.modeling.model:model_names"),
+            help="A model's name, or its file.",
+        ),
+    ] = "default",
+) -> shared.Printout:
+    """Say what an input does, without executing anything: output, exit code, context patch.
+
+    The output goes to standard output, the rest to standard error, with how sure the model is: 0
+    to 1, the share of such answers that it expects to be right. No system has to be built.
+    """
+    from dataclasses import replace
+
+    from shioenv.modeling.model import load_model
+
+    router = load_model(model)
+    state = router.memory.world.state(cwd)
+    if cwd is not None and not router.memory.world.has_directory(cwd):
+        from shioenv.errors import StartDirectoryError
+
+        raise StartDirectoryError(f"{cwd!r} is no directory of the system that the model knows")
+    if history is not None:
+        state = replace(state, history=tuple(_inputs(history)))
+    answer = router.answer(shell_input, state)
+    document = {
+        **_document(shell_input, state.cwd, router, answer),
+        "steps": [_step(each) for each in router.steps],
+    }
+    return shared.Printout(document, _parts(answer, router, explain=explain), indent=2)
+
+
+def _inputs(path: Path) -> Iterator[str]:
+    from shioenv.errors import UsageError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    yield from (line for line in text.splitlines() if line.strip())
+
+
+def _document(text: str, cwd: str, router: Router, answer: Answer) -> dict[str, Any]:
+    return {
+        "input": text,
+        "cwd": cwd,
+        "model": router.version,
+        **_behavior(answer),
+    }
+
+
+def _behavior(answer: Answer) -> dict[str, Any]:
+    import json
+
+    from shioenv.domain.record import output_text
+
+    output, output_b64 = output_text(answer.behavior.output)
+    return {
+        "exit_code": answer.behavior.exit_code,
+        "output": output,
+        "output_b64": output_b64,
+        "context_patch": json.loads(answer.behavior.patch.to_json()),
+        "confidence": round(answer.confidence, 4),
+        "source": answer.source,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    from shioenv.domain.runner import Answer
+
+    return {
+        "input": step.input,
+        **_behavior(step.answer),
+        "nearest": [
+            {"input": text, "distance": round(distance, 3)} for text, distance in step.nearest
+        ],
+        "alternatives": [
+            _behavior(Answer(behavior, score, "another neighbour"))
+            for behavior, score in step.alternatives
+        ],
+    }
+
+
+def _parts(answer: Answer, router: Router, *, explain: bool) -> Iterator[bytes]:
+    from rich.text import Text
+
+    from shioenv.cli.run import describe
+
+    yield answer.behavior.output
+
+    console = shared.console(stderr=True)
+    if answer.behavior.output and not answer.behavior.output.endswith(b"\n"):
+        console.print()
+    source = shared.printable(answer.source)
+    said = f"exit code {answer.behavior.exit_code}, confidence {answer.confidence:.2f}, {source}"
+    console.print(Text(said, style="dim"))
+    for operation in answer.behavior.patch.operations:
+        console.print(Text(f"  {describe(operation)}", style="dim"))
+    for step in router.steps if explain else ():
+        said = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
+        console.print(Text(shared.printable(said)))
+        for text, distance in step.nearest:
+            console.print(Text(f"      {distance:.2f} away: {shared.printable(text)}", style="dim"))
+        for behavior, score in step.alternatives:
+            first = shared.printable(behavior.text[:60])
+            said = f"      or, {score:.2f}: exit code {behavior.exit_code}, {first}"
+            console.print(Text(said, style="dim"))

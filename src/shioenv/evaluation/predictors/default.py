@@ -1,0 +1,56 @@
+"""The model that comes with the package, or another one: `default`, `default:MODEL`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained, PredictorError
+from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.predictors.bashkit import Bashkit
+from shioenv.modeling.model import load_model
+from shioenv.modeling.replay import written
+from shioenv.modeling.router import Router
+
+STAGES = "bashkit"
+"""The emulator that may stand in for commands that read a pipe."""
+
+
+class Emulated:
+    """Answers commands that read a pipe by an emulator; declines where one changes files."""
+
+    def __init__(self, bashkit: Bashkit) -> None:
+        self._bashkit = bashkit
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the emulator prints of the text in `State.stdin`. Errors: Abstained where it
+        changes anything, or fails with words of its own.
+        """
+        stdin = state.stdin if state else b""
+        bare = replace(state, stdin=b"") if state else None
+        done = self._bashkit.run(f"{written(stdin)} | {shell_input}", bare)
+        if done.patch:
+            raise Abstained("the emulator changes files there")
+        if done.exit_code and done.output:
+            raise Abstained("the emulator fails there")
+        return replace(done, patch=ContextPatch(), stdout=done.output, stderr=b"")
+
+
+def default(setting: Setting) -> Router:
+    """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
+    `default:stages=bashkit`.
+    """
+    name, stages = "", ""
+    for part in filter(None, setting.text.split(",")):
+        if part.startswith("stages="):
+            stages = part.removeprefix("stages=")
+        else:
+            name = part
+    if stages not in ("", STAGES):
+        raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
+    if not stages:
+        return load_model(name or None)
+    emulated = Emulated(Bashkit(replace(setting, text="")))
+    return load_model(name or None, stages=emulated, stages_name=STAGES)

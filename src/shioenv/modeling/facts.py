@@ -1,0 +1,133 @@
+"""What operands are in a state: their class, their path, and what is known of the file there."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from shioenv.domain.context import Entry
+from shioenv.domain.names import file_key
+from shioenv.domain.runner import State
+from shioenv.modeling.forms import Form
+
+CLASSES = "NGUHWmMfdlsx"
+"""Of operands: number, pattern, address of a page, of a host, other word; missing in a directory
+that is there, missing with its directory; file, directory, link, special file; standard input.
+"""
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
+_PATTERN = re.compile(r"[*?\[]")
+_HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
+_NAME = re.compile(r"[\w.~/+@%:,=-]+")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A word, and what it stands for."""
+
+    word: str
+    kind: str
+    """One of `CLASSES`."""
+    path: str = ""
+    """Absolute; empty where it names no file."""
+    key: str = ""
+    """The same as names in `fs` are written."""
+    entry: Entry | None = None
+    content: bytes | None = None
+    """Of a regular file; None where that is not known."""
+
+    @property
+    def is_system(self) -> bool:
+        """It lies outside of the start directory."""
+        return self.key.startswith("/")
+
+    @cached_property
+    def details(self) -> dict[str, str]:
+        """What programs print of the file, by what it is, as they write it."""
+        entry = self.entry
+        found: dict[str, str] = {}
+        if self.content is not None:
+            text = self.content
+            found["size"] = str(len(text))
+            found["lines"] = str(text.count(b"\n"))
+            found["words"] = str(len(text.split()))
+            found["characters"] = str(len(text.decode("utf-8", "ignore")))
+        if entry is None:
+            return found
+        month = _MONTHS.index(entry.month) + 1
+        day = f"{entry.year}-{month:02}-{entry.day:02}"
+        return found | {
+            "mode": entry.perms,
+            "rights": entry.perms[1:],
+            "octal": _octal(entry.perms),
+            "owner": entry.owner,
+            "group": entry.group,
+            "size": str(entry.size),
+            "when": f"{entry.month} {entry.day:2} {entry.time}",
+            "year": f"{entry.month} {entry.day:2}  {entry.year}",
+            "iso": f"{day} {entry.time}",
+            "day": day,
+        }
+
+
+def operands(form: Form, state: State) -> tuple[Operand, ...]:
+    """What the operands of a form are in a state; standard input is one behind them, where the
+    command is a filter that is given some and no file.
+    """
+    found = [operand(word, state) for word in form.operands]
+    if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):
+        found.append(Operand("", "x", content=state.stdin))
+    return tuple(found)
+
+
+def operand(word: str, state: State) -> Operand:
+    """What one word is in a state."""
+    if _NUMBER.fullmatch(word):
+        return Operand(word, "N")
+    if "://" in word:
+        return Operand(word, "U")
+    if _HOST.match(word):
+        return Operand(word, "H")
+    if not word or "\0" in word or len(word) > 4096:
+        return Operand(word, "W")
+    cwd = state.before.document["cwd"]
+    path = posixpath.normpath(posixpath.join(cwd, word)).replace("//", "/")
+    key = file_key(os.fsencode(path), os.fsencode(state.cwd))
+    entry = state.before.entry(key)
+    whole = path
+    if entry is None or entry.target is not None or word.endswith("/"):
+        whole = state.resolve(word)
+        resolved = state.before.entry(file_key(os.fsencode(whole), os.fsencode(state.cwd)))
+        entry = entry or resolved
+    if entry is not None:
+        kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
+        content = state.read(word) if kind in "fl" else None
+        return Operand(word, kind, path, key, entry, content)
+    content = state.pristine.read(whole) if state.pristine is not None else None
+    if content is not None and whole.startswith("/proc/"):  # a context has no /proc
+        return Operand(word, "f", path, key, None, content)
+    if _PATTERN.search(word):
+        return Operand(word, "G")
+    if not _NAME.fullmatch(word):
+        return Operand(word, "W")
+    parent = state.entry(posixpath.dirname(word) or ".")
+    kind = "m" if parent is not None and parent.perms.startswith("d") else "M"
+    return Operand(word, kind, path, key)
+
+
+def _octal(perms: str) -> str:
+    """`-rwxr-xr-x` as `755`, in four digits where there is a special bit."""
+    bits = 0
+    for place, letter in enumerate(perms[1:10]):
+        if letter not in "-ST":
+            bits |= 1 << 8 - place
+    special = (
+        4 * (perms[3:4] in "sS" and perms[3:4] != "")
+        + 2 * (perms[6:7] in "sS" and perms[6:7] != "")
+        + (perms[9:10] in "tT" and perms[9:10] != "")
+    )
+    return f"{special or ''}{bits:03o}"

@@ -1,0 +1,341 @@
+"""A neighbour's behavior rewritten: what it says of its own words and files, said of ours.
+
+Words, paths, sizes, owners, dates and contents change places; what else an answer rests on is the
+neighbour's still, and may be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from shioenv.domain.context import Entry
+from shioenv.domain.pointer import keys, pointer
+from shioenv.modeling.facts import Operand
+from shioenv.modeling.forms import UNKNOWN, Form
+
+WORDS, DETAILS, CONTENTS, COUNTS = 0, 1, 2, 3
+"""What was changed: words and paths; what is known of files too; the text by what is in a file;
+words, paths and how much is in a file.
+"""
+
+_COUNTED = frozenset({"size", "lines", "words", "characters"})
+
+_FILES = "fdls"
+_NAMES = "fdlsmM"
+_LONGEST = 256 * 1024
+_OF_DATE = ("month", "day", "year", "time")
+_ENTRY = ("perms", "links", "owner", "group", "size")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A command taken apart, and what its operands are where it runs."""
+
+    form: Form
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an executed input did, as a memory keeps it."""
+
+    exit_code: int
+    output: str
+    """Undecodable bytes as lone surrogates."""
+    patch: str
+    """JSON, as records hold it."""
+    channels: tuple[str, str] | None = None
+    """Standard output and error where something came through both; None: see `is_error`."""
+    is_error: bool = False
+    """All output came through standard error."""
+    volatile: bool = False
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What is judged: equal keys are equal answers."""
+        return self.exit_code, self.output, self.patch
+
+
+def fillings(
+    ours: Taken, theirs: Taken, kept: Kept, before: Mapping[str, Any]
+) -> Iterator[tuple[int, Kept]]:
+    """What a neighbour did, said of our words, in one to four ways; `before` is `fs` as it is
+    before our command.
+    """
+    pairs = _Pairs(ours, theirs)
+    if not pairs.words and not pairs.files:
+        yield WORDS, kept
+        return
+    words = _filled(kept, pairs, before, WORDS)
+    yield WORDS, words
+    if not pairs.files:
+        return
+    details = _filled(kept, pairs, before, DETAILS)
+    if details.key != words.key:
+        yield DETAILS, details
+    counts = _filled(kept, pairs, before, COUNTS)
+    if counts.key not in (words.key, details.key):
+        yield COUNTS, counts
+    output = _by_content(ours, theirs, kept)
+    if output is not None and output not in (words.output, details.output, counts.output):
+        yield CONTENTS, replace(details, output=output, channels=None)
+
+
+class _Pairs:
+    """What of theirs stands for what of ours."""
+
+    def __init__(self, ours: Taken, theirs: Taken) -> None:
+        self.words: dict[str, str] = {}
+        self.paths: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        self.files: list[tuple[Operand, Operand]] = []
+        if ours.form.command != theirs.form.command:
+            self._add(theirs.form.command, ours.form.command)
+        for our, their in zip(ours.operands, theirs.operands, strict=False):
+            if our.word != their.word or our.kind == "x":
+                self._operand(our, their)
+        self._options(ours.form, theirs.form)
+
+    def _add(self, old: str, new: str) -> None:
+        if old and old != new:
+            self.words.setdefault(old, new)
+
+    def _operand(self, our: Operand, their: Operand) -> None:
+        if our.kind == "x":
+            self._standard_input(our, their)
+            return
+        self._add(their.word, our.word)
+        if "=" in our.word and "=" in their.word:
+            for old, new in zip(their.word.split("=", 1), our.word.split("=", 1), strict=True):
+                self._add(old, new)
+        if their.kind not in _NAMES or our.kind not in _NAMES or not our.path or not their.path:
+            return
+        self._add(their.path, our.path)
+        self._add(their.key, our.key)
+        self._add(their.word.rstrip("/"), our.word.rstrip("/"))
+        last, by = posixpath.basename(their.path), posixpath.basename(our.path)
+        if len(last) > 1:
+            self._add(last, by)
+            self.names[last] = by
+        above, above_ours = posixpath.dirname(their.word), posixpath.dirname(our.word)
+        if len(above) > 1:
+            self._add(above, above_ours or ".")
+        self.paths[their.key] = our.key
+        if their.kind in _FILES and our.kind in _FILES:
+            self.files.append((their, our))
+
+    def _standard_input(self, our: Operand, their: Operand) -> None:
+        """Our text comes through a pipe: what names their file names nothing here."""
+        if their.kind in "fl":
+            self.files.append((their, our))
+            self.words[f" {their.word}"] = ""
+            self.words[f"{their.word}:"] = ""
+
+    def _options(self, ours: Form, theirs: Form) -> None:
+        mine = [option for option in ours.options if option not in theirs.options]
+        for name, value in theirs.options:
+            if (name, value) in ours.options:
+                continue
+            match = next((option for option in mine if option[0] == name), None)
+            if match is None or value is None or match[1] is None:
+                continue
+            mine.remove(match)
+            if name == UNKNOWN:
+                self._add(f"'{value[:1]}'", f"'{match[1][:1]}'")
+                self._add(f"-{value}", f"-{match[1]}")
+            else:
+                self._add(value, match[1])
+
+
+def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> Kept:
+    changed = dict(pairs.words)
+    contents: list[tuple[str, str]] = []
+    if how != WORDS:
+        for their, our in pairs.files:
+            if (
+                how == DETAILS
+                and their.content
+                and our.content is not None
+                and len(their.content) > 8
+            ):
+                contents.append((_decoded(their.content), _decoded(our.content)))
+            facts = our.details
+            for name, value in their.details.items():
+                told = name == "size" or (name in _COUNTED) == (how == COUNTS)
+                if told and name in facts and value != facts[name]:
+                    changed.setdefault(value, facts[name])
+    output = kept.output
+    held: list[str] = []
+    for old, new in contents:
+        if old in output:
+            output = output.replace(old, f"\0{len(held)}\0")
+            held.append(new)
+    output = replaced(output, changed)
+    for number, text in enumerate(held):
+        output = output.replace(f"\0{number}\0", text)
+    if kept.channels is None:
+        channels = None
+    else:
+        channels = replaced(kept.channels[0], changed), replaced(kept.channels[1], changed)
+    patch = kept.patch if kept.patch == "[]" else _patch(kept.patch, pairs, changed, before)
+    return replace(kept, output=output[:_LONGEST], patch=patch, channels=channels)
+
+
+def replaced(text: str, changed: Mapping[str, str]) -> str:
+    """The text with words exchanged, all at once; only where they stand as words."""
+    found = [old for old in changed if old in text]
+    if not found:
+        return text
+    found.sort(key=len, reverse=True)
+    pattern = "|".join(map(_word, found))
+    return re.sub(pattern, lambda match: changed[match[0]], text)
+
+
+def _word(old: str) -> str:
+    begin = r"(?<![\w.\-/~@%+])" if re.match(r"[\w.\-/~@%+]", old) else ""
+    end = r"(?![\w@%+]|[.\-/](?=\w))" if re.search(r"[\w.\-/~@%+]$", old) else ""
+    return f"{begin}{re.escape(old)}{end}"
+
+
+def _patch(
+    source: str, pairs: _Pairs, changed: Mapping[str, str], before: Mapping[str, Any]
+) -> str:
+    """The patch as JSON, its operations in the order they were: sorting is for who answers."""
+    made: list[list[Any]] = []
+    for operation in json.loads(source):
+        code, path, *rest = operation
+        area, *names = keys(path)
+        if area != "fs":
+            names = [changed.get(name, name) for name in names]
+            rest = [replaced(each, changed) if isinstance(each, str) else each for each in rest]
+            made.append([code, pointer(area, *names), *rest])
+            continue
+        was = names[0]
+        names[0] = _key(was, pairs)
+        if code == "m":
+            target = _key(keys(rest[0])[1], pairs)
+            made.append([code, pointer("fs", *names), pointer("fs", target)])
+            continue
+        if rest and isinstance(rest[0], dict):
+            rest = [_entry(rest[0], pairs, changed)]
+        elif rest and len(names) == 2:
+            rest = [_attribute(names[1], rest[0], was, pairs, changed)]
+            known = before.get(names[0])
+            if code == "=" and known is not None and known.get(names[1]) == rest[0]:
+                continue
+        made.append([code, pointer("fs", *names), *rest])
+    return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+def _key(key: str, pairs: _Pairs) -> str:
+    """What a file of theirs is called where the command was ours."""
+    if key in pairs.paths:
+        return pairs.paths[key]
+    for old, new in pairs.paths.items():
+        if key.startswith(f"{old}/"):
+            key = f"{new}{key[len(old) :]}"
+            break
+    above, mark, last = key.rpartition("/")
+    last = pairs.names.get(last, last)
+    return f"{pairs.paths.get(above, above)}{mark}{last}".removeprefix("./")
+
+
+def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> dict[str, Any]:
+    """A file that was made: what it has of theirs it has of ours."""
+    made = dict(entry)
+    if "target" in made:
+        made["target"] = changed.get(made["target"], replaced(made["target"], changed))
+        if made.get("size") == len(entry["target"]):
+            made["size"] = len(made["target"].encode("utf-8", "surrogateescape"))
+        return made
+    for their, our in pairs.files:
+        old, new = _values(their), _values(our)
+        if all(made.get(name) == old.get(name) for name in _OF_DATE):
+            made |= {name: new[name] for name in _OF_DATE if name in new}
+        for name in ("size", "perms", "owner", "group"):
+            if name in old and name in new and made.get(name) == old[name]:
+                made[name] = new[name]
+    return made
+
+
+def _attribute(name: str, value: Any, key: str, pairs: _Pairs, changed: Mapping[str, str]) -> Any:
+    for their, our in pairs.files:
+        old, new = _values(their), _values(our)
+        if their.key == key and name == "perms" and name in new:
+            return _same_kind(value, new[name])
+        if name in new and old.get(name) == value:
+            return new[name]
+    return changed.get(value, value) if isinstance(value, str) else value
+
+
+def _same_kind(perms: str, ours: str) -> str:
+    """Permissions with the letter of our file's kind."""
+    return ours[:1] + perms[1:]
+
+
+def _values(operand: Operand) -> dict[str, Any]:
+    if isinstance(operand.entry, Entry):
+        return operand.entry.to_json()
+    return {"size": len(operand.content)} if operand.content is not None else {}
+
+
+def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
+    """What a command prints that prints some lines of its files, told from what it printed of
+    theirs: their first, their last, or those with, or without, one of its words.
+    """
+    read, text = _text(theirs), _text(ours)
+    if not read or text is None or not kept.output or kept.exit_code or kept.is_error:
+        return None
+    lines, mine = read.splitlines(keepends=True), text.splitlines(keepends=True)
+    shown = kept.output.splitlines(keepends=True)
+    count = len(shown)
+    if shown == lines:
+        return text
+    wanted = _count(ours, theirs, count)
+    if wanted is not None and shown == lines[:count]:
+        return "".join(mine[:wanted])
+    if wanted is not None and shown == lines[len(lines) - count :]:
+        return "".join(mine[max(0, len(mine) - wanted) :])
+    for our, their in zip_longest(ours.operands, theirs.operands):
+        if our is None or their is None or their.kind in _FILES or not their.word:
+            continue
+        for holds in (True, False):
+            if shown == [line for line in lines if (their.word in line) == holds]:
+                found = [line for line in mine if (our.word in line) == holds]
+                return "".join(found) if found else None
+    return None
+
+
+def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
+    """How many lines we want, where they wanted so many; None where nobody can tell."""
+    values = dict(ours.form.options)
+    for name, value in theirs.form.options:
+        if value == str(count):
+            own = values.get(name)
+            return int(own) if own is not None and own.isdigit() else None
+    return count if ours.form.options == theirs.form.options else None
+
+
+def _text(taken: Taken) -> str | None:
+    """What is in the files that a command names, one after the other; None where that is not
+    known.
+    """
+    files = [each for each in taken.operands if each.kind in "fdlsx"]
+    if not files or any(each.content is None for each in files):
+        return None
+    return "".join(_decoded(each.content or b"") for each in files)
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def same_shape(first: Sequence[Operand], second: Sequence[Operand]) -> bool:
+    """Whether operands are of the same classes, in order."""
+    return [each.kind for each in first] == [each.kind for each in second]

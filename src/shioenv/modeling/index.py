@@ -1,0 +1,217 @@
+"""Executed inputs on disk, found by what they are like without reading them all.
+
+A directory of arrays that are mapped into memory: a row for each input (41 bytes), the texts, and
+each different behavior once.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.modeling.facts import CLASSES
+from shioenv.modeling.filling import Kept, Taken
+
+SLOTS = 5
+"""Operands that a row tells apart."""
+
+ROW = np.dtype(
+    [
+        ("hash", "<u4"),
+        ("text", "<u4"),
+        ("length", "<u2"),
+        ("behavior", "<u4"),
+        ("options", "<u8"),
+        ("values", "<u2"),
+        ("operands", "u1"),
+        ("start", "u1"),
+        ("classes", "u1", (SLOTS,)),
+        ("words", "<u2", (SLOTS,)),
+    ]
+)
+
+Rows = npt.NDArray[Any]
+
+_BITS = np.array([bin(number).count("1") for number in range(256)], dtype=np.uint8)
+_WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
+"""An option, a value, the count of operands, a class, a word: what a first look weighs (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An input that is kept."""
+
+    number: int
+    cwd: str
+    text: str
+    behavior: int
+
+
+def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
+    """What a row tells of a command: its options as bits, a hash of these with their values, how
+    many operands, and class and hash of the first ones.
+    """
+    form = taken.form
+    bits = 0
+    for name, _ in form.options:
+        bits |= 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+    values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
+    classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
+    words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
+    rest = [0] * (SLOTS - len(classes))
+    return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
+
+
+class Index:
+    """What a directory keeps. Opening it reads nothing but the table of utilities."""
+
+    def __init__(self, directory: Path) -> None:
+        """Errors: ModelError for a directory that holds none."""
+        try:
+            head = json.loads((directory / "index.json").read_bytes())
+            self.rows: Rows = np.load(directory / "rows.npy", mmap_mode="r")
+            self._places: Rows = np.load(directory / "behaviors.npy", mmap_mode="r")
+            self._texts = _mapped(directory / "texts.bin")
+            self._behaviors = _mapped(directory / "behaviors.bin")
+            self._starts: list[str] = head["starts"]
+            self.utilities: dict[str, tuple[int, int]] = {
+                name: (first, end) for name, first, end in head["utilities"]
+            }
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{directory} holds no memory: {error}") from None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def exact(self, cwd: str, text: str) -> list[Entry]:
+        """The records of this very input."""
+        found = np.flatnonzero(self.rows["hash"] == _hash(f"{cwd}\0{text}"))
+        entries = [self.entry(int(number)) for number in found]
+        return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
+
+    def near(self, taken: Taken, count: int, without: int = -1) -> list[int]:
+        """The numbers of so many records of the same utility that look most alike, at a first look;
+        nearest first. `without` is left out, and all that have its text.
+        """
+        first, end = self.utilities.get(taken.form.utility, (0, 0))
+        rows = self.rows[first:end]
+        if not len(rows):
+            return []
+        bits, values, operands, classes, words = signature(taken)
+        option, value, counted, kind, word = _WEIGHTS
+        different = (rows["options"] ^ np.uint64(bits)).view(np.uint8).reshape(len(rows), 8)
+        far = option * _BITS[different].sum(axis=1, dtype=np.float32)
+        far += value * (rows["values"] != values)
+        far += counted * np.abs(rows["operands"].astype(np.int16) - operands)
+        other_class = rows["classes"] != np.array(classes, dtype=np.uint8)
+        other_word = rows["words"] != np.array(words, dtype=np.uint16)
+        far += (np.where(other_class, kind, word) * other_word).sum(axis=1)
+        if without >= 0:
+            far[rows["hash"] == self.rows["hash"][without]] = np.inf
+        best = np.argpartition(far, min(count, len(far) - 1))[:count] if count < len(far) else None
+        numbers = np.arange(len(far)) if best is None else best
+        numbers = numbers[np.isfinite(far[numbers])]
+        return [int(number) + first for number in numbers[np.argsort(far[numbers], kind="stable")]]
+
+    def entry(self, number: int) -> Entry:
+        """What was executed."""
+        row = self.rows[number]
+        place = int(row["text"])
+        text = self._texts[place : place + int(row["length"])].decode("utf-8", "surrogateescape")
+        return Entry(number, self._starts[int(row["start"])], text, int(row["behavior"]))
+
+    def behavior(self, number: int) -> Kept:
+        """What an input did, by `Entry.behavior`."""
+        first, end = int(self._places[number]), int(self._places[number + 1])
+        code, output, patch, channels, is_error, volatile = _DECODER.decode(
+            self._behaviors[first:end]
+        )
+        split = None if channels is None else (_text(channels[0]), _text(channels[1]))
+        return Kept(code, _text(output), patch, split, is_error, volatile)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(tuple[int, bytes, str, tuple[bytes, bytes] | None, bool, bool])
+
+
+def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
+    """Writes records into a directory: start directory, text, the command taken apart (None where
+    there are several), what it did. Of several of one text the first is kept.
+    """
+    by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
+    seen: set[tuple[str, str]] = set()
+    for record in records:
+        if record[:2] not in seen:
+            seen.add(record[:2])
+            utility = record[2].form.utility if record[2] else ""
+            by_utility.setdefault(utility, []).append(record)
+    starts: dict[str, int] = {}
+    behaviors: dict[bytes, int] = {}
+    texts = bytearray()
+    rows = np.zeros(sum(map(len, by_utility.values())), dtype=ROW)
+    utilities: list[tuple[str, int, int]] = []
+    number = 0
+    for utility in sorted(by_utility):
+        utilities.append((utility, number, number + len(by_utility[utility])))
+        for cwd, text, taken, kept in by_utility[utility]:
+            data = text.encode("utf-8", "surrogateescape")
+            packed = _packed(kept)
+            row = rows[number]
+            row["hash"] = _hash(f"{cwd}\0{text}")
+            row["text"], row["length"] = len(texts), len(data)
+            row["behavior"] = behaviors.setdefault(packed, len(behaviors))
+            row["start"] = starts.setdefault(cwd, len(starts))
+            if taken is not None:
+                (
+                    row["options"], row["values"], row["operands"], row["classes"], row["words"]
+                ) = signature(taken)  # fmt: skip
+            texts += data
+            number += 1
+    directory.mkdir(parents=True, exist_ok=True)
+    np.save(directory / "rows.npy", rows)
+    places = np.cumsum([0, *map(len, behaviors)], dtype=np.uint32)
+    np.save(directory / "behaviors.npy", places)
+    (directory / "texts.bin").write_bytes(texts)
+    (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
+    head = {"starts": list(starts), "utilities": utilities}
+    (directory / "index.json").write_text(json.dumps(head, ensure_ascii=False))
+
+
+def _packed(kept: Kept) -> bytes:
+    channels = None if kept.channels is None else tuple(map(_bytes, kept.channels))
+    return _ENCODER.encode(
+        (kept.exit_code, _bytes(kept.output), kept.patch, channels, kept.is_error, kept.volatile)
+    )
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogateescape"))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def sizes(directory: Path) -> Sequence[tuple[str, int]]:
+    """The files of an index and their bytes."""
+    return [(path.name, path.stat().st_size) for path in sorted(directory.iterdir())]

@@ -1,0 +1,215 @@
+"""What models learn from, made by recipe: a few datasets, each with seed, policy and count."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import stat
+import string
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from shioenv.dataset.external import CommandList, import_commands
+from shioenv.dataset.generate import Destination, Progress, generate
+from shioenv.dataset.manifest import MANIFEST, finished_manifest
+from shioenv.errors import ModelError, did_you_mean
+from shioenv.execution.job import Executor
+from shioenv.files.durable import storage_errors
+from shioenv.files.schema import fault
+from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.scoring import UNSCORED
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.samplers import HORIZON
+from shioenv.system.store import System, find_system
+
+RECIPES = Path(__file__).parent / "recipes"
+"""Those that come with the package."""
+
+SCHEMA = 1
+
+
+PROBES = "probes"
+"""The sampler that tries every command with nothing, for help, and with every letter as option,
+by itself and before a file of the tree."""
+
+_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
+_LETTERS = string.ascii_letters + string.digits
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One dataset of a material: executions without scores."""
+
+    name: str
+    """Of its directory."""
+    count: int
+    """Records."""
+    seed: int
+    policy: str = "people"
+    sampler: str = "gcs"
+    """`gcs`, `ucs`, `ucs-universal`, or `probes`, which has no policy."""
+    horizon: int = HORIZON
+    """Arguments of one command at most."""
+    composite_share: float = 0.0
+    """Share of inputs of several commands."""
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a material is made of."""
+
+    schema: int
+    part: list[Part]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What was made by a recipe."""
+
+    directories: tuple[Path, ...]
+    """A dataset for each part, in order."""
+    digest: str
+    """SHA-256 (hex) of the recipe's file."""
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe, by its path or its name. Errors: ModelError."""
+    path, shipped = Path(name), RECIPES / f"{name}.toml"
+    if path.is_file():
+        return path
+    if str(name) in recipe_names():
+        return shipped
+    raise ModelError(f"no recipe is called {name}", hint=did_you_mean(str(name), recipe_names()))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A recipe. Errors: ModelError, with what is wrong and where."""
+    try:
+        recipe = msgspec.toml.decode(path.read_bytes(), type=Recipe)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ModelError(f"{path}: {fault(error)}") from None
+    names = [part.name for part in recipe.part]
+    wrong = [name for name in names if "/" in name or name.startswith(".") or not name]
+    if recipe.schema != SCHEMA or not names or wrong or len(set(names)) < len(names):
+        raise ModelError(f"{path}: parts need a name of their own each, and schema is {SCHEMA}")
+    return recipe
+
+
+def make_material(
+    recipe: str | Path,
+    directory: Path,
+    executor: Executor,
+    system: str | None = None,
+    report: Callable[[str, int, int, int], None] = lambda part, done, total, kept: None,
+) -> Material:
+    """Executes what a recipe says into a directory, a dataset for each part; run again to go on.
+
+    `report` is told the part, and what `generate` tells. Errors: ModelError for the recipe; those
+    of `generate`.
+    """
+    path = find_recipe(recipe)
+    made = []
+    for part in read_recipe(path).part:
+        with storage_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        target = directory / part.name
+        told = partial(report, part.name)
+        if part.sampler == PROBES:
+            _probe(part, target, executor, system, told)
+            made.append(target)
+            continue
+        generate(
+            Destination(target, "zstd"),
+            count=part.count,
+            drawing=Drawing(
+                sampler=part.sampler,
+                policy=part.policy,
+                seed=part.seed,
+                horizon=part.horizon,
+                composite_share=part.composite_share,
+            ),
+            scoring=UNSCORED,
+            system=system,
+            executor=executor,
+            report=partial(_tell, told),
+        )
+        made.append(target)
+    return Material(tuple(made), hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def probes(system: System, count: int, seed: int) -> list[str]:
+    """Inputs that show what each command does with nothing, for help, and with every letter and
+    digit as its option: by itself and before a file of the home tree, drawn by the seed.
+    """
+    home = system.declaration.start_directory
+    files = [
+        entry.path.removeprefix(f"{home}/")
+        for entry in system.beneath(home)
+        if stat.S_ISREG(entry.mode) and _PLAIN.fullmatch(entry.path)
+    ]
+    rng = random.Random(seed)
+    made: list[str] = []
+    for grammar in load_grammars(versions=system.versions):
+        command = " ".join(grammar.command_tokens[0].split()) or grammar.name
+        if "-" in grammar.name and grammar.name.startswith(f"{command}-"):
+            command = grammar.name.replace("-", " ", 1)
+        made += [command, f"{command} --help", f"{command} --version", f"{command} --nosuch"]
+        made.append(f"{command} {rng.choice(files)}")
+        for letter in _LETTERS:
+            made.append(f"{command} -{letter}")
+            made.append(f"{command} -{letter} {rng.choice(files)}")
+    rng.shuffle(made)
+    return made[:count]
+
+
+def _probe(
+    part: Part,
+    directory: Path,
+    executor: Executor,
+    system: str | None,
+    report: Callable[[int, int, int], None],
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="shioenv-probes-") as name:
+        built = find_system(system)
+        path = Path(name) / PROBES
+        path.write_text("".join(f"{text}\n" for text in probes(built, part.count, part.seed)))
+        start = built.declaration.start_directory
+        import_commands(
+            CommandList(path, sampler=PROBES, seed=part.seed, start_directories=(start,)),
+            directory,
+            scoring=UNSCORED,
+            system=system,
+            executor=executor,
+            report=partial(_tell, report),
+        )
+
+
+def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
+    report(progress.done, progress.count, progress.kept)
+
+
+def datasets_in(directory: Path) -> list[Path]:
+    """The datasets of a material, or the directory itself where it is one; finished ones alone.
+
+    Errors: those of `finished_manifest`.
+    """
+    if (directory / MANIFEST).exists():
+        finished_manifest(directory)
+        return [directory]
+    found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST}"))
+    if not found:
+        finished_manifest(directory)
+    for each in found:
+        finished_manifest(each)
+    return found

@@ -1,0 +1,294 @@
+"""A memory of executed inputs that answers others: the nearest ones, rewritten, ranked, voted.
+
+It reads a directory and nothing else: it starts no process and needs no built system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import Abstained, ModelError, PatchError
+from shioenv.modeling.facts import operands
+from shioenv.modeling.filling import CONTENTS, COUNTS, DETAILS, WORDS, Kept, Taken, fillings
+from shioenv.modeling.forms import Forms
+from shioenv.modeling.index import Index
+from shioenv.modeling.ranking import (
+    Candidate,
+    Numbers,
+    Ranker,
+    difference,
+    features,
+    load_ranker,
+    untrained,
+)
+from shioenv.modeling.world import World
+
+LOOKED_AT = 60
+"""Records that are taken apart for one answer; ours: beyond them nothing was ever nearest."""
+
+ASKED = 25
+"""Records that are rewritten for one answer."""
+
+EXACT, VOLATILE = 0.99, 0.3
+"""How often the very same input did the same again, and where it varies (ours, measured)."""
+
+STAGE = 0.3
+"""What is left of the confidence where a command reads a pipe and its neighbour read something
+else (ours: nothing that reads a pipe is among what confidences are learned from)."""
+
+_BY_CONTENT = (CONTENTS, COUNTS)
+_GIVEN = ("cwd", "history", "context", "stdin", "fed", "written")
+_SHARP, _SOFT = 0.1, 0.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a memory says of an input, and why."""
+
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Inputs that were executed, each with its distance; the nearest first."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with what the ranker gives it."""
+
+
+@dataclass
+class _Group:
+    kept: Kept
+    how: int
+    number: int
+    pair: Sequence[float]
+    distance: float
+    place: int
+    added: int
+    leftover: bool
+    near: float = 0.0
+    all: float = 0.0
+    votes: int = 0
+    unchanged: int = 0
+    members: set[int] = field(default_factory=set)
+
+    def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
+        if number in self.members:
+            return
+        self.members.add(number)
+        self.near += math.exp(-(distance - nearest) / _SHARP)
+        self.all += math.exp(-(distance - nearest) / _SOFT)
+        self.votes += 1
+        self.unchanged += unchanged
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(
+            kept=self.kept, how=self.how, number=self.number, pair=self.pair,
+            distance=self.distance, near=self.near, all=self.all, votes=self.votes,
+            unchanged=self.unchanged, added=self.added, leftover=self.leftover, place=self.place,
+        )  # fmt: skip
+
+
+class Memory:
+    """Answers single commands, and of all other inputs those that were executed as they are."""
+
+    def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
+        """Opens a directory that `write_index` filled. Errors: ModelError."""
+        directory = Path(directory)
+        self.index = Index(directory)
+        try:
+            self.world = World.from_json((directory / "world.json").read_bytes())
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"{directory} holds no world: {error}") from None
+        kept = directory / "ranker.npz"
+        self.ranker = ranker or (load_ranker(kept) if kept.exists() else untrained())
+        self._forms = Forms()
+        self.taken = lru_cache(maxsize=20_000)(self._taken)
+        """A record taken apart, by its number; None where it is no single command."""
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the nearest records did, said of this input, with the share of such answers that
+        are right as confidence. Errors: Abstained where no input of the same utility was executed.
+        """
+        return self.find(shell_input, state).answer
+
+    def find(self, shell_input: str, state: State | None = None) -> Found:
+        """The same with the records it rests on."""
+        state = self._placed(state)
+        exact = self.exact(shell_input, state)
+        if exact is not None:
+            return Found(exact, ((shell_input.strip(), 0.0),))
+        ours = self.take(shell_input, state)
+        if ours is None:
+            raise Abstained("no command is in it")
+        candidates = self.candidates(ours, state)
+        if not candidates:
+            raise Abstained(f"nothing like {shell_input!r:.60} was executed")
+        scores = self.ranker.probability(features(ours, candidates))
+        order = self._order(candidates, scores)
+        fitting = [place for place in order if _fits(candidates[place].kept, state)]
+        best = fitting[0] if fitting else order[0]
+        chosen = candidates[best]
+        behavior = _with_digests(behavior_of(chosen.kept, state, fits=bool(fitting)), ours)
+        sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
+        if not len(self.ranker.scores):
+            sure = 0.9 * math.exp(-chosen.distance)
+        if any(each.kind == "x" for each in ours.operands) and chosen.how not in _BY_CONTENT:
+            sure *= STAGE
+        text = self.index.entry(chosen.number).text
+        others = [place for place in fitting if place != best][:3]
+        return Found(
+            Answer(behavior, sure, f"memory: {text} ({chosen.distance:.2f} away)"),
+            self._nearest(candidates),
+            tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),
+        )
+
+    def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
+        """What the very same input did in the pristine state; None where that is not known, or the
+        state is another.
+        """
+        state = self._placed(state)
+        if state.context is not None or state.stdin:
+            return None
+        for entry in self.index.exact(state.cwd, shell_input.strip()):
+            kept = self.index.behavior(entry.behavior)
+            sure = VOLATILE if kept.volatile else EXACT
+            behavior = behavior_of(kept, state)
+            ours = self.take(entry.text, state) if behavior.patch else None
+            behavior = _with_digests(behavior, ours) if ours else behavior
+            return Answer(behavior, sure, "memory: the same input")
+        return None
+
+    def take(self, text: str, state: State) -> Taken | None:
+        """A command taken apart where it is to run; None where there is none."""
+        form = self._forms.form(text, state)
+        return None if form is None else Taken(form, operands(form, state))
+
+    def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
+        """What the nearest records would have done here; those of the text of the record `without`
+        are left out.
+        """
+        before, cwd = state.before.document["fs"], state.before.document["cwd"]
+        ranked: list[tuple[float, int, Taken, list[float]]] = []
+        for number in self.index.near(ours, LOOKED_AT, without):
+            theirs = self.taken(number)
+            if theirs is not None:
+                pair = difference(ours, theirs)
+                far = float(np.dot(self.ranker.weights, pair))
+                far += 0.5 * (self.index.entry(number).cwd != cwd)
+                ranked.append((far, number, theirs, pair))
+        ranked.sort(key=lambda each: each[:2])
+        ranked = ranked[:ASKED]
+        groups: dict[tuple[int, str, str], _Group] = {}
+        for place, (far, number, theirs, pair) in enumerate(ranked):
+            kept = self.index.behavior(self.index.entry(number).behavior)
+            for how, filled in fillings(ours, theirs, kept, before):
+                group = groups.get(filled.key)
+                if group is None:
+                    added = len(filled.output) - len(kept.output)
+                    left = _leftover(ours, theirs, filled)
+                    group = _Group(filled, how, number, pair, far, place, added, left)
+                    groups[filled.key] = group
+                group.add(number, far, ranked[0][0], filled.key == kept.key)
+        return [group.candidate for group in groups.values()]
+
+    def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
+        """The candidates' places, the best first."""
+        if len(self.ranker.scores):
+            return sorted(range(len(candidates)), key=lambda place: -scores[place])
+        ways = (CONTENTS, DETAILS, WORDS, COUNTS)
+        ranked = [
+            (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
+        ]
+        return [place for _, _, place in sorted(ranked)]
+
+    def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
+        near = {each.number: each.distance for each in candidates}
+        ranked = sorted(near.items(), key=lambda pair: pair[1])[:5]
+        return tuple((self.index.entry(number).text, far) for number, far in ranked)
+
+    def _placed(self, state: State | None) -> State:
+        if state is None:
+            return self.world.state()
+        if state.pristine is not None:
+            return state
+        return replace(self.world.state(), **{name: getattr(state, name) for name in _GIVEN})
+
+    def _taken(self, number: int) -> Taken | None:
+        entry = self.index.entry(number)
+        return self.take(entry.text, self.world.state(entry.cwd))
+
+
+def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:
+    """Whether a word of theirs that is none of ours is still in the answer."""
+    own = {each.word for each in ours.operands}
+    return any(
+        len(each.word) > 2 and each.word not in own and each.word in filled.output
+        for each in theirs.operands
+    )
+
+
+def _fits(kept: Kept, state: State) -> bool:
+    if kept.patch == "[]":
+        return True
+    try:
+        ContextPatch.from_json(kept.patch).apply(state.before.document)
+    except PatchError:
+        return False
+    return True
+
+
+def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
+    """What was kept as a behavior; without the patch where that does not fit the state."""
+    output = kept.output.encode("utf-8", "surrogateescape")
+    if kept.channels is not None:
+        stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
+    else:
+        stdout, stderr = (b"", output) if kept.is_error else (output, b"")
+    patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
+    return Behavior(
+        kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
+    )
+
+
+def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
+    """The behavior with what is in the files it made, where these are empty or as long as one that
+    the command names.
+    """
+    known = {len(each.content): each.content for each in ours.operands if each.content is not None}
+    digests: dict[str, str] = {}
+    for operation in behavior.patch.operations:
+        area, *names = keys(operation[1]) or [""]
+        made = operation[2] if operation[0] == "a" else None
+        if area == "fs" and len(names) == 1 and isinstance(made, dict):
+            content = b"" if made.get("size") == 0 else known.get(made.get("size", -1))
+            if content is not None and str(made.get("perms", "")).startswith("-"):
+                digests[names[0]] = hashlib.sha256(content).hexdigest()
+    return replace(behavior, content_digests=digests) if digests else behavior
+
+
+def kept_of(behavior: Behavior) -> Kept:
+    """A behavior as a memory keeps it."""
+
+    def text(data: bytes) -> str:
+        return data.decode("utf-8", "surrogateescape")
+
+    output = text(behavior.output)
+    channels = None
+    if behavior.stdout and behavior.stderr:
+        channels = text(behavior.stdout), text(behavior.stderr)
+    is_error = bool(behavior.stderr) and not behavior.stdout
+    patch = behavior.patch.to_json()
+    return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)

@@ -1,0 +1,222 @@
+"""Which of several rewritten answers is right: what tells, and the trees that learned it.
+
+The trees are scikit-learn's, kept as arrays: to ask them takes NumPy alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.modeling.filling import Kept, Taken
+from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG
+
+Numbers = npt.NDArray[np.float64]
+
+PAIR = (
+    "options that are ours alone", "options that are theirs alone",
+    "values that differ, of one class", "values that differ in class", "operands more or fewer",
+    "other numbers", "other words", "other patterns", "other addresses", "other files",
+    "other directories", "other links", "other missing names", "other names nowhere",
+    "standard input for a file", "operands of another class", "another order of options",
+    "another kind of file name", "spelt otherwise", "pattern or variable on one side",
+    "a mistaken option on one side",
+)  # fmt: skip
+"""How two commands differ: what the distance weighs."""
+
+FEATURES = (
+    *PAIR,
+    "equal operands", "our operands", "our options", "distance", "distance to the nearest",
+    "share of the near votes", "share of all votes", "votes", "different answers",
+    "votes that were not rewritten", "utility", "length", "length that rewriting added",
+    "exit code", "no patch", "no output", "how it was rewritten", "a word of theirs is left",
+    "volatile", "place",
+)  # fmt: skip
+"""What the trees look at."""
+
+WEIGHTS = (
+    1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
+    0.03, 0.2, 3.0,
+)  # fmt: skip
+"""Of a distance that has learned nothing yet; ours."""
+
+_OTHER = {
+    "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
+    "x": 14,
+}  # fmt: skip
+_MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
+_LONGEST = 2000.0
+
+
+def difference(ours: Taken, theirs: Taken) -> list[float]:
+    """How two commands differ, as `PAIR` says."""
+    found = [0.0] * len(PAIR)
+    own, other = Counter(ours.form.options), Counter(theirs.form.options)
+    if ours.form.options != theirs.form.options:
+        alone, theirs_alone = list((own - other).elements()), list((other - own).elements())
+        for name, value in list(alone):
+            match = next((each for each in theirs_alone if each[0] == name), None)
+            if match is not None:
+                if name in _MISTAKEN:
+                    alone.remove((name, value))
+                    theirs_alone.remove(match)
+                    found[18] += 1
+                    continue
+                alone.remove((name, value))
+                theirs_alone.remove(match)
+                same = _class(value) == _class(match[1])
+                found[2 if same else 3] += 1
+        found[0], found[1] = float(len(alone)), float(len(theirs_alone))
+        found[16] = float(own == other)
+    found[4] = float(abs(len(ours.operands) - len(theirs.operands)))
+    for our, their in zip(ours.operands, theirs.operands, strict=False):
+        if our.word == their.word and our.kind == their.kind:
+            continue
+        if our.kind == "x" and their.kind in "fl":
+            found[14] += 1
+        elif our.kind != their.kind:
+            found[15] += 1
+        elif our.path and our.path == their.path:
+            found[18] += 1
+        else:
+            found[_OTHER[our.kind]] += 1
+            ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
+            found[17] += ends or our.is_system != their.is_system
+    found[18] += ours.form.command != theirs.form.command
+    found[20] = float(_mistakes(ours) != _mistakes(theirs))
+    found[19] = float(ours.form.matched != theirs.form.matched)
+    return found
+
+
+def _mistakes(taken: Taken) -> frozenset[str]:
+    return _MISTAKEN.intersection(name for name, _ in taken.form.options)
+
+
+def _class(value: str | None) -> str:
+    if value is None:
+        return ""
+    if value.lstrip("+-").isdigit():
+        return "number"
+    return "path" if "/" in value or "." in value else "word"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewritten answer, with all that speaks for it."""
+
+    kept: Kept
+    how: int
+    number: int
+    """The nearest record that gives it."""
+    pair: Sequence[float]
+    """How that differs."""
+    distance: float
+    near: float
+    all: float
+    votes: int
+    unchanged: int
+    added: int
+    leftover: bool
+    place: int
+
+
+def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
+    """A row of `FEATURES` for each candidate."""
+    nearest = min((each.distance for each in candidates), default=0.0)
+    near = sum(each.near for each in candidates) or 1.0
+    every = sum(each.all for each in candidates) or 1.0
+    utility = zlib.crc32(ours.form.utility.encode("utf-8", "surrogateescape")) % 251
+    equal = 0.0
+    rows = []
+    for each in candidates:
+        kept = each.kept
+        equal = len(ours.operands) - sum(each.pair[5:16]) - each.pair[18]
+        rows.append(
+            [
+                *each.pair,
+                *(equal, len(ours.operands), len(ours.form.options)),
+                *(each.distance, each.distance - nearest, each.near / near, each.all / every),
+                *(each.votes, len(candidates), each.unchanged, utility),
+                *(min(len(kept.output), _LONGEST), max(-_LONGEST, min(each.added, _LONGEST))),
+                *(kept.exit_code, kept.patch == "[]", not kept.output),
+                *(each.how, each.leftover, kept.volatile, each.place),
+            ]
+        )
+    return np.array(rows, dtype=np.float64).reshape(len(candidates), len(FEATURES))
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A learned distance, the trees, and what their figures are worth."""
+
+    weights: Numbers
+    """Of `PAIR`."""
+    trees: dict[str, npt.NDArray[Any]]
+    """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
+    scores: Numbers
+    shares: Numbers
+    """How often an answer of such a score was right, by score, both rising."""
+
+    def probability(self, rows: Numbers) -> Numbers:
+        """How likely each candidate is right, as far as the trees know."""
+        if not len(rows) or not len(self.trees["feature"]):
+            return np.zeros(len(rows))
+        trees = self.trees
+        count = len(trees["feature"])
+        at = np.zeros((len(rows), count), dtype=np.int64)
+        every = np.arange(count)
+        here = np.arange(len(rows))[:, None]
+        while True:
+            feature = trees["feature"][every, at]
+            if not (feature >= 0).any():
+                break
+            goes_left = rows[here, np.maximum(feature, 0)] <= trees["threshold"][every, at]
+            after = np.where(goes_left, trees["left"][every, at], trees["right"][every, at])
+            at = np.where(feature >= 0, after, at)
+        raw = trees["value"][every, at].sum(axis=1) + trees["start"][0]
+        result: Numbers = 1.0 / (1.0 + np.exp(-raw))
+        return result
+
+    def confidence(self, probability: float) -> float:
+        """The share of such answers that were right, of those that were left out."""
+        if not len(self.scores):
+            return float(probability)
+        return float(np.interp(probability, self.scores, self.shares))
+
+    def save(self, path: Path) -> None:
+        """Writes it; `load_ranker` reads it."""
+        arrays: dict[str, Any] = {f"tree_{name}": value for name, value in self.trees.items()}
+        arrays |= {"weights": self.weights, "scores": self.scores, "shares": self.shares}
+        np.savez_compressed(path, **arrays)
+
+
+def untrained() -> Ranker:
+    """What knows nothing: the hand-set distance alone."""
+    none = np.zeros(0)
+    return Ranker(np.array(WEIGHTS), {"feature": np.zeros((0, 0))}, none, none)
+
+
+def load_ranker(path: Path) -> Ranker:
+    """What `save` wrote. Errors: ModelError."""
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            trees = {
+                name.removeprefix("tree_"): kept[name] for name in kept if name.startswith("tree_")
+            }
+            ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
+            if len(ranker.weights) != len(PAIR):
+                raise ModelError(
+                    f"{path} was learned by another release", hint="make the model again"
+                )
+            return ranker
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path} holds no learned distance: {error}") from None

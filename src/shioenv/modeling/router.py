@@ -1,0 +1,263 @@
+"""The default model: what was executed, what is put together by rule, what a memory makes of it.
+
+Nothing is executed, no process is started, and no built system is needed. Every answer says where
+it is from and how sure that is; what nobody knows is guessed, and marked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import Abstained, ContextError, PatchError
+from shioenv.grammar.parse import without_assignments
+from shioenv.modeling.composition import Composition
+from shioenv.modeling.memory import Memory
+from shioenv.modeling.opening import opening, without_reading
+from shioenv.modeling.reading import read_program
+from shioenv.modeling.shell import Shell
+
+GUESSED = "guessed"
+"""How the source of an answer begins that nothing speaks for; its confidence is 0."""
+
+_BUILTINS = frozenset(
+    {
+        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command"),
+        *("compgen", "complete", "compopt", "continue", "declare", "dirs", "disown", "echo"),
+        *("enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash"),
+        *("help", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf"),
+        *("pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt"),
+        *("source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit"),
+        *("umask", "unalias", "unset", "wait"),
+    }
+)
+_COMMAND = re.compile(r"[\w.+@-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command that was asked about on the way to an answer."""
+
+    input: str
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Executed inputs that speak for it, each with its distance."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with what the ranker gives it."""
+
+
+class Router:
+    """Answers any input: as it was executed, else put together of its commands, each as it was
+    executed or as the memory guesses.
+
+    `stages` answers commands that read a pipe, where it is given: a runner that is given the text
+    in `State.stdin`. `stages_name` is what it is called in every answer that used it.
+    """
+
+    patch_level = "full"
+
+    def __init__(
+        self,
+        memory: Memory,
+        card: Mapping[str, Any] | None = None,
+        *,
+        stages: Runner | None = None,
+        stages_name: str = "",
+    ) -> None:
+        self.memory = memory
+        self.card = dict(card or {})
+        """What the model says of itself."""
+        self.steps: list[Step] = []
+        """What the newest answer rests on, command by command."""
+        self._stages, self._stages_name = stages, stages_name
+        self._used_stages = False
+        self._commands = _Single(self._single)
+        self._composition = Composition(self._commands, memory.world.state())
+        self._reached: dict[tuple[str, tuple[str, ...]], State] = {}
+
+    @property
+    def version(self) -> str:
+        """What exactly it is, in every result."""
+        name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
+        stages = f", stages by {self._stages_name}" if self._stages else ""
+        return f"{name}, {len(self.memory.index)} records of system {system[:12]}{stages}"
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the input does, with the share of such answers that the model expects to be right.
+
+        Never abstains: what cannot be known is the best guess there is, its source begins with
+        `guessed`, and its confidence is 0. Inputs in the state's history are answered first, where
+        the state does not say what they left.
+        """
+        start = self.reached(state)
+        self.steps = []
+        self._used_stages = False
+        answer = self._answered(shell_input, start)
+        if self._used_stages:
+            return replace(answer, source=f"{answer.source}; stages by {self._stages_name}")
+        return answer
+
+    def reached(self, state: State | None) -> State:
+        """The state with what its history led to, as far as the model knows."""
+        world = self.memory.world
+        if state is None:
+            return world.state()
+        placed = state if state.pristine is not None else self._with_world(state)
+        if placed.context is not None or not placed.history:
+            return placed
+        key = placed.cwd, placed.history
+        if key not in self._reached:
+            here = self._with_world(State(cwd=placed.cwd))
+            for text in placed.history:
+                self.steps = []
+                behavior = self._answered(text, here).behavior
+                try:
+                    here = here.after(text, behavior, self._written(behavior, here))
+                except PatchError:
+                    here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
+            if len(self._reached) > 64:
+                self._reached.clear()
+            self._reached[key] = here
+        return replace(self._reached[key], stdin=placed.stdin)
+
+    def _written(self, behavior: Behavior, before: State) -> dict[str, bytes]:
+        """What is in the files that an input wrote, by name, where that is what one of its commands
+        printed, by itself or behind what was there.
+        """
+        printed = [b""]
+        for step in self.steps:
+            said = step.answer.behavior
+            printed += [said.output, said.stdout or b"", said.stderr or b""]
+        found: dict[str, bytes] = {}
+        for name, digest in behavior.content_digests.items():
+            old = before.read(name) or b""
+            for content in (*printed, *(old + each for each in printed)):
+                if hashlib.sha256(content).hexdigest() == digest:
+                    found[name] = content
+        return found
+
+    def _with_world(self, state: State) -> State:
+        fresh = self.memory.world.state(state.cwd)
+        return replace(
+            fresh,
+            history=state.history,
+            context=state.context,
+            stdin=state.stdin,
+            fed=state.fed,
+            written=state.written,
+        )
+
+    def _answered(self, text: str, state: State) -> Answer:
+        exact = self.memory.exact(text, state)
+        if exact is not None:
+            self.steps.append(Step(text, exact, ((text, 0.0),)))
+            return exact
+        try:
+            if "\0" not in text and self.memory.take(text, state) is None:
+                # assignments, comments, nothing at all: no command is asked about
+                answer = Shell(self._commands, state, text).answer(read_program(text))
+            else:
+                answer = self._composition.answer(text, state)
+        except Abstained as declined:
+            return self._guess(text, state, declined.message)
+        except (PatchError, ContextError) as misfit:
+            return self._guess(text, state, misfit.message)
+        single = len(self.steps) == 1 and self.steps[-1].input == text
+        return self.steps[-1].answer if single else answer
+
+    def _single(self, text: str, state: State) -> Answer:
+        """One command, in the state that those before it left."""
+        step = self._step(text, state)
+        self.steps.append(step)
+        return step.answer
+
+    def _step(self, text: str, state: State) -> Step:
+        opened = opening(text, state, self._fresh) if self._fresh else None
+        if opened is not None:
+            return Step(text, Answer(opened, 1.0, "a redirection, by rule"))
+        fed = without_reading(text, state)
+        if fed is not None:
+            return replace(self._step(*fed), input=text)
+        exact = self.memory.exact(text, state)
+        if exact is not None:
+            return Step(text, exact, ((text, 0.0),))
+        if state.stdin and self._stages is not None and self._reads_the_pipe(text, state):
+            try:
+                answer = answer_of(self._stages, text, state)
+            except Abstained:
+                pass
+            else:
+                self._used_stages = True
+                return Step(text, replace(answer, source=self._stages_name))
+        try:
+            found = self.memory.find(text, state)
+        except Abstained as declined:
+            missing = self._not_found(text, state)
+            return Step(text, missing or self._nothing(declined.message))
+        return Step(text, found.answer, found.nearest, found.alternatives)
+
+    @cached_property
+    def _fresh(self) -> Mapping[str, Any] | None:
+        """The entry of a file that is made now, as the memory knows it; None where it does not."""
+        with suppress(Abstained, PatchError):
+            found = self.memory.find("touch a-new-file", self.memory.world.state())
+            for operation in found.answer.behavior.patch.operations:
+                if operation[0] == "a" and isinstance(operation[2], dict):
+                    return operation[2]
+        return None
+
+    def _reads_the_pipe(self, text: str, state: State) -> bool:
+        taken = self.memory.take(text, state)
+        if taken is None:
+            return False
+        files = any(each.kind in "fdls" for each in taken.operands)
+        return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
+
+    def _not_found(self, text: str, state: State) -> Answer | None:
+        """What Bash says of a command that no directory of PATH holds."""
+        name = (without_assignments(text).split() or [""])[0]
+        if name in _BUILTINS or not _COMMAND.fullmatch(name):
+            return None
+        path = state.before.document["env"].get("PATH", "")
+        if any(state.entry(f"{directory}/{name}") for directory in path.split(":") if directory):
+            return None
+        said = f"bash: line 1: {name}: command not found\n".encode()
+        behavior = Behavior(127, said, stdout=b"", stderr=said)
+        return Answer(behavior, 0.95, "no directory of PATH holds it")
+
+    def _guess(self, text: str, state: State, why: str) -> Answer:
+        """The best guess for what cannot be put together."""
+        try:
+            found = self.memory.find(text, state)
+        except (Abstained, PatchError, ContextError):
+            return self._nothing(why)
+        answer = replace(found.answer, confidence=0.0, source=f"{GUESSED}: {why}")
+        self.steps.append(Step(text, answer, found.nearest, found.alternatives))
+        return answer
+
+    @staticmethod
+    def _nothing(why: str) -> Answer:
+        return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
+
+
+class _Single:
+    """The runner that a composition asks."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        behavior: Behavior = self.answer(shell_input, state).behavior
+        return behavior

@@ -1,0 +1,252 @@
+"""What a memory is made of: canonical forms, facts, rewriting, the index on disk, the trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_world import HOME, entry, small_memory, small_world, taken
+
+from shioenv.domain.runner import State
+from shioenv.errors import ModelError
+from shioenv.modeling.facts import operand
+from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings
+from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG, Forms
+from shioenv.modeling.index import ROW, Index, write_index
+from shioenv.modeling.learning import arrays_of
+from shioenv.modeling.memory import Memory
+from shioenv.modeling.ranking import PAIR, WEIGHTS, Ranker, difference, load_ranker, untrained
+from shioenv.modeling.world import World
+
+FORMS = Forms()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("ls -la", "ls -a --all -l"),
+        ("ls -l a", "ls a -l"),
+        ("head -n5 a.txt", "head --lines=5 a.txt"),
+        ("head -n 5 a.txt", "head --lin 5 'a.txt'"),
+        ("wc -l *.txt", "wc --lines a.txt b.txt"),
+        ("cat ~/x", 'cat "$HOME/x"'),
+        ("echo {1..3}", "echo 1 2 3"),
+    ],
+)
+def test_two_spellings_have_one_form(first: str, second: str) -> None:
+    state = small_world().state()
+    forms = [FORMS.form(text, state) for text in (first, second)]
+    assert forms[0] is not None
+    assert forms[1] is not None
+    assert set(forms[0].options) == set(forms[1].options)
+    assert forms[0].operands == forms[1].operands
+    assert forms[0].utility == forms[1].utility
+
+
+def test_what_a_program_does_not_have_is_no_option_of_its_own() -> None:
+    state = small_world().state()
+    for text, option in (
+        ("ls -y", (UNKNOWN, "y")),
+        ("ls --nosuch", (UNKNOWN_LONG, "--nosuch")),
+    ):
+        form = FORMS.form(text, state)
+        assert form is not None
+        assert form.options == (option,)
+
+
+def test_nothing_is_run_to_know_a_word() -> None:
+    form = FORMS.form("echo $(date) `id` <(ls)", small_world().state())
+    assert form is not None
+    assert form.operands == ("$(date)", "`id`", "<(ls)")
+
+
+def test_an_empty_word_is_an_operand() -> None:
+    form = FORMS.form("ls '' a.txt", small_world().state())
+    assert form is not None
+    assert form.operands == ("", "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("a.txt", "f"),
+        ("sub", "d"),
+        ("sub/", "d"),
+        ("link", "l"),
+        ("gone.txt", "m"),
+        ("sub/gone", "m"),
+        ("nowhere/gone", "M"),
+        ("12", "N"),
+        ("*.c", "G"),
+        ("http://h/x", "U"),
+        ("10.0.0.1", "H"),
+        ("a b!", "W"),
+        ("", "W"),
+    ],
+)
+def test_operands_have_the_class_that_they_have_in_the_state(word: str, kind: str) -> None:
+    assert operand(word, small_world().state()).kind == kind
+
+
+def test_what_an_earlier_input_made_is_there() -> None:
+    from shioenv.domain.behavior import Behavior
+    from shioenv.domain.patch import ContextPatch
+
+    made = ContextPatch((("a", "/fs/gone.txt", entry(3)),))
+    state = small_world().state().after("touch gone.txt", Behavior(0, b"", made))
+    assert operand("gone.txt", state).kind == "f"
+    assert FORMS.form("ls g*", state).operands == ("gone.txt",)  # type: ignore[union-attr]
+
+
+def filled(ours: str, theirs: str, kept: Kept, state: State | None = None) -> dict[int, Kept]:
+    state = state or small_world().state()
+    before = state.before.document["fs"]
+    return dict(fillings(taken(ours, state), taken(theirs), kept, before))
+
+
+def test_words_paths_and_facts_change_places() -> None:
+    kept = Kept(0, "-rw-r--r-- 1 root root 6 Oct 16 19:43 a.txt\n", "[]")
+    found = filled("ls -l b.txt", "ls -l a.txt", kept)
+    assert found[0].output == "-rw-r--r-- 1 root root 6 Oct 16 19:43 b.txt\n"
+    assert found[1].output == "-rw-r--r-- 1 root root 9 Oct 16 19:43 b.txt\n"
+
+
+def test_a_word_is_exchanged_as_a_word_and_once() -> None:
+    kept = Kept(0, "a b ab a.b\n", "[]")
+    assert filled("echo b a", "echo a b", kept)[0].output == "b a ab a.b\n"
+
+
+def test_a_mistaken_option_is_named() -> None:
+    kept = Kept(2, "ls: invalid option -- 'y'\n", "[]")
+    assert filled("ls -Y a.txt", "ls -y", kept)[0].output == kept.output.replace("y", "Y")
+    kept = Kept(2, "ls: unrecognized option '--nosuch'\n", "[]")
+    assert "--other" in filled("ls --other", "ls --nosuch", kept)[0].output
+
+
+def test_words_that_are_printed_are_ours() -> None:
+    found = filled("echo one two three", "echo hi", Kept(0, "hi\n", "[]"))
+    assert found[0].output == "one two three\n"
+
+
+def test_a_patch_is_of_our_files() -> None:
+    kept = Kept(0, "", json.dumps([["a", "/fs/sub~1a.txt", entry(6)], ["r", "/fs/a.txt"]]))
+    found = filled("mv b.txt other", "mv a.txt sub", kept)[0]
+    operations = json.loads(found.patch)
+    assert operations[0][:2] == ["a", "/fs/other~1b.txt"]
+    assert operations[0][2]["size"] == 9
+    assert operations[1] == ["r", "/fs/b.txt"]
+
+
+def test_what_is_so_already_is_no_change() -> None:
+    kept = Kept(0, "", '[["=","/fs/a.txt/perms","-rwxr-xr-x"]]')
+    assert json.loads(filled("chmod 755 run.sh", "chmod 755 a.txt", kept)[0].patch) == []
+    assert json.loads(filled("chmod 755 b.txt", "chmod 755 a.txt", kept)[0].patch) != []
+
+
+def test_lines_of_their_file_are_lines_of_ours() -> None:
+    found = filled("head -n 2 b.txt", "head -n 1 a.txt", Kept(0, "one\n", "[]"))
+    assert found[CONTENTS].output == "x\ny\n"
+    found = filled("grep z b.txt", "grep o a.txt", Kept(0, "one\ntwo\n", "[]"))
+    assert CONTENTS not in found or found[CONTENTS].output == "z one\n"
+
+
+def test_standard_input_stands_for_a_file() -> None:
+    from dataclasses import replace
+
+    state = replace(small_world().state(), stdin=b"1\n2\n3\n")
+    found = filled("tail -n 1", "tail -n 1 b.txt", Kept(0, "z one", "[]"), state)
+    assert found[CONTENTS].output == "3\n"
+    found = filled("wc -l", "wc -l b.txt", Kept(0, "3 b.txt\n", "[]"), state)
+    assert found[0].output == "3\n"
+
+
+def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:
+    assert ROW.itemsize <= 60 - 16  # what is left is for the places of behaviors
+    kept = Kept(1, "é\udcff\n", "[]", ("é", "\udcff\n"))
+    rows: list[tuple[str, str, Taken | None, Kept]]
+    rows = [(HOME, text, taken(text), kept) for text in ("ls a.txt", "ls -l sub", "wc a.txt")]
+    rows.append((HOME, "ls | wc", None, Kept(0, "5\n", "[]")))
+    write_index(tmp_path, rows)
+    index = Index(tmp_path)
+    assert len(index) == 4
+    assert [each.text for each in index.exact(HOME, "ls | wc")] == ["ls | wc"]
+    assert index.exact("/tmp", "ls | wc") == []
+    assert index.behavior(index.exact(HOME, "ls a.txt")[0].behavior) == kept
+    near = [index.entry(number).text for number in index.near(taken("ls b.txt"), 5)]
+    assert near == ["ls a.txt", "ls -l sub"]
+    assert index.near(taken("df"), 5) == []
+
+
+def test_a_directory_without_a_memory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        Index(tmp_path)
+    with pytest.raises(ModelError):
+        Memory(tmp_path)
+
+
+def test_a_world_is_what_was_written_down() -> None:
+    world = World.from_json(small_world().to_json())
+    assert world.read(f"{HOME}/a.txt") == b"one\ntw"
+    assert world.state().names("sub") == ["inner.txt"]
+    elsewhere = world.state("/tmp")
+    assert elsewhere.before.document["cwd"] == "/tmp"
+    assert elsewhere.entry(f"{HOME}/a.txt") is not None
+    assert elsewhere.names(HOME) == world.state().names(".")
+
+
+def test_a_distance_is_nothing_to_oneself_and_says_what_differs() -> None:
+    assert not any(difference(taken("ls -l a.txt"), taken("ls -l a.txt")))
+    differing = difference(taken("ls -l a.txt"), taken("ls -y b.txt sub"))
+    named = {name for name, value in zip(PAIR, differing, strict=True) if value}
+    assert {"operands more or fewer", "other files", "a mistaken option on one side"} <= named
+    assert len(WEIGHTS) == len(PAIR)
+
+
+def test_the_trees_are_those_that_were_learned(tmp_path: Path) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble", reason="needs the extra shioenv[train]")
+    rng = np.random.default_rng(7)
+    rows = rng.normal(size=(400, 6)).round(1)
+    right = (rows[:, 0] + rows[:, 1] * rows[:, 2] > 0.3) ^ (rng.random(400) < 0.1)
+    trees = ensemble.HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(rows, right)
+    none = np.zeros(0)
+    Ranker(np.array(WEIGHTS), arrays_of(trees), none, none).save(tmp_path / "ranker.npz")
+    ranker = load_ranker(tmp_path / "ranker.npz")
+    expected = trees.predict_proba(rows)[:, 1]
+    assert np.allclose(ranker.probability(rows), expected, atol=1e-5)
+    assert expected.std() > 0.05
+
+
+def test_what_another_release_learned_is_refused(tmp_path: Path) -> None:
+    none = np.zeros(0)
+    Ranker(np.zeros(3), untrained().trees, none, none).save(tmp_path / "ranker.npz")
+    with pytest.raises(ModelError):
+        load_ranker(tmp_path / "ranker.npz")
+
+
+def test_a_confidence_is_what_such_answers_were_worth() -> None:
+    ranker = Ranker(np.array(WEIGHTS), {}, np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.2, 0.9]))
+    assert ranker.confidence(0.5) == pytest.approx(0.2)
+    assert ranker.confidence(0.75) == pytest.approx(0.55)
+
+
+def test_a_memory_answers_neighbours_with_their_facts(tmp_path: Path) -> None:
+    memory = small_memory(tmp_path)
+    answer = memory.answer("cat nothere")
+    assert answer.behavior.output == b"cat: nothere: No such file or directory\n"
+    assert answer.behavior.exit_code == 1
+    assert memory.answer("cat  gone").behavior == memory.answer("cat gone").behavior
+    assert memory.answer("cat gone").confidence > answer.confidence > 0
+    found = memory.find("cat nothere")
+    assert found.nearest[0][0] == "cat gone"
+
+
+def test_an_answer_fits_its_state(tmp_path: Path) -> None:
+    memory = small_memory(tmp_path)
+    state = memory.world.state()
+    removed = memory.answer("rm b.txt", state).behavior
+    after = state.after("rm b.txt", removed)
+    assert after.entry("b.txt") is None
+    again = memory.answer("rm b.txt", after).behavior
+    again.patch.apply(after.before.document)  # what does not fit raises
