@@ -35,6 +35,9 @@ USED_UP = 200
 USED_UP_LENGTH = 40
 """The same for one command at one length, where lengths are filled equally."""
 
+RARE = 1e-6
+"""Weight up to which a production is there for sets of options and shapes that people write."""
+
 COMPOSITES = "composites"
 USUAL = "usual"
 
@@ -217,12 +220,18 @@ def _place(
         sampler=sampler(tuple(bound.values())),
         grammars=bound,
         names=tuple(bound),
-        pipes=tuple(name for name, grammar in bound.items() if grammar.pipe is not None),
+        pipes=tuple(name for name, grammar in bound.items() if _is_piped(grammar)),
         targets=(*new, *existing[: max(1, len(new) // 2)]),
         values=with_vocabulary(catalogue),
         people=None if usage is None else People(usage, tuple(bound), settings.utility_share),
         settings=settings,
     )
+
+
+def _is_piped(grammar: Grammar) -> bool:
+    """Whether a command stands to the right of a pipe by the grammars' own weights."""
+    productions = grammar.productions.get(grammar.pipe, ()) if grammar.pipe else ()
+    return any(production.weight > RARE for production in productions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +412,8 @@ class _Stream:
         start: Nonterminal,
         options: frozenset[str] | None,
         spelling: CommandUsage | None,
+        *,
+        evenly: bool = False,
     ) -> Written | None:
         writer = place.writer(name)
         plan = writer.options.plan(start, options)
@@ -414,6 +425,7 @@ class _Stream:
             random,
             horizon=place.sampler.horizon,
             spelling=spelling,
+            evenly=evenly,
         )
 
     def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
@@ -439,15 +451,15 @@ class _Stream:
             grammar = place.grammars[part]
             piped = before == "|"
             starts = [grammar.start]
-            if piped and grammar.pipe is not None:
-                starts.insert(0, grammar.pipe)
+            if grammar.pipe is not None:
+                starts.insert(0 if piped else 1, grammar.pipe)
             known = people.of(part)
             drawn = people.write(
                 place.writer(part),
                 starts,
                 random,
-                lambda start, options, part=part, known=known: self._written(  # type: ignore[misc]
-                    random, place, part, start, options, known
+                lambda start, options, evenly, part=part, known=known: self._written(  # type: ignore[misc]
+                    random, place, part, start, options, known, evenly=evenly
                 ),
                 piped=piped,
             )
