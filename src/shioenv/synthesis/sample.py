@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from random import Random
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.samplers import Sampler
@@ -73,13 +75,15 @@ class Sample:
     """An input to be executed in `cwd`.
 
     `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
-    may differ; `trace` holds the choices of each command in order.
+    may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
+    which is the class of it (None: there is none).
     """
 
     input: Input
     cwd: str
     volatile: bool
     trace: tuple[SegmentTrace, ...]
+    mistake: str | None = None
 
     @property
     def session(self) -> Session:
@@ -166,6 +170,8 @@ def sample(
     With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
     its turn equally often, and the command is drawn among those that have inputs of that length.
 
+    A share of the inputs gets a mistake; the others are those of the stream without mistakes.
+
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
     """
@@ -197,7 +203,36 @@ def sample(
         lengths = [length for length in chooser.lengths if length <= horizon]
     names = [grammar.name for grammar in grammars]
     stream = _Stream(composition, settings, places, start_directories, names, lengths)
+    if not 0 <= drawing.mistakes <= 1:
+        raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
+    if drawing.mistakes:
+        inner = stream.samples(drawing.seed, None)
+        random = generator(drawing.seed, "mistakes")
+        return islice(_with_mistakes(inner, places, drawing.mistakes, random), count)
     return stream.samples(drawing.seed, count)
+
+
+def _with_mistakes(
+    samples: Iterator[Sample], places: Mapping[str, _Place], share: float, random: Random
+) -> Iterator[Sample]:
+    """The samples, so many of them with a mistake; still all different."""
+    made: set[tuple[str, str]] = set()
+    for one in samples:
+        if random.random() < share:
+            place = places[one.cwd]
+            by_word = {
+                word: place.grammars[trace.grammar]
+                for trace in one.trace
+                for word in place.grammars[trace.grammar].command_tokens
+            }
+            wrong = mistaken(one.input, by_word, place.values, random)
+            if wrong is not None and (one.cwd, wrong[0].text) not in made:
+                made.add((one.cwd, wrong[0].text))
+                yield replace(one, input=wrong[0], mistake=wrong[1])
+                continue
+        if (one.cwd, one.input.text) not in made:
+            made.add((one.cwd, one.input.text))
+            yield one
 
 
 def _place(
