@@ -106,6 +106,11 @@ class People:
         """How a command is used; nothing is known of one that the table has not."""
         return self.usage.by_command.get(name, _UNKNOWN)
 
+    def nested(self, name: str, random: Random) -> str | None:
+        """The grammar of a command that this one runs; None where the table has none."""
+        programs = _weights(self.of(name).nested)
+        return programs.draw(random) if programs else None
+
     def write(
         self,
         writer: Writer,

@@ -21,6 +21,7 @@ from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import mistaken
+from shioenv.synthesis.nested import NESTED_HORIZON, may_run, run_by
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.samplers import Sampler
@@ -112,9 +113,37 @@ class _Place:
         """What writes inputs of one command freely."""
         if name not in self.writers:
             self.writers[name] = Writer(
-                self.grammars[name], self.sampler.table, self.values, self.settings
+                self.grammars[name],
+                self.sampler.table,
+                self.values,
+                self.settings,
+                None if self.people is None else self.nested,
             )
         return self.writers[name]
+
+    def nested(self, name: str, part: str, random: Random) -> str | None:
+        """A command that `name` runs, as people write it; `part` is the definition it stands for.
+
+        None where what is drawn does not fit there.
+        """
+        assert self.people is not None
+        program = self.people.nested(name, random)
+        if program is None or program not in self.grammars or not may_run(name, part, program):
+            return None
+        writer, known = self.writer(program), self.people.of(program)
+
+        def write(
+            start: Nonterminal, options: frozenset[str] | None, evenly: bool
+        ) -> Written | None:
+            plan = writer.options.plan(start, options)
+            if plan is None:
+                return None
+            return writer.write(
+                start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
+            )
+
+        written = self.people.write(writer, [writer.grammar.start], random, write, piped=False)
+        return None if written is None else run_by(name, written.words, random)
 
 
 def grammars_on(system: System) -> tuple[Grammar, ...]:

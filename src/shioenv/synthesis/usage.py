@@ -38,6 +38,7 @@ COUNTS = ("commands", "utilities", "shapes", "follows", "targets")
 
 OF_COMMAND = (
     "option_sets", "options", "n_options", "pairs", "spellings", "operands", "piped", "styles",
+    "nested",
 )  # fmt: skip
 """The same of one command; `operands`, `piped` and `styles` are one deeper."""
 
@@ -74,7 +75,7 @@ class CommandUsage:
     are, `pairs` two of them, `spellings` "short", "cluster" and "long". `operands` are
     forms of operands in a row by option set ("" where nothing is known of the set), `piped` the
     same to the right of a `|`, and `styles` how an option's value is written: "separate", "joined"
-    or "=".
+    or "=". `nested` are the commands that it runs (`find -exec`, `xargs`), by grammar.
     """
 
     option_sets: Mapping[str, float] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class CommandUsage:
     operands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     piped: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     styles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    nested: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,7 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
             parts["spellings"][spelling] += 1
             if style:
                 parts["styles"][argument.option][style] += 1
+    parts["nested"].update(one.grammar for one in segment.nested if one.grammar is not None)
     place = "piped" if segment.operator == "|" else "operands"
     parts[place][options][" + ".join(map(form, operands(segment.arguments)))] += 1
 

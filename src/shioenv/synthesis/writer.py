@@ -8,14 +8,15 @@ the grammar's own list drawn anew), and how an option is spelt.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
+from typing import TypeAlias
 
 from shioenv.domain.inputs import OPERATORS
 from shioenv.errors import TraceError
-from shioenv.grammar.kinds import CLOSED, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
+from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
@@ -46,6 +47,10 @@ TRAILING = 0.08
 """Share of commands whose options stand behind their operands, where they may (ours)."""
 
 _MAX_STEPS = 300
+
+
+Nested: TypeAlias = Callable[[str, str, Random], str | None]
+"""Draws a command that another one runs, for a definition of its grammar; None where none fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,12 @@ class Writer:
     """Writes commands of one bound grammar by a policy's settings."""
 
     def __init__(
-        self, grammar: Grammar, table: ProductionTable, names: Names, settings: PolicySettings
+        self,
+        grammar: Grammar,
+        table: ProductionTable,
+        names: Names,
+        settings: PolicySettings,
+        nested: Nested | None = None,
     ) -> None:
         self.grammar = grammar
         self.options = OptionTable(grammar, settings.weights, uniform=settings.uniform)
@@ -91,6 +101,7 @@ class Writer:
         self._chooser = settings.chooser
         self._table = table
         self._names = names
+        self._nested = nested
         self._kinds: dict[int, tuple[ValueKind, tuple[str, ...]] | None] = {}
 
     def write(
@@ -256,6 +267,8 @@ class Writer:
         name = self.grammar.kinds.get(symbol, CLOSED)
         if symbol.token in TOKEN_KINDS and symbol.token in _OPEN_TOKENS:
             name = TOKEN_KINDS[symbol.token]
+        if name == COMMAND and self._nested is not None:
+            return KINDS[name], (symbol.name,)
         if name == CLOSED or not KINDS[name].drawn:
             return None
         kind = KINDS[name]
@@ -284,6 +297,8 @@ class Writer:
         """A value drawn, spelt for where it stands; None where it cannot stand there."""
         value_kind, seeds = kind
         before = "".join(derivation.current)
+        if value_kind.name == COMMAND:
+            return self._nested(self.grammar.name, seeds[0], random) if self._nested else None
         if seeds:
             return _reseeded(seeds, random)
         text = value_kind.part.draw(random, self._names)

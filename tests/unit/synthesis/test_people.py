@@ -21,6 +21,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.report.likeness import divergence, likeness, normal_form, normal_forms
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.nested import may_run, run_by
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import Sample, sample
@@ -424,3 +425,63 @@ def test_no_pattern_is_drawn_where_one_name_is_taken() -> None:
     assert not any("*" in word for words in written(made, "", 200) for word in words)
     copied = writer("cp", PolicySettings(values=1.0, once=True))
     assert any("*" in word for words in written(copied, "", 200) for word in words)
+
+
+def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
+    describer: Describer, tmp_path: Path
+) -> None:
+    ways = {"-exec -name -type": 1e9}
+    known = {
+        "find": CommandUsage(ways, nested={"grep": 5.0, "chmod": 5.0, "rm": 5.0, "xargs": 5.0}),
+        "grep": CommandUsage({"-i -l": 1e9}, options={"-i": 1.0}, n_options={"2": 1.0}),
+    }
+    usage = Usage("", {}, {"find": 1.0}, {}, {}, {}, known)
+    policy = policy_file(tmp_path, usage, values=1.0)
+    texts = [one.input.text for one in draw(policy, 300, commands=None, composite_share=0)]
+    met: Counter[str] = Counter()
+    for text in texts:
+        for segment in describer.describe(text).segments:
+            if segment.grammar == "find":
+                met.update(one.grammar or "?" for one in segment.nested)
+                assert all(one.derivable for one in segment.arguments if one.option == "-exec")
+    assert met["grep"] > 0
+    assert met["chmod"] > 0
+    assert met["rm"] > 0
+    assert not met["xargs"]
+    grepped = [text for text in texts if "-exec grep" in text]
+    assert all("-type f" in text and "{}" in text for text in grepped), grepped
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "wanted"),
+    [
+        ("find", ("rm", "-f", "a.txt", "docs/b.txt"), "rm -f {}"),
+        ("find", ("chmod", "644", "a.txt"), "chmod 644 {}"),
+        ("find", ("grep", "-i<ns>", "<ns>l", "x", "a.txt"), "grep -il x {}"),
+        ("find", ("cp", "-p", "a.txt", "/tmp"), "cp -p {} /tmp"),
+        ("xargs", ("wc", "-l", "a.txt"), "wc -l"),
+        ("xargs", ("rm", "a.txt"), None),
+        ("xargs", ("rm", "-f", "a.txt"), "rm -f"),
+        ("find", ("ls", "$HOME"), None),
+        ("find", ("cat", "a", ">", "b"), None),
+    ],
+)
+def test_names_give_way_where_a_command_is_run(
+    name: str, words: tuple[str, ...], wanted: str | None
+) -> None:
+    text = run_by(name, words, Random(1))
+    ended = (
+        None
+        if wanted is None
+        else {wanted}
+        if name == "xargs"
+        else {f"{wanted} \\;", f"{wanted} +"}
+    )
+    assert text is None if ended is None else text in ended
+
+
+def test_what_waits_for_a_pipe_is_run_for_regular_files_only() -> None:
+    assert may_run("find", "find:reading", "cat")
+    assert not may_run("find", "find:call", "cat")
+    assert may_run("find", "find:call", "chmod")
+    assert not may_run("xargs", "xargs:command", "mkdir")
