@@ -36,7 +36,8 @@ def test_a_line_is_what_python_writes(scores: list[float | None], text: str) -> 
         "n_arguments": 0, "n_executions": 0, "noise_threshold": fourth,
         "segments": [{"command": text, "n_arguments": 1, "irreducibility": second}],
         "stdout": None, "stderr": text, "output_b64": None, "content_digests": {text: text},
-        "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "schema_version": 4,
+        "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "mistake": text,
+        "schema_version": 5,
     }  # fmt: skip
     record = Record(**{**document, "segments": [segment]})  # type: ignore[arg-type]
     line = json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"

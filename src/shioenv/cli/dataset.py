@@ -112,6 +112,7 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
         "changed something": f"{described.changed} ({share(described.changed, total)})",
         "volatile": f"{described.volatile} ({share(described.volatile, total)})",
         "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
+        "mistakes": ", ".join(f"{name} {n}" for name, n in described.mistakes.items()) or "none",
         "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
         or "none",
         "per record": f"{fixed(described.mean_executions, 1)} executions, "
@@ -199,6 +200,8 @@ def _record(record: Record) -> Iterator[Text]:
     said = [name.replace("_", " ") for name in flags if getattr(record, name)]
     if said:
         rows.append(("flags", ", ".join(said)))
+    if record.mistake is not None:
+        rows.append(("mistake", record.mistake))
     if record.limits_hit:
         rows.append(("limits", f"reached {', '.join(record.limits_hit)}"))
     for name, value in rows:

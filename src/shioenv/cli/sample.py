@@ -34,6 +34,7 @@ def sample(
             "cwd": drawn.cwd,
             "n_arguments": drawn.input.n_arguments,
             "volatile": drawn.volatile,
+            "mistake": drawn.mistake,
             "sampler": sampler,
             "policy": drawing.policy,
             "system": built.name,

@@ -330,6 +330,15 @@ Horizon = Annotated[int, typer.Option(min=1, metavar="N", help="Arguments of one
 CompositeShare = Annotated[
     float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands.")
 ]
+Mistakes = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help="Share of inputs with a mistake (unknown option, misspelt name and others).",
+    ),
+]
 Composites = Annotated[
     str | None,
     typer.Option(
@@ -368,6 +377,7 @@ def _drawing(
     composite_share: CompositeShare = 0.25,
     composites: Composites = None,
     policy: PolicyName = "default",
+    mistakes: Mistakes = 0.0,
 ) -> Drawing:
     from shioenv.errors import UsageError
     from shioenv.synthesis.drawing import Drawing
@@ -379,6 +389,7 @@ def _drawing(
         horizon=horizon,
         composite_share=0.0 if composites == "off" else composite_share,
         policy=policy,
+        mistakes=mistakes,
     )
 
 

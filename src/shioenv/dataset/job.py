@@ -27,11 +27,12 @@ class Wanted(NamedTuple):
     input_args: list[str]
     cwd: str
     volatile: bool
+    mistake: str | None = None
 
     @classmethod
     def of(cls, sample: Sample) -> Wanted:
         """What travels of a sample; how it was drawn stays behind."""
-        return cls(sample.input.input_args, sample.cwd, sample.volatile)
+        return cls(sample.input.input_args, sample.cwd, sample.volatile, sample.mistake)
 
     @property
     def session(self) -> Session:
@@ -69,7 +70,11 @@ class Recording:
         rng = generator(self.seed, "score", number)
         recorded = recorder.record(wanted.session, lane, rng, volatile=wanted.volatile)
         made = recorded.record(
-            number, system=lane.system.name, sampler=self.sampler, schema=self.schema
+            number,
+            system=lane.system.name,
+            sampler=self.sampler,
+            schema=self.schema,
+            mistake=wanted.mistake,
         )
         effort.lane_seconds += time.perf_counter() - began
         effort.trouble = None if cache is None else cache.trouble

@@ -88,6 +88,8 @@ class Plan:
         """The plan as the manifest holds it."""
         drawing = msgspec.to_builtins(self.drawing)
         commands = drawing.pop("commands")
+        if not drawing["mistakes"]:
+            del drawing["mistakes"]
         return {
             **{name: drawing.pop(name) for name in ("sampler", "policy", "seed")},
             **_scoring_json(self.scoring),
@@ -109,6 +111,7 @@ class Plan:
         """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
         names = [item.name for item in fields(Drawing) if item.name != "commands"]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
+        document = {"mistakes": 0.0, **document}
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
         limits = _part(document["limits"], dict[str, bool | int | float] | None, "$.limits")

@@ -498,7 +498,9 @@ def replay(
         for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
-            wanted_again = Wanted(record.input_args, record.cwd, volatile=False)
+            wanted_again = Wanted(
+                record.input_args, record.cwd, volatile=False, mistake=record.mistake
+            )
             line = job.do(lane, (record.session_id, wanted_again))
             assert isinstance(line, Line)
             fields = different_fields(record, decode(line.content))

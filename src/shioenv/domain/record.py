@@ -21,11 +21,11 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Raised whenever a field is added, removed, or changes its meaning."""
-READ: Final = (3, SCHEMA_VERSION)
+READ: Final = (3, 4, SCHEMA_VERSION)
 """Versions of records that are read and, in a dataset that has them, written: those of 3 lack
-`necessary`, which is told from their leave-one-outs."""
+`necessary`, which is told from their leave-one-outs, those of 3 and 4 `mistake`, which is null."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """A number that fits into 64 bits."""
@@ -140,6 +140,9 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cwd: Annotated[str, says("the start directory")] = ""
     system: Annotated[str, says("the system's name")] = ""
     sampler: Annotated[str, says("what wrote the input")] = ""
+    mistake: Annotated[
+        str | None, says("the class of the mistake that was put into the input; null for none")
+    ] = None
     schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
 
     @property
@@ -154,6 +157,8 @@ NAMES = Record.__struct_fields__
 """Every field in the order it is written."""
 
 _WITHOUT_NECESSARY = 3
+_SINCE = {"necessary": 4, "mistake": 5}
+"""The version that brought a field."""
 _KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _RECORD = msgspec.json.Decoder(Record)
@@ -205,9 +210,10 @@ def encode(record: Record) -> bytes:
     """
     # msgspec writes other floats than Python does (1e-7 for 1e-07), hence the standard library
     document = msgspec.to_builtins(record)
-    if record.schema_version == _WITHOUT_NECESSARY:
-        for part in (document, *document["segments"]):
-            part.pop("necessary", None)
+    for name, version in _SINCE.items():
+        if record.schema_version < version:
+            for part in (document, *document["segments"]):
+                part.pop(name, None)
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _utf8(f"{text}\n", record.session_id)
 
@@ -239,7 +245,8 @@ def decode(line: bytes | str) -> Record:
 
 def _names(version: object) -> tuple[str, ...]:
     """The fields of a record of this version."""
-    return tuple(name for name in NAMES if version == SCHEMA_VERSION or name != "necessary")
+    known = version if isinstance(version, int) else SCHEMA_VERSION
+    return tuple(name for name in NAMES if _SINCE.get(name, 0) <= known)
 
 
 def _with_necessary(record: Record) -> Record:

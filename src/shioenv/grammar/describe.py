@@ -158,7 +158,7 @@ class Describer:
         for index, argument in enumerate(arguments):
             if argument.option in splitter.runs and argument.value is not None:
                 words = split_words(argument.value)
-                if not ends_command(words):
+                if len(words) < 2 or not ends_command(words):
                     continue
                 segment = self._nested(words[:-1], depth)
                 nested.append(segment)

@@ -405,7 +405,7 @@ KINDS: Mapping[str, ValueKind] = {
             "a time as `touch -t` and `date` take it: `202510011200.30`",
             Wide(
                 r"(?:[0-9]{2}){0,2}[0-9]{8}(?:\.[0-9]{2})?",
-                row(one_of("2025", "2024", "25", ""), _two, _two, _two, _two),
+                row(_two, _two, _two, _two, one_of("2025", "2024", "25", "")),
             ),
         ),
         ValueKind(

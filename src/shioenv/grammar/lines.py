@@ -241,7 +241,7 @@ class LineParser:
     ) -> None:
         """Alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
-            self.known_flags(number, alternative.attributes, {"volatile", "clock"})
+            self.known_flags(number, alternative.attributes, {"volatile", "clock", "wrong"})
             into.append(PlacedAlternative(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:

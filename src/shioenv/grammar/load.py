@@ -87,6 +87,7 @@ class _Scope:
                     alternative.attributes.weight,
                     (line.number, alternative.column),
                     volatile=not self.volatile.isdisjoint(alternative.attributes.flags),
+                    wrong="wrong" in alternative.attributes.flags,
                 )
 
     def produce(
@@ -98,9 +99,10 @@ class _Scope:
         *,
         stops: bool = False,
         volatile: bool = False,
+        wrong: bool = False,
     ) -> None:
         """Add one production; an equal one before it is a fault at `place`."""
-        production = Production(head, tuple(map(tuple, body)), weight, stops, volatile)
+        production = Production(head, tuple(map(tuple, body)), weight, stops, volatile, wrong)
         existing = self.productions.setdefault(head, [])
         if any(other.body == production.body for other in existing):
             if place is not None:

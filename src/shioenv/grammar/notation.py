@@ -23,7 +23,8 @@ _BRACE_EXPANSION = re.compile(r",|\.\.")
 _DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*\\?"?')
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
 ATTRIBUTES = (
-    "weight", "if", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock"
+    "weight", "if", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock",
+    "wrong",
 )  # fmt: skip
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]

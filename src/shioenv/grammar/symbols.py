@@ -63,7 +63,8 @@ class Production:
     """`head` becomes `body`; `weight` is relative to the head's other productions.
 
     `stops` marks the empty production of a repetition: policies decide about it with a stop
-    probability of their own. `volatile` says that two runs of an input it takes part in may differ.
+    probability of their own. `volatile` says that two runs of an input it takes part in may differ,
+    `wrong` that the program refuses what is written so.
     """
 
     head: Nonterminal
@@ -71,6 +72,7 @@ class Production:
     weight: float = 1.0
     stops: bool = False
     volatile: bool = False
+    wrong: bool = False
 
     def __str__(self) -> str:
         body = " ".join(show_argument(argument) for argument in self.body)

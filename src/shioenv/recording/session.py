@@ -74,10 +74,16 @@ class Recorded:
     """None where the budget was 0."""
 
     def record(
-        self, session_id: int, *, system: str, sampler: str, schema: int = SCHEMA_VERSION
+        self,
+        session_id: int,
+        *,
+        system: str,
+        sampler: str,
+        schema: int = SCHEMA_VERSION,
+        mistake: str | None = None,
     ) -> Record:
         """The session as a record of this number, of a sample that `sampler` wrote, in the layout
-        of this version.
+        of this version; `mistake` is the class of what was done wrong in it.
         """
         first, *further = [row.input_args for row in self.session.rows]
         scored = self._unscored if self.score is None else self.score.record_fields()
@@ -88,6 +94,7 @@ class Recorded:
             cwd=self.session.cwd,
             system=system,
             sampler=sampler,
+            mistake=mistake,
             schema_version=schema,
             **behavior_fields(self.behavior),
             **scored,

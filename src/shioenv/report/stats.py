@@ -156,6 +156,8 @@ class Statistics:
     """The most frequent first."""
     limits_hit: Mapping[str, int]
     """Records that reached a limit, by its name."""
+    mistakes: Mapping[str, int]
+    """Records with a mistake made on purpose, by its class."""
     effects: Mapping[str, int]
     """Records that changed something of this kind, in the order of `EFFECTS`."""
     output_sizes: Mapping[int, int]
@@ -181,6 +183,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     arguments, segments = defaultdict[int, _Tally](_Tally), defaultdict[int, _Tally](_Tally)
     exits, sizes = Counter[int](), Counter[int]()
     totals, limits, effects = Counter[str](), Counter[str](), Counter(dict.fromkeys(EFFECTS, 0))
+    mistakes = Counter[str]()
     strict, errors = _Moments(), _Moments()
     bins = [0] * BINS
     expensive: list[tuple[int, int, Expensive]] = []
@@ -197,6 +200,8 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         exits[record.exit_code] += 1
         sizes[size_class(len(record.output_bytes))] += 1
         limits.update(record.limits_hit)
+        if record.mistake is not None:
+            mistakes[record.mistake] += 1
         effects.update(effects_of(record))
         totals.update(name for name in FLAGS if getattr(record, name))
         totals["exact"] += record.exact and record.n_arguments > 0
@@ -249,6 +254,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         by_composition=_most_first(_groups(compositions), _records),
         by_exit_code=_most_first(exits, int),
         limits_hit=_most_first(limits, int),
+        mistakes=_most_first(mistakes, int),
         effects=dict(effects),
         output_sizes=dict(sorted(sizes.items())),
         expensive=tuple(costly for *_, costly in sorted(expensive, reverse=True)),

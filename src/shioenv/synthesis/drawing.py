@@ -35,6 +35,8 @@ class Drawing:
     max_segments: int = 3
     """Commands of one input at most, where it is composed by operators' weights; a shape that
     people write may have six, or as many as this where it is less than 3."""
+    mistakes: float = 0.0
+    """Share of inputs that get a mistake, 0 to 1 (`shioenv.synthesis.mistakes`)."""
 
     def __post_init__(self) -> None:
         if self.policy == DEFAULT_POLICY:

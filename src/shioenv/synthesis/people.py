@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,15 +12,26 @@ from typing import TypeAlias
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS
 from shioenv.grammar.kinds import KINDS, Names
 from shioenv.grammar.symbols import Nonterminal
+from shioenv.synthesis.plans import OptionTable
 from shioenv.synthesis.usage import CommandUsage, Usage, Weights
 from shioenv.synthesis.writer import Writer, Written
 
 LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
 
-FROM_SETS = 0.95
+FROM_SETS = 0.9
 """Share of commands whose options are a set of the table, which may say that they are others; the
 rest get single ones (ours)."""
+
+UNSEEN = 8.0
+"""So many inputs of a command the table might have had with options drawn anew (ours): of a command
+that it has seldom, what it says counts for little."""
+
+UNSEEN_OPTION = 0.5
+"""The count of an option that the table has not seen (ours)."""
+
+IN_PAIRS = 0.7
+"""Share of further options that are drawn by what stands beside the first one (ours)."""
 
 OTHERS = "*"
 """In a table: all other sets."""
@@ -31,7 +43,7 @@ of commands (ours)."""
 ATTEMPTS = 6
 """Writings of one command, until one has as many operands as were drawn."""
 
-Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None], Written | None]
+Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None, bool], Written | None]
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,11 @@ class People:
         """How a command is used; nothing is known of one that the table has not."""
         return self.usage.by_command.get(name, _UNKNOWN)
 
+    def nested(self, name: str, random: Random) -> str | None:
+        """The grammar of a command that this one runs; None where the table has none."""
+        programs = _weights(self.of(name).nested)
+        return programs.draw(random) if programs else None
+
     def write(
         self,
         writer: Writer,
@@ -105,26 +122,54 @@ class People:
     ) -> Written | None:
         """One command with options and operands of the table, None where nothing came of it.
 
-        `starts` are tried in order; `write` writes along a set of options, or along all of them.
+        `starts` are tried in order, of a command without operands in the opposite one (what reads
+        its standard input); `write` writes along a set of options, or along all of them, and
+        evenly or not: where half of the attempts gave nothing.
         """
         known = self.of(writer.grammar.name)
-        options = _options(known, random)
+        options = self._options(writer, random)
         wanted = _operands(known, options, piped, random)
-        for start in starts:
-            names = frozenset(options)
+        names = frozenset(options)
+        best: Written | None = None
+        for start in reversed(starts) if wanted == 0 and not piped else starts:
             if writer.options.plan(start, names) is None:
                 continue
-            best: Written | None = None
-            for _ in range(ATTEMPTS):
-                written = write(start, names)
+            for attempt in range(ATTEMPTS):
+                written = write(start, names, best is None and attempt >= ATTEMPTS // 2)
                 if written is None:
                     continue
-                best = written
                 if wanted is None or n_operands(written.words) == wanted:
-                    break
-            if best is not None:
-                return best
-        return write(starts[0], None)
+                    return written
+                best = best or written
+        return best or write(starts[0], None, False)
+
+    def _options(self, writer: Writer, random: Random) -> tuple[str, ...]:
+        """Options of a command: a set that people write, or single ones."""
+        name = writer.grammar.name
+        known = self.of(name)
+        sets = _weights(known.option_sets)
+        seen = sets.cumulative[-1] if sets else 0.0
+        share = FROM_SETS if known.options else 1.0
+        if random.random() * (seen + UNSEEN) < share * seen:
+            drawn_set = sets.draw(random)
+            if drawn_set != OTHERS:
+                return tuple(drawn_set.split())
+        if name not in self._singles:
+            self._singles[name] = _Singles.of(known, self._n_options, writer.options)
+        return self._singles[name].draw(random)
+
+    @cached_property
+    def _n_options(self) -> Mapping[str, float]:
+        """How many options commands have, of all commands together: shares."""
+        counts: Counter[str] = Counter()
+        for known in self.usage.by_command.values():
+            counts.update(known.n_options)
+        total = sum(counts.values()) or 1
+        return {number: count / total for number, count in counts.items()}
+
+    @cached_property
+    def _singles(self) -> dict[str, _Singles]:
+        return {}
 
     def target(self, operator: str, random: Random, names: Names) -> str:
         """What a redirection goes to or comes from."""
@@ -162,22 +207,56 @@ def is_operator(part: str) -> bool:
     return part in SEPARATORS or part in REDIRECTIONS or part in DUPLICATIONS
 
 
-def _options(known: CommandUsage, random: Random) -> tuple[str, ...]:
-    """Options of a command: a set that people write, or single ones."""
-    sets = _weights(known.option_sets)
-    if sets and (random.random() < FROM_SETS or not known.options):
-        drawn_set = sets.draw(random)
-        if drawn_set != OTHERS:
-            return tuple(drawn_set.split())
-    counts, single = _weights(known.n_options), _weights(known.options)
-    if not counts or not single:
-        return ()
-    wanted = min(int(counts.draw(random)), len(single.items))
-    drawn: dict[str, None] = {}
-    for _ in range(4 * wanted):
-        if len(drawn) < wanted:
-            drawn[single.draw(random)] = None
-    return tuple(drawn)
+@dataclass(frozen=True, slots=True)
+class _Singles:
+    """Options of one command drawn one by one, those that the table has not seen too.
+
+    `beside` are those that stand beside an option, `lines` what options are one option.
+    """
+
+    counts: Weights[str]
+    options: Weights[str]
+    beside: Mapping[str, Weights[str]]
+    lines: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, known: CommandUsage, n_options: Mapping[str, float], options: OptionTable
+    ) -> _Singles:
+        """How many and which, where a command is known so well; `n_options` are of any command."""
+        counts = Counter({number: UNSEEN * share for number, share in n_options.items()})
+        counts.update(known.n_options)
+        weights = {name: known.options.get(name, 0.0) + UNSEEN_OPTION for name in options.bits}
+        beside: dict[str, dict[str, float]] = {}
+        for pair, count in known.pairs.items():
+            first, second = pair.split(" ")
+            if first in weights and second in weights:
+                beside.setdefault(first, {})[second] = count
+                beside.setdefault(second, {})[first] = count
+        return cls(
+            Weights.of(counts),
+            Weights.of(weights),
+            {name: Weights.of(others) for name, others in beside.items()},
+            {name: options.line(name) for name in options.bits},
+        )
+
+    def draw(self, random: Random) -> tuple[str, ...]:
+        """Different options, none where the command has none."""
+        if not self.options or not self.counts:
+            return ()
+        wanted = min(int(self.counts.draw(random)), len(self.options.items))
+        drawn: dict[int, str] = {}
+        first: str | None = None
+        for _ in range(4 * wanted):
+            if len(drawn) == wanted:
+                break
+            weights = self.options
+            if first is not None and first in self.beside and random.random() < IN_PAIRS:
+                weights = self.beside[first]
+            option = weights.draw(random)
+            first = first or option
+            drawn.setdefault(self.lines[option], option)
+        return tuple(drawn.values())
 
 
 def _operands(

@@ -20,8 +20,9 @@ NUMBER_OPTION = "-NUM"
 """What an option that is a number is called: `-5` of `head`."""
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
-_MISTAKE = re.compile(r":(?:bad-|wrong|mistake|contradiction)")
-"""Definitions in which grammars keep what a program refuses; no plan writes it."""
+_MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction)")
+"""Definitions in which grammars keep what a program refuses; no plan writes it, nor what is marked
+`%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
@@ -148,6 +149,10 @@ class OptionTable:
             return production.weight
         return max(self._weights.get(str(production), production.weight), 1e-9)
 
+    def line(self, name: str) -> int:
+        """The bit of an option, the same for all its names: `-a` and `--all` are one."""
+        return self._lines.get(name, self.bits[name])
+
     def mask(self, names: Iterable[str]) -> int | None:
         """The bits of options, None where the grammar has not all of them."""
         wanted = 0
@@ -174,7 +179,7 @@ class OptionTable:
             head: [
                 (index, production)
                 for index, production in enumerate(productions.get(head, ()))
-                if self._own[id(production)][0] & ~wanted == 0
+                if not production.wrong and self._own[id(production)][0] & ~wanted == 0
             ]
             for head in heads - wrong
         }

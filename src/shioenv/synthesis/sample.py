@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from random import Random
 from typing import TypeAlias
 
@@ -19,6 +20,8 @@ from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.mistakes import mistaken
+from shioenv.synthesis.nested import NESTED_HORIZON, may_run, run_by
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.samplers import Sampler
@@ -34,6 +37,9 @@ USED_UP = 200
 
 USED_UP_LENGTH = 40
 """The same for one command at one length, where lengths are filled equally."""
+
+RARE = 1e-6
+"""Weight up to which a production is there for sets of options and shapes that people write."""
 
 COMPOSITES = "composites"
 USUAL = "usual"
@@ -70,13 +76,15 @@ class Sample:
     """An input to be executed in `cwd`.
 
     `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
-    may differ; `trace` holds the choices of each command in order.
+    may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
+    which is the class of it (None: there is none).
     """
 
     input: Input
     cwd: str
     volatile: bool
     trace: tuple[SegmentTrace, ...]
+    mistake: str | None = None
 
     @property
     def session(self) -> Session:
@@ -105,9 +113,37 @@ class _Place:
         """What writes inputs of one command freely."""
         if name not in self.writers:
             self.writers[name] = Writer(
-                self.grammars[name], self.sampler.table, self.values, self.settings
+                self.grammars[name],
+                self.sampler.table,
+                self.values,
+                self.settings,
+                None if self.people is None else self.nested,
             )
         return self.writers[name]
+
+    def nested(self, name: str, part: str, random: Random) -> str | None:
+        """A command that `name` runs, as people write it; `part` is the definition it stands for.
+
+        None where what is drawn does not fit there.
+        """
+        assert self.people is not None
+        program = self.people.nested(name, random)
+        if program is None or program not in self.grammars or not may_run(name, part, program):
+            return None
+        writer, known = self.writer(program), self.people.of(program)
+
+        def write(
+            start: Nonterminal, options: frozenset[str] | None, evenly: bool
+        ) -> Written | None:
+            plan = writer.options.plan(start, options)
+            if plan is None:
+                return None
+            return writer.write(
+                start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
+            )
+
+        written = self.people.write(writer, [writer.grammar.start], random, write, piped=False)
+        return None if written is None else run_by(name, written.words, random)
 
 
 def grammars_on(system: System) -> tuple[Grammar, ...]:
@@ -163,6 +199,8 @@ def sample(
     With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
     its turn equally often, and the command is drawn among those that have inputs of that length.
 
+    A share of the inputs gets a mistake; the others are those of the stream without mistakes.
+
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
     """
@@ -194,7 +232,36 @@ def sample(
         lengths = [length for length in chooser.lengths if length <= horizon]
     names = [grammar.name for grammar in grammars]
     stream = _Stream(composition, settings, places, start_directories, names, lengths)
+    if not 0 <= drawing.mistakes <= 1:
+        raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
+    if drawing.mistakes:
+        inner = stream.samples(drawing.seed, None)
+        random = generator(drawing.seed, "mistakes")
+        return islice(_with_mistakes(inner, places, drawing.mistakes, random), count)
     return stream.samples(drawing.seed, count)
+
+
+def _with_mistakes(
+    samples: Iterator[Sample], places: Mapping[str, _Place], share: float, random: Random
+) -> Iterator[Sample]:
+    """The samples, so many of them with a mistake; still all different."""
+    made: set[tuple[str, str]] = set()
+    for one in samples:
+        if random.random() < share:
+            place = places[one.cwd]
+            by_word = {
+                word: place.grammars[trace.grammar]
+                for trace in one.trace
+                for word in place.grammars[trace.grammar].command_tokens
+            }
+            wrong = mistaken(one.input, by_word, place.values, random)
+            if wrong is not None and (one.cwd, wrong[0].text) not in made:
+                made.add((one.cwd, wrong[0].text))
+                yield replace(one, input=wrong[0], mistake=wrong[1])
+                continue
+        if (one.cwd, one.input.text) not in made:
+            made.add((one.cwd, one.input.text))
+            yield one
 
 
 def _place(
@@ -217,12 +284,18 @@ def _place(
         sampler=sampler(tuple(bound.values())),
         grammars=bound,
         names=tuple(bound),
-        pipes=tuple(name for name, grammar in bound.items() if grammar.pipe is not None),
+        pipes=tuple(name for name, grammar in bound.items() if _is_piped(grammar)),
         targets=(*new, *existing[: max(1, len(new) // 2)]),
         values=with_vocabulary(catalogue),
         people=None if usage is None else People(usage, tuple(bound), settings.utility_share),
         settings=settings,
     )
+
+
+def _is_piped(grammar: Grammar) -> bool:
+    """Whether a command stands to the right of a pipe by the grammars' own weights."""
+    productions = grammar.productions.get(grammar.pipe, ()) if grammar.pipe else ()
+    return any(production.weight > RARE for production in productions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +476,8 @@ class _Stream:
         start: Nonterminal,
         options: frozenset[str] | None,
         spelling: CommandUsage | None,
+        *,
+        evenly: bool = False,
     ) -> Written | None:
         writer = place.writer(name)
         plan = writer.options.plan(start, options)
@@ -414,6 +489,7 @@ class _Stream:
             random,
             horizon=place.sampler.horizon,
             spelling=spelling,
+            evenly=evenly,
         )
 
     def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
@@ -439,15 +515,15 @@ class _Stream:
             grammar = place.grammars[part]
             piped = before == "|"
             starts = [grammar.start]
-            if piped and grammar.pipe is not None:
-                starts.insert(0, grammar.pipe)
+            if grammar.pipe is not None:
+                starts.insert(0 if piped else 1, grammar.pipe)
             known = people.of(part)
             drawn = people.write(
                 place.writer(part),
                 starts,
                 random,
-                lambda start, options, part=part, known=known: self._written(  # type: ignore[misc]
-                    random, place, part, start, options, known
+                lambda start, options, evenly, part=part, known=known: self._written(  # type: ignore[misc]
+                    random, place, part, start, options, known, evenly=evenly
                 ),
                 piped=piped,
             )

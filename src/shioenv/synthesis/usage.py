@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, combinations
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -36,7 +36,10 @@ SHIPPED = Path(__file__).parent / "usage.json"
 COUNTS = ("commands", "utilities", "shapes", "follows", "targets")
 """The parts of a table that are counts by name."""
 
-OF_COMMAND = ("option_sets", "options", "n_options", "spellings", "operands", "piped", "styles")
+OF_COMMAND = (
+    "option_sets", "options", "n_options", "pairs", "spellings", "operands", "piped", "styles",
+    "nested",
+)  # fmt: skip
 """The same of one command; `operands`, `piped` and `styles` are one deeper."""
 
 _DEEP = frozenset({"operands", "piped", "styles"})
@@ -68,20 +71,22 @@ class CommandUsage:
     """How one command is used.
 
     `option_sets` are sets of options, sorted and joined by blanks ("" is none, "*" all that are too
-    rare to be named: single options are drawn), `options` single
-    ones, `n_options` how many there are, `spellings` "short", "cluster" and "long". `operands` are
+    rare to be named: single options are drawn), `options` single ones, `n_options` how many there
+    are, `pairs` two of them, `spellings` "short", "cluster" and "long". `operands` are
     forms of operands in a row by option set ("" where nothing is known of the set), `piped` the
     same to the right of a `|`, and `styles` how an option's value is written: "separate", "joined"
-    or "=".
+    or "=". `nested` are the commands that it runs (`find -exec`, `xargs`), by grammar.
     """
 
     option_sets: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, float] = field(default_factory=dict)
     n_options: Mapping[str, float] = field(default_factory=dict)
+    pairs: Mapping[str, float] = field(default_factory=dict)
     spellings: Mapping[str, float] = field(default_factory=dict)
     operands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     piped: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     styles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    nested: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +274,14 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
     parts["option_sets"][options] += 1
     parts["n_options"][str(len(set(names)))] += 1
     parts["options"].update(set(names))
+    parts["pairs"].update(map(" ".join, combinations(options.split(), 2)))
     for argument in segment.arguments:
         if argument.option is not None:
             spelling, _, style = (argument.spelling or "short").partition(" ")
             parts["spellings"][spelling] += 1
             if style:
                 parts["styles"][argument.option][style] += 1
+    parts["nested"].update(one.grammar for one in segment.nested if one.grammar is not None)
     place = "piped" if segment.operator == "|" else "operands"
     parts[place][options][" + ".join(map(form, operands(segment.arguments)))] += 1
 

@@ -8,14 +8,15 @@ the grammar's own list drawn anew), and how an option is spelt.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
+from typing import TypeAlias
 
 from shioenv.domain.inputs import OPERATORS
 from shioenv.errors import TraceError
-from shioenv.grammar.kinds import CLOSED, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
+from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
@@ -39,10 +40,17 @@ EQUALS_SIGN = 0.9
 JOINED = 0.25
 """Share of short options' values that are joined, where a table says nothing."""
 
+AGAIN = 0.02
+"""Weight of an option that is written already, where a program takes it several times (ours)."""
+
 TRAILING = 0.08
 """Share of commands whose options stand behind their operands, where they may (ours)."""
 
 _MAX_STEPS = 300
+
+
+Nested: TypeAlias = Callable[[str, str, Random], str | None]
+"""Draws a command that another one runs, for a definition of its grammar; None where none fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +70,30 @@ class Written:
 class _State:
     """What a derivation has written and must still write, as bits of options.
 
-    `later` are those that nonterminals behind the leftmost one may write; `planned` says that there
-    are wanted ones at all.
+    `wanted` are those of the plan, `needed` those not written yet, `later` those that nonterminals
+    behind the leftmost one may write; `planned` says that there are wanted ones at all, `evenly`
+    that weights do not count and options may come again.
     """
 
     stop: float
     planned: bool
+    wanted: int
     needed: int
     used: int = 0
     later: int = 0
+    evenly: bool = False
 
 
 class Writer:
     """Writes commands of one bound grammar by a policy's settings."""
 
     def __init__(
-        self, grammar: Grammar, table: ProductionTable, names: Names, settings: PolicySettings
+        self,
+        grammar: Grammar,
+        table: ProductionTable,
+        names: Names,
+        settings: PolicySettings,
+        nested: Nested | None = None,
     ) -> None:
         self.grammar = grammar
         self.options = OptionTable(grammar, settings.weights, uniform=settings.uniform)
@@ -85,6 +101,7 @@ class Writer:
         self._chooser = settings.chooser
         self._table = table
         self._names = names
+        self._nested = nested
         self._kinds: dict[int, tuple[ValueKind, tuple[str, ...]] | None] = {}
 
     def write(
@@ -95,13 +112,16 @@ class Writer:
         *,
         horizon: int,
         spelling: CommandUsage | None,
+        evenly: bool = False,
     ) -> Written | None:
         """One command along a plan, None where it led nowhere.
 
-        Every wanted option is written once, and with a plan of all options none twice. `spelling`
-        is how this command's options are spelt (None: as the grammar writes them).
+        Every wanted option is written at least once, and with a plan of all options none twice,
+        unless its program takes it several times. `spelling` is how this command's options are
+        spelt (None: as the grammar writes them); `evenly` takes what the plan allows whatever it
+        weighs, and an option again where its program does: for where usual ways led nowhere.
         """
-        derived = self._derive(start, plan, random, horizon + 1)
+        derived = self._derive(start, plan, random, horizon + 1, evenly=evenly)
         if derived is None:
             return None
         words, trace, volatile = derived
@@ -146,13 +166,17 @@ class Writer:
         plan: Plan,
         random: Random,
         limit: int,
+        *,
+        evenly: bool,
     ) -> tuple[tuple[str, ...], tuple[int | str, ...], bool] | None:
         table, values = self._table, self._settings.values
         nonterminals, choices_at, least = table.nonterminals, table.choices, table.least
         derivation = Derivation(table, start, limit)
         rows, can = plan.rows, plan.can
         planned = plan.wanted != -1
-        state = _State(self._settings.stop, planned, plan.wanted if planned else 0)
+        state = _State(
+            self._settings.stop, planned, plan.wanted, plan.wanted if planned else 0, evenly=evenly
+        )
         volatile = False
         trace: list[int | str] = []
         while (leftmost := derivation.leftmost) != BREAK:
@@ -206,11 +230,15 @@ class Writer:
             row = rows.get(index)
             if row is None or row.lines & state.used:
                 continue
-            weight = row.weight
+            weight = 1.0 if state.evenly else row.weight
             if planned:
-                if row.own & ~needed or needed & ~(row.own | row.can | state.later):
+                if needed & ~(row.own | row.can | state.later):
                     continue
-                if row.can and not row.can & needed and not row.own:
+                if row.own & ~needed:
+                    if not state.evenly or row.lines or row.own & ~state.wanted:
+                        continue
+                    weight *= AGAIN
+                if row.can and not row.can & needed & ~row.own:
                     weight *= 1e-6  # all that could follow is written already
             if row.stops:
                 stopping = place
@@ -239,20 +267,27 @@ class Writer:
         name = self.grammar.kinds.get(symbol, CLOSED)
         if symbol.token in TOKEN_KINDS and symbol.token in _OPEN_TOKENS:
             name = TOKEN_KINDS[symbol.token]
+        if name == COMMAND and self._nested is not None:
+            return KINDS[name], (symbol.name,)
         if name == CLOSED or not KINDS[name].drawn:
             return None
         kind = KINDS[name]
         if not kind.seeded:
             return kind, ()
+        productions = [
+            production
+            for production in self.grammar.productions.get(symbol, ())
+            if not production.wrong
+        ]
         texts = [
             plain(str(production.body[0][0]))
-            for production in self.grammar.productions.get(symbol, ())
+            for production in productions
             if len(production.body) == 1
             and len(production.body[0]) == 1
             and isinstance(production.body[0][0], Terminal)
         ]
         seeds = [text for text in texts if text.isprintable() and kind.language.fullmatch(text)]
-        if len(seeds) < max(2, len(self.grammar.productions.get(symbol, ()))):
+        if len(seeds) < max(2, len(productions)):
             return None
         return kind, tuple(seeds)
 
@@ -262,6 +297,8 @@ class Writer:
         """A value drawn, spelt for where it stands; None where it cannot stand there."""
         value_kind, seeds = kind
         before = "".join(derivation.current)
+        if value_kind.name == COMMAND:
+            return self._nested(self.grammar.name, seeds[0], random) if self._nested else None
         if seeds:
             return _reseeded(seeds, random)
         text = value_kind.part.draw(random, self._names)
@@ -272,6 +309,9 @@ class Writer:
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path, as the grammar puts them together
+        one_name = before or self.grammar.name in _ONE_NAME
+        if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
+            return None  # several names, where one is taken
         if value_kind.name in _EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
             return text
         if not before and text.startswith("-"):
@@ -388,6 +428,9 @@ class Writer:
 
 _ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "ulimit", "od"})
 """Commands whose operands and options have an order that means something."""
+
+_ONE_NAME = frozenset({"cd", "comm", "link", "mktemp", "split", "uniq", "unlink"})
+"""Commands that take one name where it stands; a pattern could be several."""
 
 _OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand; those that name files of one

@@ -67,7 +67,7 @@ def test_columns_follow_from_the_fields_of_a_record() -> None:
     assert columns.names == list(NAMES)
     assert [one.name for one in columns if one.nullable] == [
         "irreducibility", "irreducibility_strict", "necessary", "standard_error", "noise_threshold",
-        "stdout", "stderr", "output_b64",
+        "stdout", "stderr", "output_b64", "mistake",
     ]  # fmt: skip
     shown = dict(zip(NAMES, columns.types, strict=True))
     assert (shown["exit_code"], shown["exact"], shown["irreducibility"]) == (

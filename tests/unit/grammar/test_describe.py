@@ -163,3 +163,9 @@ def test_what_xargs_runs_is_derived_by_its_own_grammar() -> None:
     (nested,) = segment.nested
     assert (nested.command, nested.nested[0].command) == ("env", "rm")
     assert not all(one.derivable for one in only(describer, "xargs rm --nope").arguments)
+
+
+@pytest.mark.parametrize("text", ["find . -exec \\;", "find . -exec + -print", "find . -ok ';'"])
+def test_a_command_that_find_runs_may_be_missing(text: str) -> None:
+    description = Describer(load_grammars(["find"])).describe(text)
+    assert description.segments[0].nested == ()

@@ -21,6 +21,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.report.likeness import divergence, likeness, normal_form, normal_forms
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.nested import may_run, run_by
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import Sample, sample
@@ -218,7 +219,7 @@ def test_no_mistake_is_written_on_purpose() -> None:
 
 
 def test_every_setting_of_a_file_counts(tmp_path: Path) -> None:
-    usage = Usage("mine", {}, {"ls": 1.0}, {}, {}, {}, {"ls": CommandUsage({"-l -a": 1.0})})
+    usage = Usage("mine", {}, {"ls": 1.0}, {}, {}, {}, {"ls": CommandUsage({"-l -a": 1e9})})
     settings = settings_named(policy_file(tmp_path, usage, values=0.25))
     assert (settings.stop, settings.once, settings.values, settings.usage_share) == (
         0.6,
@@ -345,3 +346,142 @@ def test_bound_grammars_are_all_that_a_writer_needs() -> None:
         made = Writer(grammar, table, CATALOGUE, PolicySettings(once=True))
         plan = made.options.plan(grammar.start, frozenset({"--nope"}))
         assert plan is None
+
+
+def written(made: Writer, options: str, tries: int = 40) -> list[tuple[str, ...]]:
+    plan = made.options.plan(made.grammar.start, frozenset(options.split()))
+    assert plan is not None
+    start, tried = made.grammar.start, range(tries)
+    drawn = [
+        made.write(start, plan, Random(n), horizon=12, spelling=None, evenly=n % 2 > 0)
+        for n in tried
+    ]
+    return [one.words for one in drawn if one is not None]
+
+
+def test_an_option_that_is_taken_several_times_is_written_where_another_needs_it() -> None:
+    drawn = written(writer("find"), "-name -o")
+    assert drawn
+    for words in drawn:
+        assert sum(word.startswith("-name ") for word in words) > 1, words
+
+
+@pytest.mark.parametrize("options", ["-maxdepth -mindepth", "-exec -name -print"])
+def test_sets_that_no_usual_way_writes_are_written_evenly(options: str) -> None:
+    assert written(writer("find"), options, 80)
+
+
+@pytest.mark.parametrize(("seen", "least", "most"), [(1.0, 0.2, 1.0), (1e6, 0.0, 0.01)])
+def test_the_less_a_table_knows_the_more_options_it_has_not_are_drawn(
+    seen: float, least: float, most: float, tmp_path: Path
+) -> None:
+    known = {"ls": CommandUsage({"": seen}, n_options={"0": seen}), "wc": CommandUsage()}
+    known["wc"] = CommandUsage(n_options={"1": 1.0})
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, known)
+    policy = policy_file(tmp_path, usage)
+    describe = Describer([loaded("ls")]).describe
+    drawn = list(draw(policy, 200, commands=["ls"], composite_share=0))
+    options = [option_set(describe(one.input.text).segments[0]) for one in drawn]
+    assert least <= sum(map(bool, options)) / len(options) <= most
+
+
+def test_options_are_drawn_beside_those_that_they_stand_with(tmp_path: Path) -> None:
+    counts = {"-l": 500.0, "-t": 500.0, "-a": 500.0, "-r": 500.0}
+    known = CommandUsage(options=counts, n_options={"2": 1e6}, pairs={"-l -t": 900, "-a -r": 900})
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
+    policy = policy_file(tmp_path, usage)
+    describe = Describer([loaded("ls")]).describe
+    sets = Counter(
+        option_set(describe(one.input.text).segments[0])
+        for one in draw(policy, 300, commands=["ls"], composite_share=0)
+    )
+    assert sets["-l -t"] + sets["-a -r"] > 3 * (sets["-a -l"] + sets["-a -t"])
+
+
+def test_what_is_marked_wrong_is_left_to_the_grammars_weights() -> None:
+    text = (
+        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
+        "start x <a>\nstart x b %wrong\n<a> : number = 5 | 0 %wrong | 9\n"
+    )
+    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
+    sampler = Sampler("gcs", [grammar])
+    made = Writer(grammar, sampler.table, CATALOGUE, PolicySettings(values=0.5))
+    assert {words[-1] for words in written(made, "")} == {"5", "6", "7", "8", "9"}
+    random = Random(1)
+    drawn = {sampler.draw(grammar.start, random).words[-1] for _ in range(50)}
+    assert drawn == {"5", "0", "9", "b"}
+
+
+def test_a_command_without_operands_reads_its_standard_input(tmp_path: Path) -> None:
+    known = CommandUsage({"-n": 1e6}, operands={"-n": {"": 1.0}})
+    usage = Usage("", {}, {"sort": 1.0}, {}, {}, {}, {"sort": known})
+    policy = policy_file(tmp_path, usage)
+    first = next(draw(policy, 1, commands=["sort"], composite_share=0))
+    assert first.input.text == "sort -n"
+
+
+def test_no_pattern_is_drawn_where_one_name_is_taken() -> None:
+    made = writer("link", PolicySettings(values=1.0, once=True))
+    assert not any("*" in word for words in written(made, "", 200) for word in words)
+    copied = writer("cp", PolicySettings(values=1.0, once=True))
+    assert any("*" in word for words in written(copied, "", 200) for word in words)
+
+
+def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
+    describer: Describer, tmp_path: Path
+) -> None:
+    ways = {"-exec -name -type": 1e9}
+    known = {
+        "find": CommandUsage(ways, nested={"grep": 5.0, "chmod": 5.0, "rm": 5.0, "xargs": 5.0}),
+        "grep": CommandUsage({"-i -l": 1e9}, options={"-i": 1.0}, n_options={"2": 1.0}),
+    }
+    usage = Usage("", {}, {"find": 1.0}, {}, {}, {}, known)
+    policy = policy_file(tmp_path, usage, values=1.0)
+    texts = [one.input.text for one in draw(policy, 300, commands=None, composite_share=0)]
+    met: Counter[str] = Counter()
+    for text in texts:
+        for segment in describer.describe(text).segments:
+            if segment.grammar == "find":
+                met.update(one.grammar or "?" for one in segment.nested)
+                assert all(one.derivable for one in segment.arguments if one.option == "-exec")
+    assert met["grep"] > 0
+    assert met["chmod"] > 0
+    assert met["rm"] > 0
+    assert not met["xargs"]
+    grepped = [text for text in texts if "-exec grep" in text]
+    assert all("-type f" in text and "{}" in text for text in grepped), grepped
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "wanted"),
+    [
+        ("find", ("rm", "-f", "a.txt", "docs/b.txt"), "rm -f {}"),
+        ("find", ("chmod", "644", "a.txt"), "chmod 644 {}"),
+        ("find", ("grep", "-i<ns>", "<ns>l", "x", "a.txt"), "grep -il x {}"),
+        ("find", ("cp", "-p", "a.txt", "/tmp"), "cp -p {} /tmp"),
+        ("xargs", ("wc", "-l", "a.txt"), "wc -l"),
+        ("xargs", ("rm", "a.txt"), None),
+        ("xargs", ("rm", "-f", "a.txt"), "rm -f"),
+        ("find", ("ls", "$HOME"), None),
+        ("find", ("cat", "a", ">", "b"), None),
+    ],
+)
+def test_names_give_way_where_a_command_is_run(
+    name: str, words: tuple[str, ...], wanted: str | None
+) -> None:
+    text = run_by(name, words, Random(1))
+    ended = (
+        None
+        if wanted is None
+        else {wanted}
+        if name == "xargs"
+        else {f"{wanted} \\;", f"{wanted} +"}
+    )
+    assert text is None if ended is None else text in ended
+
+
+def test_what_waits_for_a_pipe_is_run_for_regular_files_only() -> None:
+    assert may_run("find", "find:reading", "cat")
+    assert not may_run("find", "find:call", "cat")
+    assert may_run("find", "find:call", "chmod")
+    assert not may_run("xargs", "xargs:command", "mkdir")

@@ -1,0 +1,263 @@
+"""Mistakes as people make them, put into inputs that were drawn: what teaches error messages.
+
+A mistake is of one class and changes one command of an input. A class that finds nothing to change
+there (no option with a value, no file's name) gives way to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from types import MappingProxyType
+from typing import TypeAlias
+
+from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import SEPARATORS, Input, Role, Token
+from shioenv.grammar.kinds import Names
+from shioenv.grammar.symbols import Grammar, OptionSpec
+
+REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/proc/1/status")
+"""Names that nobody may change, root included."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
+_MATCHING = frozenset({"grep"})
+"""Commands whose first operand is a regular expression."""
+_NEEDING = frozenset(
+    {
+        "basename", "chgrp", "chmod", "chown", "comm", "cp", "dirname", "link", "ln", "mkdir",
+        "mkfifo", "mv", "readlink", "rm", "rmdir", "shred", "split", "stat", "touch", "tr",
+        "truncate", "unlink",
+    }
+)  # fmt: skip
+"""Commands that refuse to do without operands, or with one less."""
+_CHANGING = frozenset(
+    {
+        "chgrp", "chmod", "chown", "mv", "rm", "rmdir", "shred", "tee", "touch", "truncate",
+        "unlink",
+    }
+)  # fmt: skip
+"""Commands that change what they name."""
+_OF_DIRECTORIES = frozenset({"cd", "rmdir", "find", "mkdir"})
+"""Commands that take a directory where others take a file."""
+_RESERVED = frozenset({"do", "fi", "if", "in", "di", "fd", "sp", "ed", "nl", "ar", "as", "bc"})
+"""Words that a slip of the finger does not give: they mean something."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One command of an input: its name, grammar, arguments, and what there is on the system."""
+
+    name: str
+    grammar: Grammar
+    arguments: tuple[Argument, ...]
+    names: Names
+
+    @property
+    def plain(self) -> list[int]:
+        """Where operands without quotes or expansions stand: simple names."""
+        return [
+            place
+            for place, argument in enumerate(self.arguments)
+            if not argument.joins_left
+            and not argument.joins_right
+            and argument.text[:1] not in "-'\"\\"
+            and not set(argument.text) & set(" $`*?[]{}()<>|;&=\"'\\")
+        ]
+
+    @property
+    def options(self) -> Sequence[OptionSpec]:
+        """The options of the grammar."""
+        return self.grammar.options
+
+
+Made: TypeAlias = "tuple[str, tuple[Argument, ...]] | None"
+"""The command's name and arguments with the mistake in them, None where there is none to make."""
+
+
+def _unknown_option(command: _Command, random: Random) -> Made:
+    longs = [f"--{name}" for spec in command.options for name in spec.longs]
+    if longs and random.random() < 0.4:
+        option = _slip(_pick(random, longs), random)
+        known = any(name.startswith(option) for name in longs)
+    else:
+        shorts = {letter for spec in command.options for letter in spec.shorts}
+        free = [letter for letter in _LETTERS if letter not in shorts]
+        if not free or command.name in {"echo", "true", "false"}:
+            return None
+        option, known = f"-{_pick(random, free)}", False
+    return None if known else (command.name, (Argument(option), *command.arguments))
+
+
+def _missing_value(command: _Command, random: Random) -> Made:
+    wanted = [
+        f"-{letter}"
+        for spec in command.options
+        if spec.value == "required" and not spec.joined
+        for letter in spec.shorts
+    ]
+    there = [
+        place
+        for place, argument in enumerate(command.arguments)
+        if argument.text.partition(" ")[0] in wanted and " " in argument.text
+    ]
+    if there:
+        place = there[int(random.random() * len(there))]
+        option = command.arguments[place].text.partition(" ")[0]
+        rest = (*command.arguments[:place], *command.arguments[place + 1 :])
+    elif wanted:
+        option, rest = _pick(random, wanted), command.arguments
+    else:
+        return None
+    return command.name, (*rest, Argument(option))
+
+
+def _missing_operand(command: _Command, random: Random) -> Made:
+    if command.name not in _NEEDING or not command.plain:
+        return None
+    kept = [one for one in command.arguments if one.text.startswith("-") or one.joins_left]
+    return command.name, tuple(kept)
+
+
+def _misspelt_name(command: _Command, random: Random) -> Made:
+    known = {*command.names.get("File", ()), *command.names.get("Directory", ())}
+    places = [place for place in command.plain if command.arguments[place].text in known]
+    if not places:
+        return None
+    place = places[int(random.random() * len(places))]
+    text = _slip(command.arguments[place].text, random)
+    return None if text in known else _with(command, place, text)
+
+
+def _wrong_type(command: _Command, random: Random) -> Made:
+    files, directories = command.names.get("TextFile", ()), command.names.get("Directory", ())
+    there, wanted = (files, directories)
+    if command.name in _OF_DIRECTORIES:
+        there, wanted = directories, files
+    places = [place for place in command.plain if command.arguments[place].text in set(there)]
+    if not places or not wanted:
+        return None
+    return _with(command, places[int(random.random() * len(places))], _pick(random, wanted))
+
+
+def _refused_permission(command: _Command, random: Random) -> Made:
+    if command.name not in _CHANGING:
+        return None
+    known = {*command.names.get("File", ()), *command.names.get("Directory", ())}
+    places = [place for place in command.plain if command.arguments[place].text in known]
+    if not places:
+        return None
+    return _with(command, places[int(random.random() * len(places))], _pick(random, REFUSED))
+
+
+def _absent_command(command: _Command, random: Random) -> Made:
+    name = _slip(command.name, random)
+    return None if name in _RESERVED or name == command.name else (name, command.arguments)
+
+
+def _unclosed_class(command: _Command, random: Random) -> Made:
+    if command.name not in _MATCHING or not command.plain:
+        return None
+    return _with(command, command.plain[0], f"'{_pick(random, _UNCLOSED)}'")
+
+
+def _option_after_dashes(command: _Command, random: Random) -> Made:
+    first = [one for one in command.arguments if one.text.startswith("-") or one.joins_left]
+    if not first or any(spec.words for spec in command.options) or command.name == "echo":
+        return None
+    if any(one.text == "--" for one in first):
+        return None
+    rest = [one for one in command.arguments if one not in first]
+    return command.name, (Argument("--"), *rest, *first)
+
+
+MISTAKES: Mapping[str, Callable[[_Command, Random], Made]] = MappingProxyType(
+    {
+        "unknown option": _unknown_option,
+        "missing value": _missing_value,
+        "missing operand": _missing_operand,
+        "misspelt name": _misspelt_name,
+        "wrong type of file": _wrong_type,
+        "refused permission": _refused_permission,
+        "absent command": _absent_command,
+        "unclosed class": _unclosed_class,
+        "option after --": _option_after_dashes,
+    }
+)
+"""The classes of mistakes, and what makes one."""
+
+
+_FIRST: Mapping[str, float] = MappingProxyType(
+    {
+        "missing operand": 3.0, "misspelt name": 4.0, "wrong type of file": 4.0,
+        "refused permission": 6.0, "unclosed class": 8.0,
+    }
+)  # fmt: skip
+"""How much likelier a class is tried than others, because few inputs let it be made."""
+
+
+def mistaken(
+    shell_input: Input, grammars: Mapping[str, Grammar], names: Names, random: Random
+) -> tuple[Input, str] | None:
+    """The input with one mistake in one of its commands, and the mistake's class.
+
+    `grammars` are those of its commands by their first word, `names` what there is on the system.
+    Classes are tried in a random order; None where none finds anything to change.
+    """
+    spans = _spans(shell_input.tokens)
+    start, end = spans[int(random.random() * len(spans))]
+    tokens = shell_input.tokens[start:end]
+    commands = [token for token in tokens if token.role is Role.COMMAND]
+    if not commands or commands[0].argument.text not in grammars:
+        return None
+    name = commands[0].argument.text
+    arguments = tuple(token.argument for token in tokens if token.role is Role.ARGUMENT)
+    command = _Command(name, grammars[name], arguments, names)
+    order = {kind: random.random() ** (1 / _FIRST.get(kind, 1.0)) for kind in MISTAKES}
+    for kind in sorted(order, key=order.__getitem__, reverse=True):
+        made = MISTAKES[kind](command, random)
+        if made is not None and made != (name, arguments):
+            written, changed = made
+            rest = [t for t in tokens if t.role not in {Role.COMMAND, Role.ARGUMENT}]
+            new = (
+                replace(commands[0], argument=Argument(written)),
+                *(Token(argument, Role.ARGUMENT) for argument in changed),
+                *rest,
+            )
+            whole = (*shell_input.tokens[:start], *new, *shell_input.tokens[end:])
+            return Input(whole), kind
+    return None
+
+
+def _spans(tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """Where each command starts and stops, redirections included."""
+    ends = [
+        place
+        for place, token in enumerate(tokens)
+        if token.role is Role.OPERATOR and token.argument.text in SEPARATORS
+    ]
+    starts = [0, *(end + 1 for end in ends)]
+    return list(zip(starts, [*ends, len(tokens)], strict=True))
+
+
+def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument, ...]]:
+    arguments = list(command.arguments)
+    arguments[place] = Argument(text)
+    return command.name, tuple(arguments)
+
+
+def _slip(text: str, random: Random) -> str:
+    """A text with two letters swapped, one left out or one doubled, not its first one or two."""
+    stem = len(text) - len(text.lstrip("-"))
+    place = stem + int(random.random() * max(1, len(text) - stem - 1))
+    how = random.random()
+    if how < 0.5 and place + 1 < len(text) and text[place] != text[place + 1]:
+        return f"{text[:place]}{text[place + 1]}{text[place]}{text[place + 2 :]}"
+    if how < 0.75 and len(text) - stem > 2:
+        return text[:place] + text[place + 1 :]
+    return text[: place + 1] + text[place:]
+
+
+def _pick(random: Random, values: Sequence[str]) -> str:
+    return values[int(random.random() * len(values))]
