@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -30,7 +30,6 @@ _FILES = "fdls"
 _NAMES = "fdlsmM"
 _LONGEST = 256 * 1024
 _OF_DATE = ("month", "day", "year", "time")
-_ENTRY = ("perms", "links", "owner", "group", "size")
 
 
 @dataclass(frozen=True)
@@ -334,8 +333,3 @@ def _text(taken: Taken) -> str | None:
 
 def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
-
-
-def same_shape(first: Sequence[Operand], second: Sequence[Operand]) -> bool:
-    """Whether operands are of the same classes, in order."""
-    return [each.kind for each in first] == [each.kind for each in second]

@@ -144,6 +144,8 @@ class Variables:
         """See `Scope.variable`."""
         document = self.state.before.document
         value = document["env"].get(name, document["settings"].get(name))
+        if value is None and name == "OLDPWD":
+            return self.state.cwd  # each input follows a `cd` to where it starts
         if value is None and name.isidentifier() and name.isascii():
             return None
         if not isinstance(value, str) or value.startswith(("declare -", "(")):

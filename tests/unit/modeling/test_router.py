@@ -13,6 +13,7 @@ import zstandard
 from small_world import HOME, small_memory
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.conformance import run_checks
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.modeling.index import sizes
@@ -219,3 +220,14 @@ def test_the_model_that_comes_with_the_package(
     assert model.card["system"] == "debian-12"
     assert len(model.card["system_digest"]) == 64
     assert "not" in model.card["limits"]
+
+
+def test_the_model_is_a_runner_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    model = load_model()
+    failures = [
+        result for result in run_checks(model, model.memory.world.state()) if result.failure
+    ]
+    assert failures == []
