@@ -23,7 +23,7 @@ FROM_SETS = 0.9
 """Share of commands whose options are a set of the table, which may say that they are others; the
 rest get single ones (ours)."""
 
-UNSEEN = 8.0
+UNSEEN = 3.0
 """So many inputs of a command the table might have had with options drawn anew (ours): of a command
 that it has seldom, what it says counts for little."""
 
