@@ -23,6 +23,7 @@ from shioenv.modeling.memory import Memory
 from shioenv.modeling.opening import opening, without_reading
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
+from shioenv.modeling.whereabouts import named, printed_directory, unnamed, without_name
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for; its confidence is 0."""
@@ -189,9 +190,14 @@ class Router:
         fed = without_reading(text, state)
         if fed is not None:
             return replace(self._step(*fed), input=text)
+        printed = printed_directory(text, state)
+        if printed is not None:
+            return Step(text, Answer(printed, 1.0, "the working directory, by rule"))
         exact = self.memory.exact(text, state)
         if exact is not None:
             return Step(text, exact, ((text, 0.0),))
+        if unnamed(text, state, self.memory.world.start):
+            return self._named(text, state)
         if state.stdin and self._stages is not None and self._reads_the_pipe(text, state):
             try:
                 answer = answer_of(self._stages, text, state)
@@ -206,6 +212,19 @@ class Router:
             missing = self._not_found(text, state)
             return Step(text, missing or self._nothing(declined.message))
         return Step(text, found.answer, found.nearest, found.alternatives)
+
+    def _named(self, text: str, state: State) -> Step:
+        """What a command does that works on its directory without naming it: what it does from
+        where the memory was made, where nothing else was changed before, with the name.
+        """
+        name: str = state.before.document["cwd"]
+        fresh = self.memory.world.state(state.cwd)
+        if fresh.before.document["fs"] == state.before.document["fs"]:
+            state = self.memory.world.state()
+            name = name.removeprefix(f"{state.cwd}/")
+        step = self._step(named(text, name), state)
+        said = without_name(step.answer.behavior, name)
+        return replace(step, input=text, answer=replace(step.answer, behavior=said))
 
     @cached_property
     def _fresh(self) -> Mapping[str, Any] | None:

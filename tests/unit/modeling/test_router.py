@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from small_world import HOME, small_memory
+from small_world import HOME, small_memory, small_world
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.conformance import run_checks
+from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.modeling.index import sizes
@@ -27,6 +28,7 @@ from shioenv.modeling.model import (
     write_card,
 )
 from shioenv.modeling.router import GUESSED, Router
+from shioenv.modeling.whereabouts import named, unnamed, without_name
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,8 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
         ("cat gone; cat a.txt", b"cat: gone: No such file or directory\none\ntw", 0),
         ("echo hi > new.txt; cat a.txt > sub", b"bash: line 1: sub: Is a directory\n", 1),
         ("echo hi > nowhere/x", b"bash: line 1: nowhere/x: No such file or directory\n", 1),
+        ("cd sub; pwd", b"/home/ubuntu/sub\n", 0),
+        ("cd sub; ls", b"inner.txt\n", 0),
         ("nosuchthing -x", b"bash: line 1: nosuchthing: command not found\n", 127),
     ],
 )
@@ -51,6 +55,37 @@ def test_what_is_put_together(router: Router, text: str, output: bytes, exit_cod
     answer = router.answer(text)
     assert answer.behavior.output == output
     assert answer.behavior.exit_code == (0 if "||" in text else exit_code)
+
+
+def test_a_directory_that_is_not_named_is_a_dot() -> None:
+    said = b"4\t/etc/apt\n/etc\n/etc:\nfind: '/etc/x': no\n/etcetera\n/tmp/etc\n"
+    dotted = b"4\t./apt\n.\n.:\nfind: './x': no\n/etcetera\n/tmp/etc\n"
+    assert without_name(Behavior(0, said, stdout=said), "/etc") == Behavior(
+        0, dotted, stdout=dotted
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "with_name"),
+    [
+        ("ls", "ls /etc"),
+        ("ls -la -h", "ls -la -h /etc"),
+        ("find . -name '*.d'", "find /etc -name '*.d'"),
+        ("find", "find /etc"),
+        ("du -s .", "du -s /etc"),
+        ("ls apt", None),
+        ("find apt -name x", None),
+        ("lsblk", None),
+    ],
+)
+def test_commands_that_work_where_they_are(text: str, with_name: str | None) -> None:
+    fresh = small_world().state()
+    document = {**fresh.before.document, "cwd": "/etc"}
+    state = replace(fresh, cwd="/etc", context=Context(document))
+    assert unnamed(text, state, HOME) is (with_name is not None)
+    assert not unnamed(text, fresh, HOME)
+    if with_name is not None:
+        assert named(text, "/etc") == with_name
 
 
 def test_what_calls_nothing_changes_the_shell_alone(router: Router) -> None:
