@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import Session, started
 from shioenv.domain.runner import Executing, State
 
 HURRIED_SECONDS = 0.25
@@ -74,6 +75,11 @@ class Patience:
         behavior = self._executed(self._text, separate=True)
         self.limits_reached.update(behavior.limits_hit)
         return behavior
+
+    @property
+    def length(self) -> int:
+        """Bytes of the session as it is executed."""
+        return len(os.fsencode(started(self._state.cwd, self._text)))
 
     def followed_by(self, line: str) -> Behavior:
         """A run of the session with a line behind it."""

@@ -5,9 +5,10 @@ What a dataset keeps and what an environment's last step tells are made here.
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -24,9 +25,13 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import SessionExecutions
 from shioenv.recording.patience import Alone, Patience, at_once
 from shioenv.recording.volatility import FOUND_BY_LOOKING, dated, disagree, shareable, shows_date
+from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
 """Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
+
+LOOKS = 8
+"""Runs at most that show the files which an input wrote (ours): a million bytes of names."""
 
 PIPE_RUNS = 4
 """Further runs of an input with a pipe, only to tell whether it is volatile: what a program makes
@@ -148,7 +153,9 @@ class SessionRecorder:
         The behavior is volatile where `volatile` says that it is declared so, where any run of the
         whole did something else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its
         output or the files it wrote show the date of the run, or files got it as theirs. Files are
-        looked at by one more run, of the session with a `cat` behind it.
+        looked at by one more run, of the session with a `cat` behind it; by several where their
+        names are more than an input has room for. Where they are more than `LOOKS` runs could
+        show, nobody looks, and it is volatile as well.
 
         Deterministic for the runner and the generator's state. What the runner raises passes
         through, so nothing is recorded that did not happen.
@@ -196,12 +203,30 @@ class SessionRecorder:
         """Whether a file that was written holds the date of the run."""
         if not first.content_digests:
             return False
-        paths = (str(PurePosixPath(cwd, name)) for name in first.content_digests)
-        shown = patience.followed_by(f"cat -- {' '.join(map(shlex.quote, paths))}").output
-        return any(shows_date(shown, moment) for moment in (started, self.clock()))
+        paths = [str(PurePosixPath(cwd, name)) for name in first.content_digests]
+        room = LONGEST_INPUT - patience.length
+        lines = list(_shown(paths, room))
+        if len(lines) > LOOKS or any(len(os.fsencode(line)) >= room for line in lines):
+            return True
+        for line in lines:
+            shown = patience.followed_by(line).output
+            if any(shows_date(shown, moment) for moment in (started, self.clock())):
+                return True
+        return False
 
     def _races(self, session: Session, first: Behavior, patience: Patience) -> bool:
         """Whether an input with a pipe does something else in one of several further runs."""
         if not any("|" in row.operators for row in session.rows):
             return False
         return any(disagree(first, patience.whole(), ordered=True) for _ in range(self.pipe_runs))
+
+
+def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
+    """Lines that print files, of fewer bytes than `room` each but where one name takes more."""
+    line = "cat --"
+    for path in map(shlex.quote, paths):
+        if line != "cat --" and len(os.fsencode(f"{line} {path}")) >= room:
+            yield line
+            line = "cat --"
+        line = f"{line} {path}"
+    yield line

@@ -17,6 +17,7 @@ from shioenv.domain.record import Record, ScoredSegment
 from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.session import SessionRecorder
+from shioenv.sandbox.base import LONGEST_INPUT
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
 
@@ -234,6 +235,33 @@ class Writes(ScriptedRunner):
 @pytest.mark.parametrize(("content", "expected"), [("Mar  7 09:05 x\n", True), ("same\n", False)])
 def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool) -> None:
     assert recorded(Writes(content), "ls", clock=lambda: MOMENT).volatile is expected
+
+
+class WritesMany(ScriptedRunner):
+    """Answers every text with many files written; the last of them shows a date."""
+
+    def __init__(self, files: int, length: int) -> None:
+        super().__init__()
+        self.names = [f"{number:0{length}}" for number in range(files)]
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        assert len(asked.text.encode()) < LONGEST_INPUT
+        shown = "\ncat --" in asked.text and asked.text.endswith(self.names[-1])
+        digests = dict.fromkeys(self.names, "d")
+        output = b"Mar  7 09:05 x\n" if shown else b""
+        return Behavior(exit_code=0, output=output, content_digests=digests)
+
+
+@pytest.mark.parametrize(
+    ("files", "length", "looks"),
+    [(3, 9, 1), (4000, 60, 3), (4000, 300, 0), (2, 1 << 17, 0)],
+)
+def test_files_are_looked_at_in_as_many_runs_as_their_names_take(
+    files: int, length: int, looks: int
+) -> None:
+    runner = WritesMany(files, length)
+    assert recorded(runner, "ls", clock=lambda: MOMENT).volatile is True
+    assert sum("\ncat --" in asked.text for asked in runner.asked) == looks
 
 
 class Dates(ScriptedRunner):
