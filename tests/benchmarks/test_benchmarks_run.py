@@ -37,7 +37,7 @@ def test_bench_measures_every_line(system: System) -> None:
             assert row["n"] >= 1, row
             assert (row["median"] or row["ratio_median"]) > 0, row
     assert counts.pop("sandboxes") >= 2
-    assert counts == {"reads": 6, "writes": 6, "opening": 2, "workers": 1, "growth": 1}
+    assert counts == {"reads": 6, "writes": 6, "opening": 3, "workers": 1, "growth": 1}
     assert "shioenv" in names
     bounded = {row["group"] for row in rows if row["must"] is not None and row["verdict"]}
     assert bounded == {"reads", "writes", "opening", "workers", "growth"}

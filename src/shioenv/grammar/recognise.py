@@ -168,15 +168,18 @@ class Recogniser:
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
 
     def kind_of_value(self, option: str, value: str) -> str | None:
-        """The name of the kind that a value of an option is, None where it is of no kind."""
+        """The name of the kind that a value of an option is, None where it is of no kind; of
+        several the one that is named first in the table of kinds.
+        """
         word = f"={plain(value)}"
+        found = set()
         for items in self._values.get(self._name(option) or "", ()):
             if items is not None and len(items) == 1 and not isinstance(items[0], str):
                 for symbol in reachable(self.grammar.productions, [items[0][0]]):
                     kind = self._rules.kind(symbol)
                     if kind is not None and len(word) in self._rules.ends(symbol, word, 1):
-                        return kind.name
-        return None
+                        found.add(kind.name)
+        return min(found, key=list(KINDS).index, default=None)
 
     def cause(self, option: str | None, value: str | None) -> str:
         """Why an argument is not derived, as `DescribedArgument.cause` says it."""

@@ -222,6 +222,12 @@ class Derivation:
         self._current.append(text)
         self._go_on()
 
+    def write_words(self, words: Sequence[str]) -> None:
+        """Put finished words in the place of the leftmost nonterminal, which stands alone."""
+        self.words += words[:-1]
+        self.least += len(words) - 1
+        self.write(words[-1])
+
     def _go_on(self) -> None:
         """Take what is finished off the stack, up to the next nonterminal."""
         stack = self._stack

@@ -20,6 +20,7 @@ from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, Va
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
+from shioenv.grammar.words import split_words
 from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.plans import OptionTable, Plan, Row
 from shioenv.synthesis.policy import PolicySettings
@@ -150,7 +151,7 @@ class Writer:
                 assert spelling is not None
                 return self.respelt(words, int(choice), spelling)
             if isinstance(choice, str):
-                derivation.write(choice)
+                self._put(choice, derivation)
                 continue
             choices = self._table.choices(derivation.leftmost)
             if not 0 <= choice < len(choices.productions):
@@ -187,7 +188,7 @@ class Writer:
             if kind is not None and random.random() < values:
                 text = self._value(kind, derivation, random)
                 if text is not None:
-                    derivation.write(text)
+                    self._put(text, derivation)
                     trace.append(text)
                     continue
             choices = choices_at(leftmost)
@@ -257,6 +258,18 @@ class Writer:
 
     # Values ------------------------------------------------------------------------------------
 
+    def _put(self, text: str, derivation: Derivation) -> None:
+        """Writes a drawn value in the place of the leftmost nonterminal."""
+        derivation.write_words(self._words(text, derivation))
+
+    def _words(self, text: str, derivation: Derivation) -> list[str]:
+        """The arguments that a value is there: a command that stands alone is several."""
+        leftmost = derivation.leftmost
+        symbol = self._table.nonterminals[leftmost >> 1]
+        alone = not leftmost & 1 and not derivation.current
+        nested = alone and self.grammar.kinds.get(symbol) == COMMAND
+        return split_words(text) if nested else [text]
+
     def _kind(self, number: int, symbol: Nonterminal) -> tuple[ValueKind, tuple[str, ...]] | None:
         """The kind that values of a nonterminal may be drawn of, with the grammar's own values."""
         if number not in self._kinds:
@@ -298,7 +311,9 @@ class Writer:
         value_kind, seeds = kind
         before = "".join(derivation.current)
         if value_kind.name == COMMAND:
-            return self._nested(self.grammar.name, seeds[0], random) if self._nested else None
+            text = self._nested(self.grammar.name, seeds[0], random) if self._nested else None
+            fits = text is None or len(self._words(text, derivation)) - 1 <= derivation.room
+            return text if fits else None
         if seeds:
             return _reseeded(seeds, random)
         text = value_kind.part.draw(random, self._names)
