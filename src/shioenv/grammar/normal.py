@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import tree_sitter
 
-from shioenv.grammar.parse import is_assignment, read_tree
+from shioenv.grammar.parse import is_assignment
+from shioenv.grammar.tree import nodes, read_tree, text_of
 from shioenv.grammar.words import split_words
 
 _OBJECTS = ("address", "link", "route")
@@ -86,8 +86,8 @@ def normal(text: str) -> str | None:
     """The normal form of an input; None where it has none: loops, here-documents, brackets, what no
     Bash parser can read, nothing at all.
     """
-    root = _tree(text)
-    if root is None or any(node.type in _WHOLE for node in _nodes(root)):
+    root = read_tree(text)
+    if root is None or any(node.type in _WHOLE for node in nodes(root)):
         return None
     parts: list[str] = []
     for piece in _pieces(root, text.encode("utf-8", "surrogateescape")):
@@ -105,13 +105,13 @@ def utilities(text: str) -> tuple[str, ...]:
     those in substitutions and behind `find -exec`, `xargs`, `env` and `sudo` too. `ip` is told
     apart by its object (`ip-addr`).
     """
-    root = _tree(text)
+    root = read_tree(text)
     found: dict[str, None] = {}
     if root is None:
         words = _plain(split_words(text))
         return tuple(_called(words))
     source = text.encode("utf-8", "surrogateescape")
-    for node in _nodes(root):
+    for node in nodes(root):
         if node.type in _COMMANDS:
             found.update(dict.fromkeys(_called(_command(node, source).words)))
     return tuple(found)
@@ -122,28 +122,13 @@ def is_single(text: str) -> bool:
 
     What no Bash parser can read is single where it holds none of the operators' characters.
     """
-    root = _tree(text)
+    root = read_tree(text)
     if root is None:
         return not re.search(r"[|;&<>`\n]|\$\(", text.strip())
     commands = [node for node in root.children if node.is_named and node.type != "comment"]
     separators = [node for node in root.children if node.type == "&"]
-    several = any(node.type in _SEVERAL for node in _nodes(root))
+    several = any(node.type in _SEVERAL for node in nodes(root))
     return len(commands) <= 1 and not separators and not several
-
-
-def _tree(text: str) -> tree_sitter.Node | None:
-    root = None
-    with suppress(RecursionError):
-        root = read_tree(text)
-    return root
-
-
-def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
 
 
 def _pieces(node: tree_sitter.Node, source: bytes) -> Iterator[Command | str]:
@@ -178,15 +163,15 @@ def _pieces(node: tree_sitter.Node, source: bytes) -> Iterator[Command | str]:
 def _command(node: tree_sitter.Node, source: bytes) -> Command:
     made = Command()
     if node.type in ("variable_assignment", "variable_assignments"):
-        made.events.append(("assignment", _text(source, node)))
+        made.events.append(("assignment", text_of(source, node)))
         return made
     for child in node.children:
         if child.type in _REDIRECTS:
             _redirect(child, source, made)
         elif child.type == "variable_assignment" and not made.words:
-            made.events.append(("assignment", _text(source, child)))
+            made.events.append(("assignment", text_of(source, child)))
         else:
-            word = _unquoted(_text(source, child))
+            word = _unquoted(text_of(source, child))
             made.events.append(("word", word))
             made.words.append(word)
     return made
@@ -196,7 +181,7 @@ def _redirect(node: tree_sitter.Node, source: bytes, command: Command) -> None:
     sign = next((child.type for child in node.children if not child.is_named), "")
     command.events.append(("redirect", sign))
     for extra in node.children_by_field_name("destination")[1:]:
-        word = _unquoted(_text(source, extra))
+        word = _unquoted(text_of(source, extra))
         command.events.append(("word", word))
         command.words.append(word)
 
@@ -272,10 +257,6 @@ def _inner(name: str, words: list[str]) -> Iterator[list[str]]:
 
 def _base(word: str) -> str:
     return word.rstrip("/").rpartition("/")[2].lstrip("\\") or word
-
-
-def _text(source: bytes, node: tree_sitter.Node) -> str:
-    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
 def _plain(words: Sequence[str]) -> list[str]:

@@ -16,12 +16,12 @@ from functools import cache
 from itertools import takewhile
 
 import tree_sitter
-import tree_sitter_bash
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Terminal
+from shioenv.grammar.tree import read_tree, text_of
 from shioenv.grammar.words import split_words
 
 _SIMPLE = frozenset(
@@ -35,7 +35,6 @@ _SIMPLE = frozenset(
     }
 )
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
-_HASH_IN_WORD = re.compile(rb"(?<=[^\s;&|()<>${#])#")
 _DESCRIPTOR = re.compile(rb"(?<![^\s;&|()<>])(\d+|\{\w+\})\Z")
 _BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
 
@@ -125,7 +124,7 @@ class InputParser:
             tokens = list(self._command(words)) if words else []
             if _read_back(tokens).tokens == tuple(tokens):
                 return tokens
-        return [Token(Argument(_text(source, node)), Role.COMMAND)]
+        return [Token(Argument(text_of(source, node)), Role.COMMAND)]
 
     def _tokens(self, source: bytes, root: tree_sitter.Node) -> list[Token]:
         """The tokens of a whole program."""
@@ -193,20 +192,6 @@ class _Piece:
     redirects: list[tree_sitter.Node]
 
 
-def read_tree(text: str) -> tree_sitter.Node | None:
-    """The Bash parser's tree of a text, over its bytes; None where it cannot read all of it."""
-    source = text.encode("utf-8", "surrogateescape")
-    root = _parser().parse(source).root_node
-    if root.has_error:  # it cannot read `#` inside a word: `curl -0#`
-        root = _parser().parse(_HASH_IN_WORD.sub(b"H", source)).root_node
-    return None if root.has_error else root
-
-
-@cache
-def _parser() -> tree_sitter.Parser:
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-
-
 def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
     """Commands and the operators between them, from left to right."""
     if node.type in {"program", "list", "pipeline"}:
@@ -239,10 +224,6 @@ def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
 
 def _has_heredoc(node: tree_sitter.Node) -> bool:
     return node.type == "heredoc_redirect" or any(map(_has_heredoc, node.children))
-
-
-def _text(source: bytes, node: tree_sitter.Node) -> str:
-    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
 def _without_redirects(source: bytes, node: tree_sitter.Node, piece: _Piece) -> str:

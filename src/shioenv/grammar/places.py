@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import tree_sitter
 
-from shioenv.grammar.parse import read_tree
+from shioenv.grammar.tree import nodes, read_tree, text_of
 from shioenv.grammar.words import split_words
 
 _WORDS = frozenset(
@@ -62,10 +61,7 @@ class Places:
 def read_places(text: str) -> Places:
     """What stands where in a text."""
     source = text.encode("utf-8", "surrogateescape")
-    root = None
-    if "\0" not in text:
-        with suppress(RecursionError):
-            root = read_tree(text)
+    root = None if "\0" in text else read_tree(text)
     if root is None:
         words = tuple(_split(text))
         return Places((text,), words, (), frozenset(), tuple(_sudo(words)), parsed=False)
@@ -74,7 +70,7 @@ def read_places(text: str) -> Places:
     uses: list[tuple[str, int]] = []
     sets: set[str] = set()
     sudo: list[tuple[int, int]] = []
-    for node in _nodes(root):
+    for node in nodes(root):
         if node.type in _COMMANDS:
             found = [
                 _word(source, child.children[0] if child.type == "command_name" else child)
@@ -94,20 +90,20 @@ def read_places(text: str) -> Places:
                 for index, target in enumerate(targets)
             ]
         elif node.type == "for_statement":
-            sets.update(_text(source, child) for child in node.children_by_field_name("variable"))
+            sets.update(text_of(source, child) for child in node.children_by_field_name("variable"))
             words_found += [
                 _word(source, child)
                 for child in node.children_by_field_name("value")
                 if child.type in _WORDS
             ]
         elif node.type == "variable_assignment":
-            sets.update(_text(source, child) for child in node.children_by_field_name("name"))
+            sets.update(text_of(source, child) for child in node.children_by_field_name("name"))
         elif node.type == "function_definition":
             sets.update(("@", "*", *"123456789"))
         elif node.type == "simple_expansion" or (
             node.type == "expansion" and [child.type for child in node.children] == _PLAIN
         ):
-            name = _text(source, node)[1:].strip("{}")
+            name = text_of(source, node)[1:].strip("{}")
             uses.append((name, node.start_byte))
     return Places(
         tuple(commands),
@@ -139,26 +135,14 @@ def _sudo(words: tuple[Word, ...] | list[Word]) -> Iterator[tuple[int, int]]:
         yield word.start, words[after].start if after < len(words) else words[-1].end
 
 
-def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
-
-
 def _command(source: bytes, node: tree_sitter.Node) -> str:
     """A command's text without redirections in it."""
     parts = [child for child in node.children if not child.type.endswith("_redirect")]
-    return " ".join(_text(source, part) for part in parts)
+    return " ".join(text_of(source, part) for part in parts)
 
 
 def _word(source: bytes, node: tree_sitter.Node, sign: str = "") -> Word:
-    return Word(_text(source, node), node.start_byte, node.end_byte, sign)
-
-
-def _text(source: bytes, node: tree_sitter.Node) -> str:
-    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+    return Word(text_of(source, node), node.start_byte, node.end_byte, sign)
 
 
 def _split(text: str) -> Iterator[Word]:

@@ -223,10 +223,12 @@ class SessionRecorder:
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
     """Lines that print files, of fewer bytes than `room` each but where one name takes more."""
-    line = "cat --"
+    line, length = ["cat", "--"], len("cat --")
     for path in map(shlex.quote, paths):
-        if line != "cat --" and len(os.fsencode(f"{line} {path}")) >= room:
-            yield line
-            line = "cat --"
-        line = f"{line} {path}"
-    yield line
+        more = len(os.fsencode(path)) + 1
+        if len(line) > 2 and length + more >= room:
+            yield " ".join(line)
+            line, length = ["cat", "--"], len("cat --")
+        line.append(path)
+        length += more
+    yield " ".join(line)

@@ -243,6 +243,12 @@ static const struct { const char *name, *layers; } forms[] = {
 enum { NAMES, PART, N_FORMS };
 static unsigned form;
 
+/* The form that a lower layer was made in already. */
+static void take_form(const char *name)
+{
+    while (form < N_FORMS - 1 && strcmp(forms[form].name, name)) form++;
+}
+
 static bool is_not_usr(const char *name) { return strcmp(name, "usr") != 0; }
 
 /* Whether a file reads the same through the view as where the host keeps it. */
@@ -359,7 +365,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     CHECK(chdir("/"), "chdir /");
     CHECK(umount2("/old", MNT_DETACH), "detach the host's mounts");
     if (tree < 0) return make_tree(wanted, instant);
-    while (form < N_FORMS - 1 && strcmp(forms[form].name, wanted)) form++;
+    take_form(wanted);
     move_mount_to(tree, AT_FDCWD, "/tree");
     close(tree);
     show_view();
@@ -375,7 +381,7 @@ void enter_kept_mounts(int kept, const char *name)
     CHECK(fchdir(here), "enter the system");
     close(here);
     CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
-    while (form < N_FORMS - 1 && strcmp(forms[form].name, name)) form++;
+    take_form(name);
 }
 
 /* The first mount tree of a supervisor: everything the layers are made of. Nothing of the host is left in it. */

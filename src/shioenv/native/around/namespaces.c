@@ -243,8 +243,8 @@ static void become_owner(uid_t owner)
     prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* Makes the inner user namespace, which id `owner` out here is the maker of, and what it owns by way of a short-lived child, and joins all but
- * the user and pid namespaces. */
+/* Makes the inner user namespace, which id `owner` out here is the maker of, and what it owns by way of a short-lived
+ * child, and joins all but the user and pid namespaces. */
 void make_inner_namespaces(uid_t owner)
 {
     /* Owned out here: inside, the host's groups cannot be mounted. */

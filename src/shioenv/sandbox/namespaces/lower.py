@@ -61,7 +61,7 @@ class Kept:
     """The numbers of those to come that share this one's."""
 
     def __post_init__(self) -> None:
-        weakref.finalize(self, _close, *({self.mounts} if self.owner else {self.user, self.mounts}))
+        weakref.finalize(self, _close, self.mounts, *([] if self.owner else [self.user]))
 
     def current(self) -> bool:
         """Whether the host has the same device nodes still: one that somebody replaced is shown as
