@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol, Terminal, reachable
+from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Productions, Symbol, Terminal
 
 NUMBER_OPTION = "-NUM"
 """What an option that is a number is called: `-5` of `head`."""
@@ -77,7 +77,7 @@ class OptionTable:
             name for spec in grammar.options if spec.repeats for name in spec.names
         }
         self._own: dict[int, tuple[int, int]] = {}
-        self._reached: dict[Nonterminal, frozenset[Nonterminal]] = {}
+        self._parts: dict[Nonterminal, _Part] = {}
         for spec in grammar.options:
             line = min(self._lines.get(name, self._bit(name)) for name in spec.names)
             for name in spec.names:
@@ -162,92 +162,148 @@ class OptionTable:
             wanted |= self.bits[name]
         return wanted
 
-    def _heads(self, start: Nonterminal) -> frozenset[Nonterminal]:
-        if start not in self._reached:
-            met = reachable(self.grammar.productions, [start])
-            self._reached[start] = frozenset(head for head in met if not head.is_system_token)
-        return self._reached[start]
+    def _part(self, start: Nonterminal) -> _Part:
+        """What derivations from a start symbol can meet."""
+        if start not in self._parts:
+            self._parts[start] = self._compiled(start)
+        return self._parts[start]
+
+    def _compiled(self, start: Nonterminal) -> _Part:
+        productions = self.grammar.productions
+        heads = _innermost_first(productions, start)
+        numbers = {head: number for number, head in enumerate(heads)}
+        bodies: dict[int, list[_Body]] = {}
+        for head, number in numbers.items():
+            if not _MISTAKE.search(head.name):
+                bodies[number] = []
+                for index, production in enumerate(productions.get(head, ())):
+                    if production.wrong:
+                        continue
+                    met = {numbers[one] for one in production.nonterminals if one in numbers}
+                    bodies[number].append(
+                        _Body(
+                            index,
+                            self._weight(production),
+                            *self._own[id(production)],
+                            production.stops,
+                            met=tuple(met),
+                            needs=_union(1 << one for one in met),
+                        )
+                    )
+        return _Part(heads, bodies)
 
     def _plan(self, start: Nonterminal, names: frozenset[str] | None) -> Plan | None:
         wanted = -1 if names is None else self.mask(names)
         if wanted is None:
             return None
-        heads = self._heads(start)
-        wrong = {head for head in heads if _MISTAKE.search(head.name)}
-        productions = self.grammar.productions
+        part = self._part(start)
         allowed = {
-            head: [
-                (index, production)
-                for index, production in enumerate(productions.get(head, ()))
-                if not production.wrong and self._own[id(production)][0] & ~wanted == 0
-            ]
-            for head in heads - wrong
+            number: [body for body in bodies if not body.own & ~wanted]
+            for number, bodies in part.bodies.items()
         }
-        clean = self._clean(allowed, heads)
+        clean = _clean(allowed)
         kept = {
-            head: [
-                (index, production)
-                for index, production in allowed[head]
-                if all(symbol in clean for symbol in production.nonterminals if symbol in heads)
-            ]
-            for head in clean
+            number: [body for body in bodies if not body.needs & ~clean]
+            for number, bodies in allowed.items()
+            if clean >> number & 1
         }
-        can = self._can(kept)
-        if start not in kept or (names is not None and wanted & ~can.get(start, 0)):
+        can = _can(kept)
+        number = len(part.heads) - 1  # the start's: everything else is further in
+        if number not in kept or (names is not None and wanted & ~can.get(number, 0)):
             return None
         rows = {
-            head: {
-                index: Row(
-                    self._weight(production),
-                    *self._own[id(production)],
-                    _union(can.get(symbol, 0) for symbol in production.nonterminals),
-                    production.stops,
-                )
-                for index, production in bodies
+            part.heads[number]: {
+                body.index: body.row(_union(can.get(one, 0) for one in body.met)) for body in bodies
             }
-            for head, bodies in kept.items()
-            if head in can or len(bodies) < len(productions[head])
+            for number, bodies in kept.items()
+            if number in can or len(bodies) < len(self.grammar.productions[part.heads[number]])
         }
-        return Plan(rows, can, wanted)
+        return Plan(rows, {part.heads[number]: mask for number, mask in can.items()}, wanted)
 
-    @staticmethod
-    def _clean(
-        allowed: Mapping[Nonterminal, Sequence[tuple[int, Production]]],
-        heads: frozenset[Nonterminal],
-    ) -> set[Nonterminal]:
-        """The heads that can be expanded to the end by what is allowed."""
-        clean: set[Nonterminal] = set()
-        changed = True
-        while changed:
-            changed = False
-            for head, bodies in allowed.items():
-                if head not in clean and any(
-                    all(symbol in clean or symbol not in heads for symbol in one.nonterminals)
-                    for _, one in bodies
-                ):
-                    clean.add(head)
-                    changed = True
-        return clean
 
-    def _can(
-        self, kept: Mapping[Nonterminal, Sequence[tuple[int, Production]]]
-    ) -> dict[Nonterminal, int]:
-        """What each head may write, heads that write no option left out."""
-        can: dict[Nonterminal, int] = {}
-        changed = True
-        while changed:
-            changed = False
-            for head, bodies in kept.items():
-                mask = can.get(head, 0)
-                new = mask
-                for _, production in bodies:
-                    new |= self._own[id(production)][0]
-                    for symbol in production.nonterminals:
-                        new |= can.get(symbol, 0)
-                if new != mask:
-                    can[head] = new
-                    changed = True
-        return can
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A production that no mistake is written by: its place among its head's, what its rows share
+    in all plans, and the heads that it needs, as numbers and as bits.
+    """
+
+    index: int
+    weight: float
+    own: int
+    lines: int
+    stops: bool
+    met: tuple[int, ...]
+    needs: int
+
+    def row(self, can: int) -> Row:
+        """Its row in a plan where this may follow from it."""
+        return Row(self.weight, self.own, self.lines, can, self.stops)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What derivations from one start symbol can meet: the heads by number, the start the last one,
+    and of each that is no mistake its bodies.
+    """
+
+    heads: Sequence[Nonterminal]
+    bodies: Mapping[int, Sequence[_Body]]
+
+
+def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
+    """The heads that derivations can meet, each mostly behind those that it needs: what is worked
+    out from the inside is there after one look at each.
+    """
+    order: list[Nonterminal] = []
+    met = {start}
+    path = [(start, _heads_of(productions, start))]
+    while path:
+        head, left = path[-1]
+        for one in left:
+            if one not in met:
+                met.add(one)
+                path.append((one, _heads_of(productions, one)))
+                break
+        else:
+            path.pop()
+            order.append(head)
+    return order
+
+
+def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nonterminal]:
+    for production in productions.get(head, ()):
+        for one in production.nonterminals:
+            if not one.is_system_token:
+                yield one
+
+
+def _clean(allowed: Mapping[int, Sequence[_Body]]) -> int:
+    """The heads that can be expanded to the end by what is allowed, as bits."""
+    clean, before = 0, -1
+    while clean != before:
+        before = clean
+        for number, bodies in allowed.items():
+            if not clean >> number & 1 and any(not body.needs & ~clean for body in bodies):
+                clean |= 1 << number
+    return clean
+
+
+def _can(kept: Mapping[int, Sequence[_Body]]) -> dict[int, int]:
+    """What each head may write, heads that write no option left out."""
+    can: dict[int, int] = {}
+    changed = True
+    while changed:
+        changed = False
+        for number, bodies in kept.items():
+            before = mask = can.get(number, 0)
+            for body in bodies:
+                mask |= body.own
+                for one in body.met:
+                    mask |= can.get(one, 0)
+            if mask != before:
+                can[number] = mask
+                changed = True
+    return can
 
 
 def _union(masks: Iterable[int]) -> int:
