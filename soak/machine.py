@@ -190,7 +190,10 @@ def _ordered(text: str, answer: Answer) -> Answer:
         return answer
     if re.search(_program("tar|zip|cpio") + r"|>|\btee\b", text):
         answer = _unread(answer)
-    return dataclasses.replace(answer, output=_sorted(answer.output))
+    output = answer.output.replace(b"\0", b" ")
+    if re.search(_program("paste|tr"), text):  # which put something else between words
+        output = re.sub(rb"[:,;|]", b" ", output)
+    return dataclasses.replace(answer, output=_sorted(output))
 
 
 def _cut(text: str, answer: Answer) -> Answer:
@@ -280,7 +283,7 @@ CAUSES = (
     ),
     Cause(
         "processes",
-        "the machine has no init system and no daemons, but its kernel's threads",
+        "of the declared processes the machine has the numbers alone, and its kernel's threads",
         False,
         _asks(
             _program("ps|pgrep|pkill|killall|pstree|top|htop|lsof|fuser|w|kill|pidof|pmap|pwdx")

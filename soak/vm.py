@@ -208,6 +208,12 @@ class Machine:
 
     def _command(self) -> list[str]:
         declared = self._system.declaration.machine
+        logins = (self._system.path / "processes").glob("*/loginuid")
+        processes = " ".join(
+            f"{pid}:{path.read_text()}"
+            for path in sorted(logins)
+            if (pid := path.parent.name.partition(".")[0]) != "1"  # which stands for itself
+        )
         cpu = "max,cx16=off" if self._accelerator == "tcg" else "host"  # 7.2 panics with cx16
         command = [
             *("setpriv", "--pdeathsig", "KILL"),  # whoever is killed leaves no machine behind
@@ -217,7 +223,7 @@ class Machine:
             *("-rtc", f"base={self._system.declaration.instant:%Y-%m-%dT%H:%M:%S}"),
             *("-no-reboot", "-serial", f"file:{self._directory}/console"),
             *("-kernel", str(self._kernel.image), "-initrd", str(self._initrd), "-append"),
-            f"console=ttyS0 quiet panic=-1 random.trust_cpu=on -- {declared.uptime}",
+            f"console=ttyS0 quiet panic=-1 random.trust_cpu=on -- {declared.uptime} {processes}",
             *("-device", "virtio-serial-pci,max_ports=2"),
             *("-chardev", f"socket,id=agent,path={self._directory}/agent.socket"),
             *("-device", "virtserialport,chardev=agent"),

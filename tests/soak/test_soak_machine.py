@@ -29,6 +29,8 @@ def verdict(text: str, mine: Answer, theirs: Answer) -> tuple[Verdict, list[str]
     ("text", "mine", "theirs", "cause"),
     [
         ("ls -f", b"a\nb\n", b"b\na\n", "order of directory entries"),
+        ("find -print0", b"./a b\0./c\0", b"./c\0./a b\0", "order of directory entries"),
+        ("find | paste -sd:", b"b:a/x:c\n", b"a/x:b:c\n", "order of directory entries"),
         (
             "ls -la",
             b"total 4\ndrwxr-xr-x 1 root root   40 Oct 16 19:43 .",
@@ -61,6 +63,7 @@ def test_what_this_machine_is_like_is_explained(
         ("find / -name f", b"find: '/x': Permission denied\n/f\n", b"/f\n", "refusals"),
         ("cat f", b"one", b"two", UNKNOWN),
         ("ls -l f", b"root 1 f", b"root 2 g", UNKNOWN),
+        ("find | paste -sd:", b"b:a\n", b"a:c\n", UNKNOWN),
         ("last", b"gone - no logout", b"still logged in", "who is logged in"),
     ],
 )
@@ -151,6 +154,7 @@ def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
         "mv README.md x; cp data/ids.txt y; touch -d 2001-01-01 z; echo $OLDPWD $PWD; umask",
         "hostname other; kill -9 $$",
         "ls; cat README.md; hostname; ls -d documents/*",
+        "who; last; kill -0 655 && echo there",
     ):
         sandbox, machine = pair.run(text, home)
         assert judge(text, sandbox, machine) == (Verdict.IDENTICAL, [])
