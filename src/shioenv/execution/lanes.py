@@ -1,17 +1,17 @@
 """Sandboxes that are opened again where they broke, and who may execute in them now.
 
 Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
-sandboxes for that, its lanes, and goes on in another one meanwhile: they take turns, and one of all
-workers' may be alone.
+sandboxes for that, its lanes, and goes on in another one meanwhile: their tasks take turns, and one
+of all workers' may be alone.
 """
 
 from __future__ import annotations
 
 import fcntl
+import heapq
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -146,54 +146,82 @@ class Lane(Reopened[Installed]):
 
 
 class Turns:
-    """Lets one lane at a time execute, and the next one as well where that takes long.
+    """Lets one task at a time execute, and the next one as well where an execution takes long.
 
-    Who comes while nobody executes begins at once; of those that wait, only the first one watches
-    the time, since every thread that wakes takes the interpreter from one that has work.
+    A task keeps its turn from one execution to the next, unless one that began before it waits:
+    so tasks go through one sandbox, which is warm, one after the other, and another one is begun
+    beside them only while something waits. Of those that wait, only the first one watches the time,
+    since every thread that wakes takes the interpreter from one that has work.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[threading.Condition] = deque()
-        self._holder: object = None
+        self._begun = 0
+        self._waiting: list[tuple[int, threading.Condition]] = []  # a heap
+        self._holder: int | None = None
         self._since = 0.0
         self._usual = 0.0
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Waits for its turn."""
-        me = threading.Condition(self._lock)
+    def begin(self) -> int:
+        """The number of a task that may begin now, and has the turn: waits until then, behind all
+        that have begun.
+        """
         with self._lock:
-            if self._holder is not None:
-                self._waiting.append(me)
-                while (left := self._left(me)) is None or left > 0:
-                    me.wait(left)
-                self._waiting.remove(me)
-            began = time.monotonic()
-            self._holder, self._since = me, began
-            self._wake()
+            self._begun += 1
+            self._take(task := self._begun)
+            return task
+
+    @contextmanager
+    def turn(self, task: int) -> Iterator[None]:
+        """Lets a task that has begun execute; waits until it may."""
+        with self._lock:
+            if self._holder != task:
+                self._take(task)
+            began = self._since = time.monotonic()
         try:
             yield
         finally:
             with self._lock:
-                took = min(time.monotonic() - began, self._patience())
+                now = time.monotonic()
+                took = min(now - began, self._patience())
                 self._usual += (took - self._usual) / 32
-                if self._holder is me:
-                    self._holder = None
-                    self._wake()
+                if self._holder == task:
+                    self._since = now
+                    if self._waiting and self._waiting[0][0] < task:
+                        self._release()
 
-    def _left(self, me: threading.Condition) -> float | None:
+    def end(self, task: int) -> None:
+        """Gives the turn to others where the task has it."""
+        with self._lock:
+            if self._holder == task:
+                self._release()
+
+    def _take(self, task: int) -> None:
+        if self._holder is not None or (self._waiting and self._waiting[0][0] < task):
+            me = task, threading.Condition(self._lock)
+            heapq.heappush(self._waiting, me)
+            while (left := self._left(me)) is None or left > 0:
+                me[1].wait(left)
+            heapq.heappop(self._waiting)
+        self._holder, self._since = task, time.monotonic()
+        self._wake()
+
+    def _release(self) -> None:
+        self._holder = None
+        self._wake()
+
+    def _left(self, me: tuple[int, threading.Condition]) -> float | None:
         """Seconds until its turn, at the latest; None where others come first."""
-        if self._holder is None:
-            return 0.0
         if self._waiting[0] is not me:
             return None
+        if self._holder is None:
+            return 0.0
         return self._since + self._patience() - time.monotonic()
 
     def _wake(self) -> None:
         """Lets the first one that waits look whether it is its turn, or when it will be."""
         if self._waiting:
-            self._waiting[0].notify()
+            self._waiting[0][1].notify()
 
     def _patience(self) -> float:
         least, most = PATIENCE

@@ -39,6 +39,17 @@ def main() -> None:
     worker.work()
 
 
+class _Place:
+    """Where one task at a time is done: a lane, and the number of its task among the worker's."""
+
+    lane: Lane
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.number = 0
+        self.tasks: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+
+
 class _Worker:
     """The process: what arrives is handed to lanes, what they make is sent."""
 
@@ -48,7 +59,7 @@ class _Worker:
         self._turns = Turns()
         self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._sending = threading.Lock()
-        self._lanes = 1
+        self._idle: queue.LifoQueue[_Place] = queue.LifoQueue()
         self._given = self._answered = 0
 
     def listen(self) -> None:
@@ -64,38 +75,42 @@ class _Worker:
                 self._waiting.put(body)
         if self._given != self._answered:
             os._exit(1)
-        for _ in range(self._lanes):
-            self._waiting.put(None)
+        self._waiting.put(None)
         last = threading.Timer(_LAST_WORDS_SECONDS, os._exit, [1])
         last.daemon = True
         last.start()
 
     def work(self) -> None:
-        """Opens the first sandbox, then starts the lanes and waits for their end."""
+        """Opens the first sandbox, then hands tasks to lanes until there are no more."""
         body = self._waiting.get()
         if body is None:
             return
         job: Job[Any, Any]
         opener: Opener
         job, opener, cache_bytes = pickle.loads(body)
-        lanes = []
-        for gate in [Gate(*self._gate) for _ in range(job.lanes)]:
-            turn = partial(self._in_turn, gate)
+        places = [_Place(Gate(*self._gate)) for _ in range(job.lanes)]
+        for place in places:
+            turn = partial(self._in_turn, place)
             cache = job.cache(cache_bytes)
-            lanes.append(Lane(partial(job.opened, opener), cache, turn, gate.alone))
+            place.lane = Lane(partial(job.opened, opener), cache, turn, place.gate.alone)
         if job.system:
-            self._guarded(None, lanes[0].open)
-        self._lanes = len(lanes)
+            self._guarded(None, places[0].lane.open)
         self._send(READY, None, None)
-        threads = [threading.Thread(target=self._in_lane, args=[job, lane]) for lane in lanes]
+        threads = [threading.Thread(target=self._in_lane, args=[job, place]) for place in places]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        for place in reversed(places):
+            self._idle.put(place)
+        while (body := self._waiting.get()) is not None:
+            number = self._turns.begin()
+            place = self._idle.get()  # the one used last, whose sandbox is open
+            place.tasks.put((number, body))
+        for place in places:
+            place.tasks.put(None)
 
     @contextmanager
-    def _in_turn(self, gate: Gate) -> Iterator[None]:
-        with self._turns.turn(), gate.among_others():
+    def _in_turn(self, place: _Place) -> Iterator[None]:
+        with self._turns.turn(place.number), place.gate.among_others():
             yield
 
     def _send(self, kind: int, number: int | None, what: object) -> None:
@@ -104,11 +119,14 @@ class _Worker:
             self._connection.send((kind, number, what))
             self._answered += 1
 
-    def _in_lane(self, job: Job[Any, Any], lane: Lane) -> None:
-        while (body := self._waiting.get()) is not None:
+    def _in_lane(self, job: Job[Any, Any], place: _Place) -> None:
+        while (begun := place.tasks.get()) is not None:
+            place.number, body = begun
             task = pickle.loads(body)
-            self._guarded(task[0], partial(self._do, job, lane, task))
-        lane.close()
+            self._guarded(task[0], partial(self._do, job, place.lane, task))
+            self._idle.put(place)
+            self._turns.end(begun[0])
+        place.lane.close()
 
     def _do(self, job: Job[Any, Any], lane: Lane, task: tuple[int, Any]) -> None:
         try:

@@ -20,27 +20,50 @@ def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignor
 
     def execute() -> None:
         nonlocal inside, most
-        for _ in range(20):
-            with turns.turn():
-                inside += 1
-                most = max(most, inside)
-                time.sleep(0.0005)
-                inside -= 1
+        for _ in range(5):
+            task = turns.begin()
+            for _ in range(4):
+                with turns.turn(task):
+                    inside += 1
+                    most = max(most, inside)
+                    time.sleep(0.0005)
+                    inside -= 1
+            turns.end(task)
 
     together(execute, 4)
     assert most == 1
+
+
+def test_a_task_that_does_not_wait_is_done_before_the_next_begins(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
+    turns, told = Turns(), []
+
+    def execute() -> None:
+        task = turns.begin()
+        for _ in range(3):
+            with turns.turn(task):
+                told.append(task)
+            time.sleep(0.001)
+        turns.end(task)
+
+    together(execute, 5)
+    assert told == [task for task in range(1, 6) for _ in range(3)]
 
 
 def test_the_next_begins_beside_one_that_waits() -> None:
     turns, released = Turns(), threading.Event()
 
     def waits() -> None:
-        with turns.turn():
+        task = turns.begin()
+        with turns.turn(task):
             assert released.wait(30)
+        turns.end(task)
 
     def next_one() -> None:
-        with turns.turn():
+        task = turns.begin()
+        with turns.turn(task):
             released.set()
+        turns.end(task)
 
     waiting = threading.Thread(target=waits)
     waiting.start()
@@ -52,16 +75,62 @@ def test_the_next_begins_beside_one_that_waits() -> None:
     assert turns._holder is None
 
 
+def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The first task waits and a second one begins: as soon as the first one can go on, the second
+    one gives way, between two executions, and a third one does not begin.
+    """
+    monkeypatch.setattr(lanes, "PATIENCE", (0.05, 0.05))
+    turns, told = Turns(), []
+    slept, asks = threading.Event(), threading.Event()
+
+    def first() -> None:
+        task = turns.begin()
+        with turns.turn(task):
+            assert slept.wait(30)
+        monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
+        asks.set()
+        for _ in range(3):
+            with turns.turn(task):
+                told.append("first")
+        turns.end(task)
+
+    def second() -> None:
+        task = turns.begin()
+        with turns.turn(task):
+            slept.set()
+            assert asks.wait(30)
+            until(lambda: turns._waiting and turns._waiting[0][0] < task)
+        with turns.turn(task):
+            told.append("second")
+        turns.end(task)
+
+    def third() -> None:
+        assert asks.wait(30)
+        turns.end(turns.begin())
+        told.append("third")
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    until(lambda: turns._holder == 1)
+    for one in (second, third):
+        threads.append(threading.Thread(target=one))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(60)
+    assert told == ["first"] * 3 + ["second", "third"]
+
+
 def test_patience_follows_what_executions_take(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(lanes, "PATIENCE", (0.001, 0.006))
     turns = Turns()
+    task = turns.begin()
     assert turns._patience() == 0.001
     for _ in range(200):
-        with turns.turn():
+        with turns.turn(task):
             time.sleep(0.002)
     assert 0.003 < turns._patience() <= 0.006
     for _ in range(300):
-        with turns.turn():
+        with turns.turn(task):
             pass
     assert turns._patience() == 0.001
 
@@ -129,6 +198,13 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     assert ended.is_set()
     gate.close()
     other.close()
+
+
+def until(happened) -> None:  # type: ignore[no-untyped-def]
+    limit = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < limit
+        time.sleep(0.001)
 
 
 def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
