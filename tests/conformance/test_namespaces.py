@@ -319,6 +319,37 @@ def test_packets_cost_a_new_network_and_not_a_new_sandbox(system: System) -> Non
         assert opened.run(Request(look)).output == pristine
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ip link set eth0 alias other",
+        "ip link del eth0",
+        "ip addr flush dev lo; ip -6 rule add from ::1 table 9; nft add table inet f",
+        "curl -s http://10.20.30.1/; ip route add 1.2.3.4 dev eth0; touch x; sleep 0.1 &",
+        "ip link set eth0 alias $'\\xff\\n\\u2028 \\\"'",
+        "ip link add link eth0 name v type vlan id 5 2> /dev/null; ip link add br7 type bridge",
+    ],
+)
+def test_a_changed_network_is_told_and_made_anew_in_the_same_sandbox(
+    system: System, change: str
+) -> None:
+    look = (
+        "cat /proc/net/snmp /proc/1/net/snmp; ip -d link; ip address; ip rule;"
+        "ip -6 rule; ip route show table all; ip neigh; nft list ruleset; ls"
+    )
+    with NamespaceSandbox(system, LIMITS) as opened:
+        pristine, supervisor = opened.run(Request(look)).output, opened._process
+        network = opened.network()
+        for _ in range(3):
+            told = opened.run(Request(change)).network
+            assert told is not None
+            assert json.loads(told).keys() == json.loads(network).keys()
+            assert told != network
+            assert opened.run(Request(look)).output == pristine
+            assert opened.network() == network
+        assert opened._process is supervisor
+
+
 def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
     system: System, tmp_path: Path
 ) -> None:

@@ -35,7 +35,10 @@ struct request {
     uint32_t scan_ms;         /* processor time that finding out what changed may take */
     uint32_t cwd_length, input_length, stdin_length;
 };
-enum { REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8 };
+enum {
+    REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8,
+    REQUEST_RENEW = 16,       /* it has read what a run did to the network, which is made anew after it */
+};
 
 struct reply {
     int32_t error;            /* 0, or an errno: the run did not happen */
@@ -66,6 +69,7 @@ struct __attribute__((packed)) change {
     uint32_t major, minor;    /* of a device */
 };
 
-/* Where one of these is left, the peer opens another sandbox. REPLY_TRAFFIC alone (packets, or settings of the network
- * that nobody hears of) is the supervisor's to undo. */
-enum { NEEDS_NEW_SANDBOX = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS };
+/* Where one of these is left, the peer opens another sandbox; where only REPLY_NETWORK is, it looks at the network and
+ * says so with REQUEST_RENEW. REPLY_TRAFFIC alone (packets, or settings of the network that nobody hears of) is the
+ * supervisor's to undo. */
+enum { NEEDS_NEW_SANDBOX = REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS };

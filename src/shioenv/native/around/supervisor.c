@@ -384,7 +384,8 @@ static void run(const struct request *request, const uint8_t *standard_input, st
         close_fd(&mounts_copy);
         renew_layer();
     } else settle_root();
-    if (reply.flags & REPLY_TRAFFIC && !(reply.flags & NEEDS_NEW_SANDBOX) && !reply.error) {
+    bool looked_at = request->flags & REQUEST_RENEW, unseen = reply.flags & REPLY_NETWORK && !looked_at;
+    if ((looked_at || reply.flags & REPLY_TRAFFIC) && !unseen && !(reply.flags & NEEDS_NEW_SANDBOX) && !reply.error) {
         int network = renew_network();
         move_server(CLONE_NEWNET, network, "renew the network");
         close(network);

@@ -9,13 +9,15 @@ is told, `wire.py` how, and `docs/design/sandbox.md` all the rest.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from shioenv.errors import (
     SandboxError,
@@ -45,16 +47,17 @@ _GRACE_SECONDS = 120.0
 """How long past a run's own limits the supervisor may stay silent before it counts as broken."""
 
 _NETWORK_PROBE = Request(
-    "printf '{\"links\":'; ip -json link show; printf ',\"addresses\":'; ip -json address show; "
-    "printf ',\"routes\":'; ip -4 -json route show table all; "
-    "printf ',\"routes6\":'; ip -6 -json route show table all; "
-    "printf ',\"rules\":'; ip -4 -json rule show; printf ',\"rules6\":'; ip -6 -json rule show; "
-    'printf \',"firewall":"\'; '
-    "nft list ruleset 2>/dev/null | od -An -v -tx1 | tr -d ' \\n'; printf '\"}'",
+    r"ip -json -force -batch - <<< $'link show\naddress show'; printf '\0'; "
+    r"ip -4 -json -force -batch - <<< $'route show table all\nrule show'; printf '\0'; "
+    r"ip -6 -json -force -batch - <<< $'route show table all\nrule show'; printf '\0'; "
+    r"nft list ruleset 2>/dev/null",
     cwd="/",
-    wall_seconds=30.0,  # it takes a hundredth of it
+    wall_seconds=30.0,  # it takes a thousandth of it
 )
-"""Prints the state of the network as JSON, the firewall as hexadecimal text within it."""
+"""Prints the state of the network: a line of JSON for each of `_LISTED`, and the firewall's rules.
+Few programs, since they take all the time."""
+
+_LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
 
 _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
@@ -144,11 +147,14 @@ class NamespaceSandbox:
 
         Raises SandboxError where something outside ended what reads it.
         """
-        read = self._run(_NETWORK_PROBE, Ask.KEEP)
+        return self._read_network(Ask.KEEP)
+
+    def _read_network(self, ask: Ask) -> bytes:
+        read = self._run(_NETWORK_PROBE, ask)
         if read.exit_code != 0:
             self._end()
             raise SandboxError(f"the network could not be read: exit code {read.exit_code}")
-        return read.output
+        return _network_document(read.output)
 
     # ---- the supervisor ----
 
@@ -225,14 +231,20 @@ class NamespaceSandbox:
                 raise _no_start(start, os.strerror(reply.error))
             self._end()
             raise _run_failed(reply.error, reply.stage)
-        return execution if ask & Ask.KEEP else self._completed(execution, meaning(reply.flags))
+        said = meaning(reply.flags)
+        if ask & (Ask.KEEP | Ask.RENEW):
+            if ask & Ask.RENEW and said.needs_new_sandbox:
+                self._end()
+            return execution
+        return self._completed(execution, said)
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
         """With the network and the host's name where these changed. Ends the sandbox where the next
         run needs a new one.
         """
         if said.network:
-            execution = replace(execution, network=self.network())
+            ask = Ask.KEEP if said.needs_new_sandbox else Ask.RENEW
+            execution = replace(execution, network=self._read_network(ask))
         if said.hostname:
             hostname = self._run(_HOSTNAME_PROBE, Ask.KEEP).output.rstrip(b"\n")
             if hostname != self.system.declaration.machine.hostname.encode():
@@ -262,6 +274,18 @@ def _directory(path: str) -> bytes:
     if len(where) >= LONGEST_PATH:
         raise _no_start(path[:80] + "...", os.strerror(errno.ENAMETOOLONG))
     return where
+
+
+def _network_document(printed: bytes) -> bytes:
+    """What the probe printed as one JSON object; what could not be listed is left out."""
+    *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
+    document: dict[str, Any] = {}
+    for names, text in zip(_LISTED, listed, strict=False):
+        lines = [line for line in text.split("\n") if line]
+        with suppress(ValueError, RecursionError):
+            document |= dict(zip(names, map(json.loads, lines), strict=True))
+    document["firewall"] = firewall.splitlines()
+    return json.dumps(document).encode()
 
 
 def _no_start(path: str, reason: str) -> StartDirectoryError:

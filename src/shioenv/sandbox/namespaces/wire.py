@@ -65,6 +65,8 @@ class Ask(IntEnum):
     KEEP = 4
     """What the run changes stays there for the next one."""
     TERMINAL = 8
+    RENEW = 16
+    """It reads what a run did to the network, which is made anew after it."""
 
 
 class Said(IntFlag):
@@ -102,10 +104,8 @@ class Stage(IntEnum):
     SCAN = 16
 
 
-NEEDS_NEW_SANDBOX: Final = (
-    Said.NETWORK | Said.IPC | Said.HOSTNAME | Said.INIT | Said.MOUNTS | Said.SOCKETS
-)
-"""Where a run leaves other traces, the supervisor undoes them."""
+NEEDS_NEW_SANDBOX: Final = Said.IPC | Said.HOSTNAME | Said.INIT | Said.MOUNTS | Said.SOCKETS
+"""Where a run leaves other traces, the supervisor undoes them: of the network once it was read."""
 FD_GATEWAY: Final = 100
 """The network at the other end of the cable, as messages that make interfaces call it."""
 LONGEST_PATH: Final = 4096
