@@ -37,6 +37,7 @@ def test_a_line_is_what_python_writes(scores: list[float | None], text: str) -> 
         "segments": [{"command": text, "n_arguments": 1, "irreducibility": second}],
         "stdout": None, "stderr": text, "output_b64": None, "content_digests": {text: text},
         "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "mistake": text,
+        "history": [text, text],
         "schema_version": 5,
     }  # fmt: skip
     record = Record(**{**document, "segments": [segment]})  # type: ignore[arg-type]

@@ -10,14 +10,17 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_system import require_sandbox
 
+from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.generate import Summary, generate
 from shioenv.dataset.read import read_records
 from shioenv.dataset.score import add_scores
 from shioenv.dataset.verify import replay, verify
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import NAMES
 from shioenv.errors import (
     DatasetMismatchError,
@@ -303,3 +306,28 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
     )
     assert kept[0] >= 7
     assert_same(whole, tmp_path / "a")
+
+
+def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None:
+    """Each patch applies to the context after those before it; scores can come later."""
+    drawing, one = Drawing(seed=9, history=4, composite_share=0.0), LocalExecutor(1)
+    scored, plain, added = (tmp_path / name for name in ("scored", "plain", "added"))
+    generate(scored, count=24, drawing=drawing, scoring=Scoring(budget=4), executor=one)
+    generate(plain, count=24, drawing=drawing, scoring=UNSCORED)
+    assert not verify(scored).problems
+    records = list(read_records(scored))
+    assert [len(record.history) for record in records] == [0, 1, 2, 3] * 6
+    context: dict[str, Any] = {}
+    steady = True
+    for record in records:
+        if not record.history:
+            context, steady = dict(read_contexts(scored)[record.cwd].document), True
+        steady = steady and not record.volatile
+        if steady:
+            context = ContextPatch.from_json(record.context_patch).apply(context)
+    assert any(record.history and record.context_patch != "[]" for record in records)
+    assert not replay(scored, count=8).differing
+    add_scores(plain, added, scoring=Scoring(budget=4))
+    for whole, later in zip(records, read_records(added), strict=True):
+        assert whole.history == later.history
+        assert whole == later or whole.volatile

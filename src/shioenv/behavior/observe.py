@@ -8,6 +8,7 @@ import re
 import signal
 import stat
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -17,6 +18,8 @@ from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.base import Execution, FileStat, Limits, Request
@@ -205,7 +208,7 @@ class SandboxRunner:
 
     def _since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
         """What was done after `before`, of which `whole` is the continuation."""
-        context = self.context(cwd).document
+        context = _touched(self.context(cwd).document, before.patch, whole.patch)
         after = whole.patch.apply(context)
         known = before.content_digests
         channels: dict[str, Any] = {}
@@ -290,6 +293,20 @@ def _unknown(request: Request) -> Behavior:
         shell_state_known=False,
         died_by_signal=signal.SIGKILL,
     )
+
+
+def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> Mapping[str, Any]:
+    """The document without the files that no patch names: thousands, which would be compared."""
+    names = {
+        name
+        for patch in patches
+        for _, *parts in patch.operations
+        for path in parts
+        if isinstance(path, str) and path.startswith("/fs/")
+        for name in keys(path)[1:2]
+    }
+    files = document["fs"]
+    return {**document, "fs": {name: files[name] for name in files if name in names}}
 
 
 def _is_unknown(behavior: Behavior) -> bool:

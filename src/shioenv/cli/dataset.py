@@ -113,6 +113,10 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
         "volatile": f"{described.volatile} ({share(described.volatile, total)})",
         "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
         "mistakes": ", ".join(f"{name} {n}" for name, n in described.mistakes.items()) or "none",
+        "after others": ", ".join(
+            f"{n} after {length}" for length, n in described.histories.items() if length
+        )
+        or "none",
         "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
         or "none",
         "per record": f"{fixed(described.mean_executions, 1)} executions, "
@@ -202,6 +206,7 @@ def _record(record: Record) -> Iterator[Text]:
         rows.append(("flags", ", ".join(said)))
     if record.mistake is not None:
         rows.append(("mistake", record.mistake))
+    rows += [("after" if place == 0 else "", typed) for place, typed in enumerate(record.history)]
     if record.limits_hit:
         rows.append(("limits", f"reached {', '.join(record.limits_hit)}"))
     for name, value in rows:

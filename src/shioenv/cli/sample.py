@@ -35,6 +35,7 @@ def sample(
             "n_arguments": drawn.input.n_arguments,
             "volatile": drawn.volatile,
             "mistake": drawn.mistake,
+            "history": list(drawn.history),
             "sampler": sampler,
             "policy": drawing.policy,
             "system": built.name,

@@ -339,6 +339,16 @@ Mistakes = Annotated[
         help="Share of inputs with a mistake (unknown option, misspelt name and others).",
     ),
 ]
+History = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=32,
+        metavar="N",
+        help="Inputs typed in a row: the later ones name what the earlier ones made, and are run "
+        "after them.",
+    ),
+]
 Composites = Annotated[
     str | None,
     typer.Option(
@@ -378,6 +388,7 @@ def _drawing(
     composites: Composites = None,
     policy: PolicyName = "default",
     mistakes: Mistakes = 0.0,
+    history: History = 1,
 ) -> Drawing:
     from shioenv.errors import UsageError
     from shioenv.synthesis.drawing import Drawing
@@ -390,6 +401,7 @@ def _drawing(
         composite_share=0.0 if composites == "off" else composite_share,
         policy=policy,
         mistakes=mistakes,
+        history=history,
     )
 
 

@@ -28,16 +28,19 @@ class Wanted(NamedTuple):
     cwd: str
     volatile: bool
     mistake: str | None = None
+    history: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, sample: Sample) -> Wanted:
         """What travels of a sample; how it was drawn stays behind."""
-        return cls(sample.input.input_args, sample.cwd, sample.volatile, sample.mistake)
+        return cls(
+            sample.input.input_args, sample.cwd, sample.volatile, sample.mistake, sample.history
+        )
 
     @property
     def session(self) -> Session:
         """The sample as a session of one row."""
-        return Session(self.cwd, (Input.from_marked(self.input_args),))
+        return Session(self.cwd, (Input.from_marked(self.input_args),), self.history)
 
     def __str__(self) -> str:
         return self.session.body
@@ -64,7 +67,7 @@ class Recording:
         began = time.perf_counter()
         recorder = SessionRecorder(
             scoring=self.scoring,
-            cache=None if cache is None else cache.of(wanted.cwd),
+            cache=None if cache is None or wanted.history else cache.of(wanted.cwd),
             alone=lane.alone,
         )
         rng = generator(self.seed, "score", number)

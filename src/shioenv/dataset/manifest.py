@@ -37,6 +37,9 @@ ORIGINS = ("filter", "commands", "released")
 """Kinds of datasets that no sampler drew."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with what the names of compressed ones end in."""
+_LATER = {"mistakes": 0.0, "history": 1}
+"""Settings of drawing that came later, as they are where a manifest lacks them."""
+
 SHARD_RECORDS = 1000
 """Records of every shard but the last (Appendix A: "files of 1K entries")."""
 
@@ -88,8 +91,9 @@ class Plan:
         """The plan as the manifest holds it."""
         drawing = msgspec.to_builtins(self.drawing)
         commands = drawing.pop("commands")
-        if not drawing["mistakes"]:
-            del drawing["mistakes"]
+        for name, usual in _LATER.items():
+            if drawing[name] == usual:
+                del drawing[name]
         return {
             **{name: drawing.pop(name) for name in ("sampler", "policy", "seed")},
             **_scoring_json(self.scoring),
@@ -111,7 +115,7 @@ class Plan:
         """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
         names = [item.name for item in fields(Drawing) if item.name != "commands"]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
-        document = {"mistakes": 0.0, **document}
+        document = {**_LATER, **document}
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
         limits = _part(document["limits"], dict[str, bool | int | float] | None, "$.limits")

@@ -65,5 +65,10 @@ def _samples(source: str | Path) -> Iterator[Sample]:
     """What the records were made of; a volatile one is declared so."""
     for record in read_records(source, check=True):
         yield Sample(
-            Input.from_marked(record.input_args), record.cwd, record.volatile, (), record.mistake
+            Input.from_marked(record.input_args),
+            record.cwd,
+            record.volatile,
+            (),
+            record.mistake,
+            tuple(record.history),
         )

@@ -37,7 +37,7 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import read_records
-from shioenv.domain.inputs import Input, session_text
+from shioenv.domain.inputs import Input, session_text, started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
@@ -174,6 +174,7 @@ class _Check:
         self._seen: dict[bytes, int] = {}
         self._previous = -1
         self._contexts: dict[str, Mapping[str, Any]] = {}
+        self._row: tuple[tuple[str, tuple[str, ...]], Mapping[str, Any]] = ("", ()), {}
 
     def problems(self) -> Iterator[Problem]:
         manifest = self._manifest
@@ -245,6 +246,13 @@ class _Check:
             if says != is_so:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
+    def _before(self, record: Record) -> Mapping[str, Any] | None:
+        """The context that its patch applies to; None where the records before do not tell it."""
+        if not record.history:
+            return self._contexts.get(record.cwd)
+        typed, after = self._row
+        return after if typed == (record.cwd, tuple(record.history)) else None
+
     def _record(self, record: Record, line: bytes, expected: int) -> Iterator[str]:
         if encode(record) != line:
             yield "is not written as records are: order of fields, blanks or escapes"
@@ -254,7 +262,8 @@ class _Check:
         elif record.session_id <= self._previous:
             yield f"session_id is {record.session_id}, after {self._previous}"
         self._previous = record.session_id
-        key = hashlib.sha256(record.input.encode()).digest()[:16]
+        typed = (record.input, *record.history)
+        key = hashlib.sha256("\n".join(typed).encode()).digest()[:16]
         first = self._seen.setdefault(key, record.session_id)
         if first != record.session_id:
             yield f"input is the same as record {first}'s"
@@ -266,10 +275,13 @@ class _Check:
             )
         if record.cwd not in plan.drawing.start_directories:
             yield f"cwd is {record.cwd!r}, no start directory of the manifest"
-        before = self._contexts.get(record.cwd)
+        before = self._before(record)
         if before is not None and not record.patch_truncated:
             try:
-                ContextPatch.from_json(record.context_patch).apply(before)
+                after = ContextPatch.from_json(record.context_patch).apply(before)
+                if not record.volatile:
+                    shell_input = record.input.removeprefix(started(record.cwd, ""))
+                    self._row = (record.cwd, (*record.history, shell_input)), after
             except PatchError as error:
                 yield f"context_patch does not fit the context of {record.cwd}: {error.message}"
         yield from record_problems(record, plan.scoring, executed=plan.executed)
@@ -499,7 +511,11 @@ def replay(
             if place not in wanted:
                 continue
             wanted_again = Wanted(
-                record.input_args, record.cwd, volatile=False, mistake=record.mistake
+                record.input_args,
+                record.cwd,
+                volatile=False,
+                mistake=record.mistake,
+                history=tuple(record.history),
             )
             line = job.do(lane, (record.session_id, wanted_again))
             assert isinstance(line, Line)

@@ -191,10 +191,11 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A start directory and the inputs typed in it, one row each."""
+    """A start directory and the inputs typed in it, one row each, after those of its history."""
 
     cwd: str
     rows: tuple[Input, ...]
+    history: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

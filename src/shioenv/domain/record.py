@@ -25,7 +25,8 @@ SCHEMA_VERSION: Final = 5
 """Raised whenever a field is added, removed, or changes its meaning."""
 READ: Final = (3, 4, SCHEMA_VERSION)
 """Versions of records that are read and, in a dataset that has them, written: those of 3 lack
-`necessary`, which is told from their leave-one-outs, those of 3 and 4 `mistake`, which is null."""
+`necessary`, which is told from their leave-one-outs, those of 3 and 4
+`mistake`, which is null, and `history`, which is empty."""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """A number that fits into 64 bits."""
@@ -143,6 +144,13 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mistake: Annotated[
         str | None, says("the class of the mistake that was put into the input; null for none")
     ] = None
+    history: Annotated[
+        list[str],
+        says(
+            "the inputs that were typed before it in the same shell, from the start directory on: "
+            "`context_patch` applies to the context after theirs"
+        ),
+    ] = field(default_factory=list)
     schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
 
     @property
@@ -157,7 +165,7 @@ NAMES = Record.__struct_fields__
 """Every field in the order it is written."""
 
 _WITHOUT_NECESSARY = 3
-_SINCE = {"necessary": 4, "mistake": 5}
+_SINCE = {"necessary": 4, "mistake": 5, "history": 5}
 """The version that brought a field."""
 _KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")

@@ -136,7 +136,9 @@ def train_memory(
     start = built.declaration.start_directory
     context = contexts.get(start) or next(iter(contexts.values()))
     world = World.of(context, reader(built), _shown_in_proc(built))
-    records = chain.from_iterable(read_records(each) for each in datasets)
+    # a memory answers from the pristine machine: what was done after a history tells nothing of it
+    everything = chain.from_iterable(read_records(each) for each in datasets)
+    records = (record for record in everything if not record.history)
     total = sum(each.records for each in manifests)
     kept = write_memory(directory, _counted(records, total, report), world)
     figures = learn(directory, questions, seed, report)

@@ -49,7 +49,7 @@ class Patience:
         self.limits_reached: set[str] = set()
         """By runs of the whole session."""
         self._text = session.body
-        self._state = State(cwd=session.cwd)
+        self._state = State(cwd=session.cwd, history=session.history)
         self._runner, self._alone, self._volatile = runner, alone, volatile
         self._took = math.inf
         self._breaks = False
@@ -79,7 +79,8 @@ class Patience:
     @property
     def length(self) -> int:
         """Bytes of the session as it is executed."""
-        return len(os.fsencode(started(self._state.cwd, self._text)))
+        typed = "\n".join([*self._state.history, self._text])
+        return len(os.fsencode(started(self._state.cwd, typed)))
 
     def followed_by(self, line: str) -> Behavior:
         """A run of the session with a line behind it."""

@@ -100,6 +100,7 @@ class Recorded:
             system=system,
             sampler=sampler,
             mistake=mistake,
+            history=list(self.session.history),
             schema_version=schema,
             **behavior_fields(self.behavior),
             **scored,

@@ -158,6 +158,8 @@ class Statistics:
     """Records that reached a limit, by its name."""
     mistakes: Mapping[str, int]
     """Records with a mistake made on purpose, by its class."""
+    histories: Mapping[int, int]
+    """Records by how many inputs were typed before theirs."""
     effects: Mapping[str, int]
     """Records that changed something of this kind, in the order of `EFFECTS`."""
     output_sizes: Mapping[int, int]
@@ -184,6 +186,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     exits, sizes = Counter[int](), Counter[int]()
     totals, limits, effects = Counter[str](), Counter[str](), Counter(dict.fromkeys(EFFECTS, 0))
     mistakes = Counter[str]()
+    histories = Counter[int]()
     strict, errors = _Moments(), _Moments()
     bins = [0] * BINS
     expensive: list[tuple[int, int, Expensive]] = []
@@ -202,6 +205,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         limits.update(record.limits_hit)
         if record.mistake is not None:
             mistakes[record.mistake] += 1
+        histories[len(record.history)] += 1
         effects.update(effects_of(record))
         totals.update(name for name in FLAGS if getattr(record, name))
         totals["exact"] += record.exact and record.n_arguments > 0
@@ -255,6 +259,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         by_exit_code=_most_first(exits, int),
         limits_hit=_most_first(limits, int),
         mistakes=_most_first(mistakes, int),
+        histories=dict(sorted(histories.items())),
         effects=dict(effects),
         output_sizes=dict(sorted(sizes.items())),
         expensive=tuple(costly for *_, costly in sorted(expensive, reverse=True)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,7 @@ from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.nested import NESTED_HORIZON, may_run, run_by
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
+from shioenv.synthesis.rows import Row
 from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.usage import CommandUsage
 from shioenv.synthesis.writer import Writer, Written
@@ -37,6 +38,12 @@ USED_UP = 200
 
 USED_UP_LENGTH = 40
 """The same for one command at one length, where lengths are filled equally."""
+
+LONGEST_HISTORY = 32
+"""Inputs in a row at most (ours): each is run after all before it."""
+
+WAITING = 200
+"""Samples that wait until one of their kind fits into a row; the oldest ones are left out."""
 
 RARE = 1e-6
 """Weight up to which a production is there for sets of options and shapes that people write."""
@@ -77,7 +84,8 @@ class Sample:
 
     `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
     may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
-    which is the class of it (None: there is none).
+    which is the class of it (None: there is none), and before its operands were made to name what
+    the inputs of its `history` made, which were typed before it in the same shell.
     """
 
     input: Input
@@ -85,11 +93,12 @@ class Sample:
     volatile: bool
     trace: tuple[SegmentTrace, ...]
     mistake: str | None = None
+    history: tuple[str, ...] = ()
 
     @property
     def session(self) -> Session:
         """The sample as a session of one row."""
-        return Session(self.cwd, (self.input,))
+        return Session(self.cwd, (self.input,), self.history)
 
     def __str__(self) -> str:
         return self.input.text
@@ -199,7 +208,9 @@ def sample(
     With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
     its turn equally often, and the command is drawn among those that have inputs of that length.
 
-    A share of the inputs gets a mistake; the others are those of the stream without mistakes.
+    A share of the inputs gets a mistake; the others are those of the stream without mistakes. Where
+    several are typed in a row (`drawing.history`), each has those before it in its row as its
+    history, and of the stream those are taken that fit into rows (`synthesis/rows.py`).
 
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
@@ -234,11 +245,21 @@ def sample(
     stream = _Stream(composition, settings, places, start_directories, names, lengths)
     if not 0 <= drawing.mistakes <= 1:
         raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
+    if not 1 <= drawing.history <= LONGEST_HISTORY:
+        raise UsageError(
+            f"{drawing.history} inputs in a row", hint=f"1 (no history) to {LONGEST_HISTORY}"
+        )
+    if not drawing.mistakes and drawing.history == 1:
+        return stream.samples(drawing.seed, count)
+    samples = stream.samples(drawing.seed, None)
+    random: Random
     if drawing.mistakes:
-        inner = stream.samples(drawing.seed, None)
         random = generator(drawing.seed, "mistakes")
-        return islice(_with_mistakes(inner, places, drawing.mistakes, random), count)
-    return stream.samples(drawing.seed, count)
+        samples = _with_mistakes(samples, places, drawing.mistakes, random)
+    if drawing.history > 1:
+        random = generator(drawing.seed, "history")
+        samples = _in_a_row(samples, places, drawing.history, random)
+    return islice(samples, count)
 
 
 def _with_mistakes(
@@ -262,6 +283,44 @@ def _with_mistakes(
         if (one.cwd, one.input.text) not in made:
             made.add((one.cwd, one.input.text))
             yield one
+
+
+def _in_a_row(
+    samples: Iterator[Sample], places: Mapping[str, _Place], length: int, random: Random
+) -> Iterator[Sample]:
+    """Rows of so many of the samples, what does not fit into any left out; all different."""
+    waiting = deque[Sample](maxlen=WAITING)
+
+    def fitting(row: Row, wanted: str) -> Sample:
+        """One that does what is wanted next, or any one."""
+        for place, one in enumerate(waiting):
+            if one.cwd == row.start and row.fits(one.input, wanted):
+                del waiting[place]
+                return one
+        for one in islice(samples, WAITING):
+            if one.cwd == row.start and row.fits(one.input, wanted):
+                return one
+            waiting.append(one)
+        return next(one for one in samples if one.cwd == row.start)
+
+    made: set[tuple[str, tuple[str, ...]]] = set()
+    while True:
+        first = next(samples)
+        waiting.append(first)
+        history: tuple[str, ...] = ()
+        volatile = False
+        row = Row(first.cwd, places[first.cwd].values)
+        while len(history) < length:
+            one = fitting(row, row.wanted(random))
+            shell_input = one.input if one.mistake else row.threaded(one.input, random)
+            typed = (*history, shell_input.text)
+            volatile = volatile or one.volatile
+            if (one.cwd, typed) in made:
+                continue
+            made.add((one.cwd, typed))
+            yield replace(one, input=shell_input, history=history, volatile=volatile)
+            row.typed(shell_input)
+            history = typed
 
 
 def _place(

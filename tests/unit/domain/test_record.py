@@ -107,7 +107,7 @@ def of_version_3(**changes: Any) -> dict[str, Any]:
     ]
     segment = {"command": "ls", "n_arguments": 2, "arguments": effects[:2]}
     document = {**json.loads(encode(RECORD)), "schema_version": 3, "segments": [segment], **changes}
-    del document["necessary"], document["mistake"]
+    del document["necessary"], document["mistake"], document["history"]
     return document
 
 
@@ -122,11 +122,11 @@ def test_a_record_of_the_version_before_is_read_and_written_as_it_was() -> None:
     assert (record.necessary, record.segments[0].necessary) == (0.5, 0.5)
 
 
-def test_a_record_of_version_4_has_no_mistake_and_is_written_as_it_was() -> None:
+def test_a_record_of_version_4_has_no_mistake_and_no_history_and_is_written_as_it_was() -> None:
     document = {**json.loads(encode(RECORD)), "schema_version": 4}
-    del document["mistake"]
+    del document["mistake"], document["history"]
     line = written(document)
-    assert decode(line).mistake is None
+    assert (decode(line).mistake, decode(line).history) == (None, [])
     assert decode(line).necessary == RECORD.necessary
     assert encode(decode(line)) == line
     with pytest.raises(RecordError, match="lacks 'mistake'"):

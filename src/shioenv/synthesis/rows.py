@@ -1,0 +1,217 @@
+"""Inputs typed in a row: something is made, entered, looked at, changed and removed.
+
+Samples of one stream are put in such an order, and their operands name what earlier inputs made, as
+far as the words tell: nothing is executed, and nothing else of an input changes. What people do
+with a file from one input to the next is counted nowhere, so the weights are ours.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
+from shioenv.grammar.kinds import Names
+
+MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"
+
+_PROGRAMS = {
+    MAKE: ("mkdir", "touch", "cp", "ln", "tee", "mkfifo", "split", "truncate", "dd", "tar"),
+    ENTER: ("cd",),
+    LOOK: (
+        "ls", "cat", "wc", "stat", "du", "file", "head", "tail", "find", "grep", "sort", "uniq",
+        "md5sum", "sha256sum", "cmp", "diff", "nl", "od", "cut", "dir", "vdir", "readlink", "pwd",
+    ),
+    CHANGE: ("chmod", "chown", "chgrp", "mv", "cp", "touch", "gzip", "sed", "truncate", "ln"),
+    REMOVE: ("rm", "rmdir", "unlink", "shred"),
+}  # fmt: skip
+_AROUND = frozenset({"ls", "dir", "vdir", "find", "du", "pwd"})
+"""What looks around where it names nothing."""
+_KINDS = {
+    program: frozenset(kind for kind, programs in _PROGRAMS.items() if program in programs)
+    for programs in _PROGRAMS.values()
+    for program in programs
+}
+
+_AFTERWARDS = {ENTER: 0.15, LOOK: 0.35, CHANGE: 0.2, REMOVE: 0.12, MAKE: 0.1, OTHER: 0.08}
+"""What comes after something was made."""
+_BEFORE = {MAKE: 0.7, LOOK: 0.15, ENTER: 0.05, OTHER: 0.1}
+_THREADED = 0.3
+"""Share of an input's operands but the first one that name what was made as well."""
+_NEWEST = 0.6
+"""Share of those that name what was made last."""
+_UP = 0.3
+"""Share of directories entered that are the one above, once one was entered."""
+
+_FILE, _DIRECTORY = "file", "directory"
+
+
+class Row:
+    """What the inputs typed so far in a shell come to, by their words.
+
+    `start` is where it started, `names` what the system has, as it is called from there.
+    """
+
+    def __init__(self, start: str, names: Names) -> None:
+        self.start = self._here = start
+        self._kinds = dict.fromkeys((self.path(word) for word in names.get("File", ())), _FILE)
+        self._kinds |= {self.path(word): _DIRECTORY for word in names.get("Directory", ())}
+        self._made: dict[str, str] = {}
+
+    def path(self, word: str) -> str:
+        """The absolute path of a word that is typed now."""
+        return posixpath.normpath(posixpath.join(self._here, word))
+
+    def wanted(self, random: Random) -> str:
+        """What the next input shall do: one of the kinds that `kinds_of` tells."""
+        shares = _AFTERWARDS if self._made else _BEFORE
+        return random.choices([*shares], [*shares.values()])[0]
+
+    def fits(self, shell_input: Input, wanted: str) -> bool:
+        """Whether the input does what is wanted, naming something made where there is such."""
+        if wanted not in kinds_of(shell_input):
+            return False
+        if not self._made or wanted in {MAKE, OTHER}:
+            return True
+        made = {*self._made.values()}
+        commands = [*_commands(shell_input)]
+        if commands[0].name in _AROUND and not commands[0].places(shell_input):
+            return True
+        return any(
+            self._kinds.get(self._drawn(word)) in made
+            for command in commands
+            for word in command.operands(shell_input)
+        )
+
+    def _drawn(self, word: str) -> str:
+        """The absolute path of a word as it was drawn."""
+        return posixpath.normpath(posixpath.join(self.start, word))
+
+    def threaded(self, shell_input: Input, random: Random) -> Input:
+        """The input as it is typed now: operands that name what the system has name what was made,
+        or are called as they are from the present directory.
+        """
+        tokens = list(shell_input.tokens)
+        named: list[str] = []
+        for command in _commands(shell_input):
+            for place in command.places(shell_input):
+                text = tokens[place].argument.text
+                path = self._drawn(text)
+                kind = self._kinds.get(path)
+                if kind is None:
+                    continue
+                made = [one for one, what in self._made.items() if what == kind]
+                free = [one for one in made if one not in named and one != self._here]
+                if command.name == "cd" and self._here != self.start and random.random() < _UP:
+                    word = ".."
+                elif free and (not named or random.random() < _THREADED):
+                    named.append(free[-1] if random.random() < _NEWEST else random.choice(free))
+                    word = posixpath.relpath(named[-1], self._here)
+                elif text.startswith("/") or self._here == self.start:
+                    continue
+                else:
+                    word = posixpath.relpath(path, self._here)
+                tokens[place] = replace(tokens[place], argument=Argument(word))
+        return Input(tuple(tokens))
+
+    def typed(self, shell_input: Input) -> None:
+        """Takes into account what an input makes, moves, removes and where it goes."""
+        for command in _commands(shell_input):
+            self._ran(command.name, command.operands(shell_input))
+            for target in command.targets(shell_input):
+                if _is_plain(target):
+                    self._made[self.path(target.text)] = _FILE
+
+    def _kind(self, word: str) -> str | None:
+        path = self.path(word)
+        return self._made.get(path) or self._kinds.get(path)
+
+    def _ran(self, name: str, words: Sequence[str]) -> None:
+        if name == "cd" and len(words) == 1:
+            if self._kind(words[0]) == _DIRECTORY or set(words[0]) <= {".", "/"}:
+                self._here = self.path(words[0])
+        elif name in {"mkdir", "touch", "tee", "truncate", "mkfifo"}:
+            for word in words:
+                usual = _DIRECTORY if name == "mkdir" else _FILE
+                self._made[self.path(word)] = self._kind(word) or usual
+        elif name in {"cp", "mv", "ln"} and len(words) > 1:
+            *sources, last = words
+            inside = self._kind(last) == _DIRECTORY
+            for source in sources:
+                kind = self._kind(source) or _FILE
+                if name == "mv":
+                    self._made.pop(self.path(source), None)
+                name_there = posixpath.basename(source.rstrip("/"))
+                self._made[self.path(posixpath.join(last, name_there) if inside else last)] = kind
+        elif name in {"rm", "rmdir", "unlink"}:
+            for gone in map(self.path, words):
+                for path in [*self._made]:
+                    if path == gone or path.startswith(f"{gone}/"):
+                        del self._made[path]
+
+
+def kinds_of(shell_input: Input) -> frozenset[str]:
+    """What an input can do in a row, by its first command."""
+    first = next(_commands(shell_input), None)
+    if first is None or (first.name == "cd" and not first.places(shell_input)):
+        return frozenset({OTHER})
+    return _KINDS.get(first.name, frozenset({OTHER}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One command of an input: where its tokens stand."""
+
+    name: str
+    start: int
+    end: int
+
+    def places(self, shell_input: Input) -> list[int]:
+        """Where its plain operands stand."""
+        return [
+            place
+            for place in range(self.start, self.end)
+            if shell_input.tokens[place].role is Role.ARGUMENT
+            and _is_plain(shell_input.tokens[place].argument)
+        ]
+
+    def operands(self, shell_input: Input) -> list[str]:
+        """Its plain operands."""
+        return [shell_input.tokens[place].argument.text for place in self.places(shell_input)]
+
+    def targets(self, shell_input: Input) -> Iterator[Argument]:
+        """What it writes into."""
+        tokens = shell_input.tokens
+        for place in range(self.start, self.end - 1):
+            operator = tokens[place].argument.text
+            if tokens[place].role is Role.OPERATOR and operator in REDIRECTIONS and ">" in operator:
+                yield tokens[place + 1].argument
+
+
+def _commands(shell_input: Input) -> Iterator[_Command]:
+    """The commands of an input, in order."""
+    start = 0
+    tokens = shell_input.tokens
+    for end in range(len(tokens) + 1):
+        if end < len(tokens) and not (
+            tokens[end].role is Role.OPERATOR and tokens[end].argument.text in SEPARATORS
+        ):
+            continue
+        for token in tokens[start:end]:
+            if token.role is Role.COMMAND:
+                yield _Command(token.argument.text, start, end)
+                break
+        start = end + 1
+
+
+def _is_plain(argument: Argument) -> bool:
+    """Whether an argument is a word as it stands: no option, quotes, expansions, or part of one."""
+    return (
+        not argument.joins_left
+        and not argument.joins_right
+        and argument.text[:1] not in "-'\"\\~"
+        and not set(argument.text) & set(" $`*?[]{}()<>|;&=\"'\\!#\n")
+    )

@@ -1,0 +1,142 @@
+"""Inputs in a row: later ones name what earlier ones made, and nothing else of them changes."""
+
+from __future__ import annotations
+
+import posixpath
+from itertools import groupby, pairwise
+from random import Random
+
+import pytest
+
+from shioenv.domain.inputs import Input
+from shioenv.errors import UsageError
+from shioenv.grammar.bind import stand_in_catalogue
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, Row, kinds_of
+from shioenv.synthesis.sample import LONGEST_HISTORY, Sample, sample
+
+HERE = ("/home/ubuntu", "/etc")
+NAMES = {"File": ["a.txt", "docs/b.txt", "/etc/passwd"], "Directory": ["docs", "/tmp"]}
+
+
+def typed(*texts: str) -> Row:
+    row = Row("/home/u", NAMES)
+    for text in texts:
+        row.typed(Input.from_marked(text.split()))
+    return row
+
+
+def threaded(row: Row, text: str) -> set[str]:
+    """All that may become of an input."""
+    shell_input = Input.from_marked(text.split())
+    return {row.threaded(shell_input, Random(seed)).text for seed in range(60)}
+
+
+def draw(count: int, history: int, **options: object) -> list[Sample]:
+    drawing = Drawing(history=history, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
+    return list(sample(drawing, count=count, catalogue=stand_in_catalogue()))
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "after"),
+    [
+        (["mkdir d"], "ls -l docs", {"ls -l d"}),
+        (["mkdir d"], "cat a.txt", {"cat a.txt"}),  # no file was made
+        (["touch x", "touch y"], "cat a.txt", {"cat x", "cat y"}),
+        (["touch x"], "cat a.txt > a.txt", {"cat x > a.txt"}),
+        (["touch x"], "cat /etc/passwd", {"cat x"}),
+        (["touch x"], "cat new.txt -n", {"cat new.txt -n"}),
+        (["touch docs"], "du docs a.txt", {"du docs a.txt"}),
+        (["echo hello > x"], "wc a.txt", {"wc x"}),
+        (["date | tee x"], "wc a.txt", {"wc x"}),
+        (["cp a.txt docs"], "wc a.txt", {"wc docs/a.txt"}),
+        (["cp a.txt b"], "wc a.txt", {"wc b"}),
+        (["touch x", "mv x y"], "wc a.txt", {"wc y"}),
+        (["touch x", "rm x"], "wc a.txt", {"wc a.txt"}),
+        (["mkdir d", "touch d/x", "rm -r d"], "wc a.txt", {"wc a.txt"}),
+        (["mkdir d", "cd d"], "wc a.txt", {"wc ../a.txt"}),
+        (["mkdir d", "cd d", "touch x"], "wc a.txt", {"wc x"}),
+        (["touch x", "cd docs"], "wc a.txt", {"wc ../x"}),
+        (["touch x", "cd docs"], "ls docs /tmp", {"ls . /tmp"}),
+        (["touch x", "cd nowhere"], "wc a.txt", {"wc x"}),
+        (["mkdir d", "cd d"], "cd docs", {"cd ..", "cd ../docs"}),
+        (["touch x"], "diff a.txt docs/b.txt", {"diff x docs/b.txt"}),
+        (["touch x && touch y"], "ls docs; wc a.txt", {"ls docs ; wc x", "ls docs ; wc y"}),
+    ],
+)
+def test_operands_name_what_was_made(before: list[str], text: str, after: set[str]) -> None:
+    tokens = text.replace(";", " ;")
+    assert threaded(typed(*before), tokens) == after
+
+
+def test_what_an_input_does_is_told_by_its_first_command() -> None:
+    kinds = {
+        "mkdir d": {MAKE}, "cp a b": {MAKE, CHANGE}, "ls | rm": {LOOK}, "rm -r d": {REMOVE},
+        "cd docs": {ENTER}, "cd": {OTHER}, "cd -- -": {OTHER}, "date": {OTHER}, "> x": {OTHER},
+    }  # fmt: skip
+    assert {text: set(kinds_of(Input.from_marked(text.split()))) for text in kinds} == kinds
+
+
+def test_only_what_names_something_made_fits_after_it() -> None:
+    row, empty = typed("mkdir d"), typed()
+    fits = [
+        text
+        for text in ("ls", "ls -l", "ls docs", "ls /nowhere", "cat a.txt", "stat docs", "date")
+        if row.fits(Input.from_marked(text.split()), LOOK)
+    ]
+    assert fits == ["ls", "ls -l", "ls docs", "stat docs"]
+    assert empty.fits(Input.from_marked(["cat", "a.txt"]), LOOK)
+    assert not empty.fits(Input.from_marked(["cat", "a.txt"]), MAKE)
+
+
+def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
+    drawn = draw(200, 4)
+    assert [len(one.history) for one in drawn] == [0, 1, 2, 3] * 50
+    for one, after in pairwise(drawn):
+        if after.history:
+            assert after.history == (*one.history, one.input.text)
+            assert (after.cwd, after.volatile) == (one.cwd, one.volatile or after.volatile)
+    assert {one.cwd for one in drawn} == {*HERE}
+    assert len({(one.cwd, one.history, one.input.text) for one in drawn}) == 200
+    assert draw(50, 4) == drawn[:50]
+
+
+def test_most_rows_make_something_and_come_back_to_it() -> None:
+    rows = [[*row] for _, row in groupby(enumerate(draw(400, 5)), lambda one: one[0] // 5)]
+    back = 0
+    for row in rows:
+        names = [
+            {
+                posixpath.basename(token.argument.text.rstrip("/"))
+                for token in one.input.tokens
+                if token.argument.text[:1] not in "-'\""
+            }
+            for _, one in row
+        ]
+        words = {"", ".", "..", *(one.input.tokens[0].argument.text for _, one in row)}
+        back += any((a & b) - words for place, a in enumerate(names) for b in names[place + 1 :])
+    assert back > len(rows) / 2
+
+
+def test_one_in_a_row_is_the_stream_as_it_is() -> None:
+    assert draw(60, 1) == draw(60, 1, mistakes=0.0)
+    assert not any(one.history for one in draw(60, 1))
+
+
+def test_mistakes_stay_as_they_were_made() -> None:
+    drawn = draw(200, 3, mistakes=0.3)
+    alone = {one.input.text for one in draw(3000, 1, mistakes=0.3) if one.mistake}
+    wrong = [one for one in drawn if one.mistake]
+    assert len(wrong) > 20
+    assert sum(one.input.text in alone for one in wrong) > len(wrong) * 0.9
+
+
+def test_rows_of_few_commands_are_drawn_all_the_same() -> None:
+    drawn = draw(30, 3, commands=("ls",), composite_share=0.0)
+    assert {one.input.segments[0].command for one in drawn} == {"ls"}
+
+
+@pytest.mark.parametrize("history", [0, -1, LONGEST_HISTORY + 1])
+def test_a_row_has_one_input_at_least(history: int) -> None:
+    with pytest.raises(UsageError, match="in a row"):
+        draw(1, history)
