@@ -261,7 +261,7 @@ def openings(system: System, times: int) -> tuple[Row, Row, Row]:
             sandbox.run("true")
             opened = time.perf_counter()
             for _ in range(2):  # the first time, the untouched network is asked for as well
-                sandbox.run("ip link set eth0 mtu 1400")
+                sandbox.run("hostname other")
             closed = time.perf_counter()
             sandbox.run("true")
             ended = time.perf_counter()
