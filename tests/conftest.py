@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,9 @@ settings.register_profile(
     "suite", deadline=None
 )  # how long an example takes is the host's business
 settings.load_profile("suite")
+
+# A shell that runs the suite in the background has it ignore Ctrl-C, which tests send to programs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
