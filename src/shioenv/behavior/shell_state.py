@@ -38,18 +38,19 @@ the shell was started, or they repeat `cwd`, `groups`, `settings` or `shell_opti
 _LEVEL = b"declare -x SHLVL="
 _LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
 
-# Possessive quantifiers throughout: a hostile value can make none of these try twice.
-_DOUBLE = rb'"(?:[^"\\]++|\\.)*+"'
-_ANSI = rb"\$'(?:[^'\\]++|\\.)*+'"
-_ARRAY = rb"\((?:[^\"'\\()$]++|" + _DOUBLE + rb"|" + _ANSI + rb"|\\.|\$(?!'))*+\)"
+# Possessive quantifiers and atomic groups throughout: a hostile value can make none of these try
+# twice. (Groups are never possessive: Python before 3.11.5 matches those wrongly.)
+_DOUBLE = rb'"(?>(?:[^"\\]++|\\.)*)"'
+_ANSI = rb"\$'(?>(?:[^'\\]++|\\.)*)'"
+_ARRAY = rb"\((?>(?:[^\"'\\()$]++|" + _DOUBLE + rb"|" + _ANSI + rb"|\\.|\$(?!'))*)\)"
 _DECLARATION = re.compile(
-    rb"declare -([-A-Za-z]{1,20}+) ([A-Za-z_][A-Za-z0-9_]*+)(?:=("
+    rb"declare -([-A-Za-z]{1,20}+) ([A-Za-z_][A-Za-z0-9_]*+)(?>(?:=("
     + rb"|".join((_DOUBLE, _ANSI, _ARRAY))
-    + rb"))?+\n",
+    + rb"))?)\n",
     re.DOTALL,
 )
 _SHORT = 512  # bytes of a declaration worth remembering
-_QUOTED = rb"(?:'[^']*+'|\\')++"
+_QUOTED = rb"(?>(?:'[^']*+'|\\')+)"
 _ALIAS = re.compile(rb"alias (?:-- )?([^\s=]++)=(" + _QUOTED + rb")\n")
 _TRAP = re.compile(rb"trap -- (-|" + _QUOTED + rb") (\S++)\n")
 _SHOPT = re.compile(rb"shopt -([su]) (\w++)\n")

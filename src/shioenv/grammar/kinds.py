@@ -246,7 +246,7 @@ ANY = r"[^ \x00\x06-\x1f]"
 """A character of a plain word."""
 
 WORD = r"[\w.@%+,:=-]"
-_CLOSED = rf"(?:\\{ANY}|\[\^?\]?(?:\[[:.=][^\]]*[:.=]\]|[^\]])*+\]|[^\\\[ \x00\x06-\x1f])*+"
+_CLOSED = rf"(?>(?:\\{ANY}|\[\^?\]?(?>(?:\[[:.=][^\]]*[:.=]\]|[^\]])*)\]|[^\\\[ \x00\x06-\x1f])*)"
 """A text with every backslash followed and every bracket expression closed."""
 
 _SUFFIX = r"(?:[kKMGTPEZYRQ](?:i?B)?|[bcwB])"
@@ -387,7 +387,7 @@ KINDS: Mapping[str, ValueKind] = {
             "time",
             "a date, a time, or words for one: `2025-10-01 12:00`, `yesterday`, `2 days ago`",
             Wide(
-                rf"(?:[{BLANK},]*+{_TIME_TOKEN})++",
+                rf"(?>(?:[{BLANK},]*+{_TIME_TOKEN})+)",
                 one_of(
                     _day,
                     row(_day, " ", _two, ":", _two),
