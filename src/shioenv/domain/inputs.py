@@ -130,7 +130,7 @@ class Input:
     def segments(self) -> tuple[Segment, ...]:
         """The commands in order, each with its removable arguments."""
         segments = []
-        for start, stop in self._spans():
+        for start, stop in self.spans():
             tokens = self.tokens[start:stop]
             command = next((t.argument.text for t in tokens if t.role is Role.COMMAND), "")
             arguments = tuple(t.argument for t in tokens if t.role is Role.ARGUMENT)
@@ -168,10 +168,10 @@ class Input:
         The last segment's prefix is the whole input. InputError for a segment that does not exist.
         """
         stop = self._span(segment)[1]
-        last = segment == len(list(self._spans())) - 1
+        last = segment == len(list(self.spans())) - 1
         return self if last else Input(self.tokens[:stop])
 
-    def _spans(self) -> Iterator[tuple[int, int]]:
+    def spans(self) -> Iterator[tuple[int, int]]:
         """Where each segment starts and stops; empty ones (between two separators) are none."""
         start = 0
         for index, token in enumerate(self.tokens):
@@ -183,7 +183,7 @@ class Input:
             yield start, len(self.tokens)
 
     def _span(self, segment: int) -> tuple[int, int]:
-        spans = list(self._spans())
+        spans = list(self.spans())
         if not 0 <= segment < len(spans):
             raise InputError(f"no segment {segment}: the input has {len(spans)}")
         return spans[segment]

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import SEPARATORS, Input, Role, Token
+from shioenv.domain.inputs import Input, Role, Token
 from shioenv.grammar.kinds import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec
 
@@ -205,7 +205,7 @@ def mistaken(
     `grammars` are those of its commands by their first word, `names` what there is on the system.
     Classes are tried in a random order; None where none finds anything to change.
     """
-    spans = _spans(shell_input.tokens)
+    spans = list(shell_input.spans())
     start, end = spans[int(random.random() * len(spans))]
     tokens = shell_input.tokens[start:end]
     commands = [token for token in tokens if token.role is Role.COMMAND]
@@ -228,17 +228,6 @@ def mistaken(
             whole = (*shell_input.tokens[:start], *new, *shell_input.tokens[end:])
             return Input(whole), kind
     return None
-
-
-def _spans(tokens: Sequence[Token]) -> list[tuple[int, int]]:
-    """Where each command starts and stops, redirections included."""
-    ends = [
-        place
-        for place, token in enumerate(tokens)
-        if token.role is Role.OPERATOR and token.argument.text in SEPARATORS
-    ]
-    starts = [0, *(end + 1 for end in ends)]
-    return list(zip(starts, [*ends, len(tokens)], strict=True))
 
 
 def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument, ...]]:

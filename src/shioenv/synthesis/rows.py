@@ -10,10 +10,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 
 from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
+from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.kinds import Names
 
 MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"
@@ -78,12 +79,12 @@ class Row:
             return True
         made = {*self._made.values()}
         commands = [*_commands(shell_input)]
-        if commands[0].name in _AROUND and not commands[0].places(shell_input):
+        if commands[0].name in _AROUND and not commands[0].places:
             return True
         return any(
             self._kinds.get(self._drawn(word)) in made
             for command in commands
-            for word in command.operands(shell_input)
+            for word in command.operands
         )
 
     def _drawn(self, word: str) -> str:
@@ -97,7 +98,7 @@ class Row:
         tokens = list(shell_input.tokens)
         named: list[str] = []
         for command in _commands(shell_input):
-            for place in command.places(shell_input):
+            for place in command.places:
                 text = tokens[place].argument.text
                 path = self._drawn(text)
                 kind = self._kinds.get(path)
@@ -120,8 +121,8 @@ class Row:
     def typed(self, shell_input: Input) -> None:
         """Takes into account what an input makes, moves, removes and where it goes."""
         for command in _commands(shell_input):
-            self._ran(command.name, command.operands(shell_input))
-            for target in command.targets(shell_input):
+            self._ran(command.name, command.operands)
+            for target in command.targets:
                 if _is_plain(target):
                     self._made[self.path(target.text)] = _FILE
 
@@ -156,55 +157,40 @@ class Row:
 def kinds_of(shell_input: Input) -> frozenset[str]:
     """What an input can do in a row, by its first command."""
     first = next(_commands(shell_input), None)
-    if first is None or (first.name == "cd" and not first.places(shell_input)):
+    if first is None or (first.name == "cd" and not first.places):
         return frozenset({OTHER})
     return _KINDS.get(first.name, frozenset({OTHER}))
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """One command of an input: where its tokens stand."""
+    """One command of an input: its name, and where its plain operands stand."""
 
     name: str
-    start: int
-    end: int
-
-    def places(self, shell_input: Input) -> list[int]:
-        """Where its plain operands stand."""
-        return [
-            place
-            for place in range(self.start, self.end)
-            if shell_input.tokens[place].role is Role.ARGUMENT
-            and _is_plain(shell_input.tokens[place].argument)
-        ]
-
-    def operands(self, shell_input: Input) -> list[str]:
-        """Its plain operands."""
-        return [shell_input.tokens[place].argument.text for place in self.places(shell_input)]
-
-    def targets(self, shell_input: Input) -> Iterator[Argument]:
-        """What it writes into."""
-        tokens = shell_input.tokens
-        for place in range(self.start, self.end - 1):
-            operator = tokens[place].argument.text
-            if tokens[place].role is Role.OPERATOR and operator in REDIRECTIONS and ">" in operator:
-                yield tokens[place + 1].argument
+    places: list[int]
+    operands: list[str]
+    targets: list[Argument]
+    """What it writes into."""
 
 
 def _commands(shell_input: Input) -> Iterator[_Command]:
     """The commands of an input, in order."""
-    start = 0
     tokens = shell_input.tokens
-    for end in range(len(tokens) + 1):
-        if end < len(tokens) and not (
-            tokens[end].role is Role.OPERATOR and tokens[end].argument.text in SEPARATORS
-        ):
-            continue
-        for token in tokens[start:end]:
-            if token.role is Role.COMMAND:
-                yield _Command(token.argument.text, start, end)
-                break
-        start = end + 1
+    for start, end in shell_input.spans():
+        names = [one.argument.text for one in tokens[start:end] if one.role is Role.COMMAND]
+        places = [
+            place
+            for place in range(start, end)
+            if tokens[place].role is Role.ARGUMENT and _is_plain(tokens[place].argument)
+        ]
+        targets = [
+            target.argument
+            for operator, target in pairwise(tokens[start:end])
+            if target.role is Role.TARGET and ">" in operator.argument.text
+        ]
+        if names:
+            operands = [tokens[place].argument.text for place in places]
+            yield _Command(names[0], places, operands, targets)
 
 
 def _is_plain(argument: Argument) -> bool:

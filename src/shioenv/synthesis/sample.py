@@ -252,7 +252,6 @@ def sample(
     if not drawing.mistakes and drawing.history == 1:
         return stream.samples(drawing.seed, count)
     samples = stream.samples(drawing.seed, None)
-    random: Random
     if drawing.mistakes:
         random = generator(drawing.seed, "mistakes")
         samples = _with_mistakes(samples, places, drawing.mistakes, random)
