@@ -507,7 +507,18 @@ KINDS: Mapping[str, ValueKind] = {
             "a web address, or a host",
             Wide(
                 rf"(?!-){ANY}+",
-                row(one_of("http://", "https://", ""), _host, maybe(row("/", _file_name))),
+                row(
+                    one_of(("http://", 6.0), ("https://", 3.0), ("", 2.0), ("ftp://", 0.3)),
+                    one_of(("localhost", 6.0), ("127.0.0.1", 2.0), _host),
+                    maybe(row(":", one_of("8080", "8000", "3000", "8888")), 0.15),
+                    one_of(
+                        ("", 2.0),
+                        ("/", 2.0),
+                        (row("/", _file_name), 4.0),
+                        (row("/", _stem, "/", _file_name), 1.5),
+                        (row("/", _stem, "/"), 1.0),
+                    ),
+                ),
             ),
         ),
         ValueKind(
