@@ -19,9 +19,9 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.modeling.facts import Operand
 from shioenv.modeling.forms import UNKNOWN, Form
 
-WORDS, DETAILS, CONTENTS, COUNTS = 0, 1, 2, 3
+WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 """What was changed: words and paths; what is known of files too; the text by what is in a file;
-words, paths and how much is in a file.
+words, paths and how much is in a file; or all was made anew, by a function found from examples.
 """
 
 _COUNTED = frozenset({"size", "lines", "words", "characters"})
@@ -131,8 +131,9 @@ class _Pairs:
 
     def _standard_input(self, our: Operand, their: Operand) -> None:
         """Our text comes through a pipe: what names their file names nothing here."""
-        if their.kind in "fl":
+        if their.kind in "flx":
             self.files.append((their, our))
+        if their.kind in "fl":
             self.words[f" {their.word}"] = ""
             self.words[f"{their.word}:"] = ""
 

@@ -30,6 +30,7 @@ from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
 from shioenv.modeling.memory import Memory, kept_of
 from shioenv.modeling.model import write_card
+from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.world import World
@@ -80,9 +81,10 @@ def _taken(
         if len(text) > 0xFFFF or "\0" in text:
             continue
         taken = None
-        if _is_one(text):
-            state = world.state(cwd)
-            form = forms.form(text, state)
+        state = world.state(cwd)
+        command, state = without_reading(text, state) or (text, state)
+        if _is_one(command):
+            form = forms.form(command, state)
             taken = None if form is None else Taken(form, operands(form, state))
         yield cwd, text, taken, kept_of(_behavior(record))
 

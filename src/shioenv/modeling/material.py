@@ -8,7 +8,7 @@ import re
 import stat
 import string
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import msgspec
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest
+from shioenv.domain.inputs import Input, Role
 from shioenv.errors import ModelError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.files.durable import storage_errors
@@ -25,6 +26,7 @@ from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample_on
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 
@@ -37,6 +39,9 @@ SCHEMA = 1
 PROBES = "probes"
 """The sampler that tries every command with nothing, for help, and with every letter as option,
 by itself and before a file of the tree."""
+
+STAGES = "stages"
+"""The sampler of commands as people write them behind a `|`, each reading a file by `<`."""
 
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _LETTERS = string.ascii_letters + string.digits
@@ -52,11 +57,13 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`, or `probes`, which has no policy."""
+    """`gcs`, `ucs`, `ucs-universal`, or `probes` or `stages`, which have no policy."""
     horizon: int = HORIZON
     """Arguments of one command at most."""
     composite_share: float = 0.0
     """Share of inputs of several commands."""
+    mistakes: float = 0.0
+    """Share of inputs that get a mistake."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,8 +132,8 @@ def make_material(
             directory.mkdir(parents=True, exist_ok=True)
         target = directory / part.name
         told = partial(report, part.name)
-        if part.sampler == PROBES:
-            _probe(part, target, executor, system, told)
+        if part.sampler in _LISTED:
+            _execute(part, target, executor, system, told)
             made.append(target)
             continue
         generate(
@@ -138,6 +145,7 @@ def make_material(
                 seed=part.seed,
                 horizon=part.horizon,
                 composite_share=part.composite_share,
+                mistakes=part.mistakes,
             ),
             scoring=UNSCORED,
             system=system,
@@ -152,12 +160,7 @@ def probes(system: System, count: int, seed: int) -> list[str]:
     """Inputs that show what each command does with nothing, for help, and with every letter and
     digit as its option: by itself and before a file of the home tree, drawn by the seed.
     """
-    home = system.declaration.start_directory
-    files = [
-        entry.path.removeprefix(f"{home}/")
-        for entry in system.beneath(home)
-        if stat.S_ISREG(entry.mode) and _PLAIN.fullmatch(entry.path)
-    ]
+    files = _files(system)
     rng = random.Random(seed)
     made: list[str] = []
     for grammar in load_grammars(versions=system.versions):
@@ -173,20 +176,56 @@ def probes(system: System, count: int, seed: int) -> list[str]:
     return made[:count]
 
 
-def _probe(
+def stages(system: System, count: int, seed: int) -> list[str]:
+    """Commands as people write them behind a `|`, each reading a file of the home tree by `<`; all
+    different, drawn by the seed.
+    """
+    files = _files(system)
+    rng = random.Random(seed)
+    made: dict[str, None] = {}
+    for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
+        tokens = sample.input.tokens
+        for start, stop in sample.input.spans():
+            command = tokens[start:stop]
+            plain = all(token.role is not Role.OPERATOR for token in command)
+            if not plain or not start or tokens[start - 1].argument.text != "|":
+                continue
+            if command[0].argument.text != "xargs":  # which is taken apart by rule
+                made[f"{Input(command).text} < {rng.choice(files)}"] = None
+            if len(made) == count:
+                return list(made)
+    return list(made)
+
+
+_LISTED: Mapping[str, Callable[[System, int, int], list[str]]] = {PROBES: probes, STAGES: stages}
+"""Samplers that list their inputs."""
+
+
+def _files(system: System) -> list[str]:
+    """The regular files of the home tree that need no quotes, relative to it."""
+    home = system.declaration.start_directory
+    return [
+        entry.path.removeprefix(f"{home}/")
+        for entry in system.beneath(home)
+        if stat.S_ISREG(entry.mode) and _PLAIN.fullmatch(entry.path)
+    ]
+
+
+def _execute(
     part: Part,
     directory: Path,
     executor: Executor,
     system: str | None,
     report: Callable[[int, int, int], None],
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="shioenv-probes-") as name:
+    with tempfile.TemporaryDirectory(prefix="shioenv-material-") as name:
         built = find_system(system)
-        path = Path(name) / PROBES
-        path.write_text("".join(f"{text}\n" for text in probes(built, part.count, part.seed)))
+        path = Path(name) / part.sampler
+        texts = _LISTED[part.sampler](built, part.count, part.seed)
+        path.write_text("".join(f"{text}\n" for text in texts))
         start = built.declaration.start_directory
         import_commands(
-            CommandList(path, sampler=PROBES, seed=part.seed, start_directories=(start,)),
+            CommandList(path, sampler=part.sampler, seed=part.seed, start_directories=(start,)),
             directory,
             scoring=UNSCORED,
             system=system,

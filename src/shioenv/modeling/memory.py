@@ -20,10 +20,22 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.modeling.facts import operands
-from shioenv.modeling.filling import CONTENTS, COUNTS, DETAILS, WORDS, Kept, Taken, fillings
+from shioenv.modeling.filling import (
+    CONTENTS,
+    COUNTS,
+    DETAILS,
+    INDUCED,
+    WORDS,
+    Kept,
+    Taken,
+    fillings,
+)
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index
+from shioenv.modeling.induction import Induction
+from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import (
+    PAIR,
     Candidate,
     Numbers,
     Ranker,
@@ -45,9 +57,16 @@ EXACT, VOLATILE = 0.99, 0.3
 
 STAGE = 0.3
 """What is left of the confidence where a command reads a pipe and its neighbour read something
-else (ours: nothing that reads a pipe is among what confidences are learned from)."""
+else (ours)."""
 
-_BY_CONTENT = (CONTENTS, COUNTS)
+_BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
+_OTHER_OPTIONS = tuple(
+    PAIR.index(name)
+    for name in (
+        "options that are ours alone", "options that are theirs alone",
+        "a mistaken option on one side",
+    )
+)  # fmt: skip
 _GIVEN = ("cwd", "history", "context", "stdin", "fed", "written")
 _SHARP, _SOFT = 0.1, 0.5
 
@@ -111,6 +130,7 @@ class Memory:
         kept = directory / "ranker.npz"
         self.ranker = ranker or (load_ranker(kept) if kept.exists() else untrained())
         self._forms = Forms()
+        self._induction = Induction()
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record taken apart, by its number; None where it is no single command."""
 
@@ -145,12 +165,13 @@ class Memory:
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):
             sure = 0.9 * math.exp(-chosen.distance)
-        if any(each.kind == "x" for each in ours.operands) and chosen.how not in _BY_CONTENT:
-            sure *= STAGE
+        if _is_fed(ours) and chosen.how not in _BY_CONTENT:
+            theirs = self.taken(chosen.number)
+            sure *= 1.0 if theirs is not None and _is_fed(theirs) else STAGE
         text = self.index.entry(chosen.number).text
         others = [place for place in fitting if place != best][:3]
         return Found(
-            Answer(behavior, sure, f"memory: {text} ({chosen.distance:.2f} away)"),
+            Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
             self._nearest(candidates),
             tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),
         )
@@ -172,7 +193,10 @@ class Memory:
         return None
 
     def take(self, text: str, state: State) -> Taken | None:
-        """A command taken apart where it is to run; None where there is none."""
+        """A command taken apart where it is to run, with the file that it reads by `<` as its
+        standard input; None where there is none.
+        """
+        text, state = without_reading(text, state) or (text, state)
         form = self._forms.form(text, state)
         return None if form is None else Taken(form, operands(form, state))
 
@@ -202,13 +226,37 @@ class Memory:
                     group = _Group(filled, how, number, pair, far, place, added, left)
                     groups[filled.key] = group
                 group.add(number, far, ranked[0][0], filled.key == kept.key)
-        return [group.candidate for group in groups.values()]
+        made = [group.candidate for group in groups.values()]
+        explained = self._explained(ours, ranked, made)
+        return made if explained is None else [*made, explained]
+
+    def _explained(
+        self,
+        ours: Taken,
+        ranked: Sequence[tuple[float, int, Taken, list[float]]],
+        made: Sequence[Candidate],
+    ) -> Candidate | None:
+        """What the function prints that explains the neighbours with our options."""
+        alike = [each for each in ranked if not any(each[3][one] for one in _OTHER_OPTIONS)]
+        kept = {each[1]: self.index.behavior(self.index.entry(each[1]).behavior) for each in alike}
+        found = self._induction.explain(ours, [(each[2], kept[each[1]]) for each in alike])
+        if found is None:
+            return None
+        far, number, _, pair = alike[0]
+        answer = Kept(found.exit_code, found.output, "[]")
+        same = [each for each in made if each.kept.key == answer.key]
+        return Candidate(
+            kept=answer, how=INDUCED, number=number, pair=pair, distance=far, place=0,
+            near=sum(each.near for each in same), all=sum(each.all for each in same),
+            votes=found.agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{found.function.name}, found from {found.agreed} examples like ",
+        )  # fmt: skip
 
     def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
         """The candidates' places, the best first."""
         if len(self.ranker.scores):
             return sorted(range(len(candidates)), key=lambda place: -scores[place])
-        ways = (CONTENTS, DETAILS, WORDS, COUNTS)
+        ways = (INDUCED, CONTENTS, DETAILS, WORDS, COUNTS)
         ranked = [
             (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
         ]
@@ -229,6 +277,10 @@ class Memory:
     def _taken(self, number: int) -> Taken | None:
         entry = self.index.entry(number)
         return self.take(entry.text, self.world.state(entry.cwd))
+
+
+def _is_fed(taken: Taken) -> bool:
+    return any(each.kind == "x" for each in taken.operands)
 
 
 def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:

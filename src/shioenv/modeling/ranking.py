@@ -127,6 +127,8 @@ class Candidate:
     added: int
     leftover: bool
     place: int
+    note: str = ""
+    """How it was made, where that is not to be seen from the record."""
 
 
 def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:

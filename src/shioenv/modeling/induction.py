@@ -1,0 +1,160 @@
+"""What a command does, found from examples: the simplest function that explains what was seen.
+
+Which function a command and its options mean is nowhere written: neighbours with the same options
+are examples (what they read, their words, what they printed), and a function is taken when it
+explains all of them, but for a few of many. It is then applied to what our command reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from shioenv.modeling.filling import Kept, Taken
+from shioenv.modeling.texts import Function, Given, functions
+
+EXAMPLES = 12
+"""Neighbours that are looked at, at most."""
+
+SPARED = 4
+"""Of so many examples one need not be explained (ours: names and encodings of their own)."""
+
+_TEXTS = "flx"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What our command prints by a function, and what speaks for that."""
+
+    output: str
+    exit_code: int
+    function: Function
+    agreed: int
+    """Examples that it explains."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command that was executed: what it was given and what it did."""
+
+    given: Given
+    output: str
+    exit_code: int
+
+
+class Induction:
+    """Finds functions, and remembers which were found from the same examples."""
+
+    def __init__(self) -> None:
+        self._found = lru_cache(maxsize=2_000)(_found)
+
+    def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
+        """What ours prints, told from neighbours, the nearest first; None where no function
+        explains them, or they are no examples.
+        """
+        mine = given(ours)
+        if mine is None:
+            return None
+        examples: list[Example] = []
+        texts: set[tuple[str | None, tuple[tuple[str, str], ...]]] = set()
+        for theirs, kept in neighbours:
+            example = _example(theirs, kept)
+            if example is None or not _alike(mine, example.given):
+                continue
+            # the same text with the same words tells nothing new
+            key = example.given.text, tuple(sorted(example.given.words.items()))
+            if mine.text is not None and key in texts:
+                continue
+            texts.add(key)
+            examples.append(example)
+            if len(examples) == EXAMPLES:
+                break
+        if not examples:
+            return None
+        found = self._found(_Examples(tuple(examples)))
+        if found is None:
+            return None
+        made = found[0](mine)
+        return None if made is None else Explained(*made, found[0], found[1])
+
+
+class _Examples:
+    """Examples, equal where they are the same ones."""
+
+    def __init__(self, items: tuple[Example, ...]) -> None:
+        self.items = items
+        self._key = tuple(
+            (
+                each.given.text,
+                tuple(sorted(each.given.words.items())),
+                each.given.operands,
+                each.output,
+            )
+            for each in items
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Examples) and other._key == self._key
+
+
+def given(taken: Taken) -> Given | None:
+    """What a command is given; None where it reads several texts, or one that nobody knows."""
+    words: dict[str, str] = {}
+    for name, value in taken.form.options:
+        if value is not None:
+            if name in words:
+                return None
+            words[name] = value
+    read = [each for each in taken.operands if each.kind in _TEXTS]
+    others = [each for each in taken.operands if each.kind not in _TEXTS]
+    if len(read) > 1 or any(each.content is None for each in read):
+        return None
+    if not read:
+        return Given(None, words, tuple(each.word for each in others))
+    words |= {str(number): each.word for number, each in enumerate(others, 1)}
+    text = (read[0].content or b"").decode("utf-8", "surrogateescape")
+    return Given(text, words, tuple(each.word for each in read if each.kind != "x"))
+
+
+def _example(theirs: Taken, kept: Kept) -> Example | None:
+    if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
+        return None
+    found = given(theirs)
+    return None if found is None else Example(found, kept.output, kept.exit_code)
+
+
+def _alike(mine: Given, theirs: Given) -> bool:
+    return (mine.text is None) == (theirs.text is None) and mine.words.keys() == theirs.words.keys()
+
+
+def _found(examples: _Examples) -> tuple[Function, int] | None:
+    """The first function that explains most of the examples, and how many."""
+    items = examples.items
+    spared = len(items) // SPARED
+    best: tuple[Function, int, int] | None = None
+    first = items[0].given
+    for function in functions(sorted(first.words), reads=first.text is not None):
+        failed = agreed = 0
+        told: set[tuple[str, int]] = set()
+        for each in items:
+            made = function(each.given)
+            if made == (each.output, each.exit_code):
+                agreed += 1
+                told.add(made)
+                continue
+            failed += made is not None
+            if failed > spared:
+                break
+        else:
+            # one and the same silence is explained by anything
+            silent = all(not output for output, _ in told) and len(told) < 2
+            enough = not silent and 2 * agreed >= len(items)
+            if enough and (best is None or agreed - failed > best[1] - best[2]):
+                best = function, agreed, failed
+        if best is not None and best[1] == len(items):
+            break
+    return best and best[:2]

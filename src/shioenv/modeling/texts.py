@@ -1,0 +1,693 @@
+"""Functions from a text and some words to a text: what commands that print can be explained by.
+
+None of them knows a command. Each family has roles, which words of a command may play, and
+variants; which family, which word in which role and which variant a command means is found from
+what it was seen to do (`shioenv.modeling.induction`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby, permutations, product
+from typing import TypeAlias
+
+MOST_WORK = 3e7
+"""Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
+may be hostile."""
+
+LONGEST = 300_000
+"""Characters of a text that is worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a function is given: the text that a command reads (None: it reads none), its words by
+    where they stand (an option's name, or the number of an operand), its operands in a row.
+    """
+
+    text: str | None
+    words: Mapping[str, str]
+    operands: tuple[str, ...] = ()
+
+
+Roles: TypeAlias = Mapping[str, str]
+"""Words by the role that they play."""
+
+Flags: TypeAlias = Mapping[str, str]
+
+Result: TypeAlias = tuple[str, int]
+"""What is printed, and the exit code."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions of one kind."""
+
+    name: str
+    run: Callable[[Given, Roles, Flags], Result | str | None]
+    roles: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Roles without which there is nothing to do."""
+    variants: Mapping[str, Sequence[str]] | None = None
+    reads: bool = True
+    """It works on a text, not on the operands alone."""
+    of_bytes: bool = False
+    """Its characters are bytes."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function: a family with a word for each role and a value for each flag."""
+
+    family: Family
+    places: tuple[tuple[str, str], ...]
+    """Roles, each with where its word stands."""
+    flags: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """What it is called where an answer is explained."""
+        said = [f"{role} {place}" for role, place in self.places]
+        said += [value for value in self.flags.values() if value]
+        return f"{self.family.name}({', '.join(said)})"
+
+    def __call__(self, given: Given) -> Result | None:
+        """What it makes of this; None where it makes nothing of it."""
+        if self.family.reads and (given.text is None or len(given.text) > LONGEST):
+            return None
+        roles = {role: given.words[place] for role, place in self.places}
+        if self.family.of_bytes:
+            roles = {role: _as_bytes(word) for role, word in roles.items()}
+            given = replace(given, text=_as_bytes(given.text or ""))
+        try:
+            made = self.family.run(given, roles, self.flags)
+        except (ValueError, LookupError, ArithmeticError, re.error):
+            return None
+        if made is None:
+            return None
+        text, code = (made, 0) if isinstance(made, str) else made
+        return (_as_text(text) if self.family.of_bytes else text), code
+
+
+def _as_bytes(text: str) -> str:
+    """The text with a character for each byte."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def _as_text(characters: str) -> str:
+    return characters.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def functions(places: Sequence[str], *, reads: bool) -> Iterator[Function]:
+    """Every function in which each of these words plays a role; simple ones first."""
+    for family in FAMILIES:
+        if family.reads != reads or len(places) > len(family.roles):
+            continue
+        for roles in permutations(family.roles, len(places)):
+            if not set(family.needs) <= set(roles):
+                continue
+            cast = tuple(zip(roles, places, strict=True))
+            kinds = family.variants or {}
+            for values in product(*kinds.values()):
+                yield Function(family, cast, dict(zip(kinds, values, strict=True)))
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without their ends."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _kept(text: str) -> list[str]:
+    """The lines with their ends."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
+
+
+_UNITS = {"b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "MB": 10**6}
+
+
+def _number(word: str) -> int:
+    match = re.fullmatch(r"([+-]?\d+)([a-zA-Z]*)", word)
+    if match is None:
+        raise ValueError(word)
+    return int(match[1]) * (_UNITS[match[2]] if match[2] else 1)
+
+
+def _same(given: Given, roles: Roles, flags: Flags) -> str:
+    return given.text or ""
+
+
+def _part(given: Given, roles: Roles, flags: Flags) -> str:
+    text = given.text or ""
+    word = roles.get("count", "10")
+    count = _number(word)
+    pieces: list[str] = list(text) if flags["of"] == "bytes" else _kept(text)
+    if flags["which"] == "first":
+        kept = pieces[:count] if not word.startswith("-") else pieces[: len(pieces) + count]
+    elif word.startswith("+"):
+        kept = pieces[max(count - 1, 0) :]
+    else:
+        count = abs(count)
+        kept = pieces[len(pieces) - count :] if count < len(pieces) else pieces
+        kept = kept if count else []
+    return "".join(kept)
+
+
+def _reversed(given: Given, roles: Roles, flags: Flags) -> str:
+    text = given.text or ""
+    if flags["of"] == "lines":
+        return "".join(_kept(text)[::-1])
+    turned = (line.removesuffix("\n")[::-1] + "\n" * line.endswith("\n") for line in _kept(text))
+    return "".join(turned)
+
+
+# Matching ---------------------------------------------------------------------------------------
+
+
+_NAMED = {
+    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z",
+    "space": r"\s", "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f",
+    "print": r"\x20-\x7e", "graph": r"\x21-\x7e", "cntrl": r"\x00-\x1f\x7f",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[str]:
+    made = re.escape(source) if syntax == "fixed" else _translated(source, syntax)
+    if whole == "words":
+        made = rf"(?<!\w)(?:{made})(?!\w)"
+    elif whole == "lines":
+        made = rf"\A(?:{made})\Z"
+    return re.compile(made, re.IGNORECASE if folds else 0)
+
+
+def _translated(source: str, syntax: str) -> str:
+    """A POSIX regular expression as Python writes it. Errors: ValueError for one that is broken."""
+    special = frozenset("(){}|+?")
+    made: list[str] = []
+    index = 0
+    while index < len(source):
+        character = source[index]
+        if character == "[":
+            bracket, index = _bracket(source, index)
+            made.append(bracket)
+            continue
+        index += 1
+        if character == "\\":
+            follows = source[index : index + 1]
+            if not follows:
+                raise ValueError("a backslash at the end")
+            index += 1
+            if follows in "<>":
+                made.append(r"\b")
+            elif follows in "wWsSbB" or follows.isdigit():
+                made.append(f"\\{follows}")
+            elif syntax == "basic" and follows in special:
+                made.append(follows)
+            else:
+                made.append(re.escape(follows))
+        elif syntax == "basic" and character in special:
+            made.append(re.escape(character))
+        elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
+            made.append(r"\*")
+        elif character in special or character in ".*^$":
+            made.append(character)
+        else:
+            made.append(re.escape(character))
+    return "".join(made).replace("$", r"\Z")
+
+
+def _bracket(source: str, start: int) -> tuple[str, int]:
+    index = start + 1
+    members = "^" if source[index : index + 1] == "^" else ""
+    index += len(members)
+    first = True
+    while index < len(source):
+        if source[index] == "]" and not first:
+            return f"[{members}]", index + 1
+        first = False
+        named = re.compile(r"\[:(\w+):\]").match(source, index)
+        if named:
+            members += _NAMED[named[1]]
+            index = named.end()
+            continue
+        members += source[index] if source[index] == "-" else re.escape(source[index])
+        index += 1
+    raise ValueError("a bracket is not closed")
+
+
+def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    source, text = roles["pattern"], given.text or ""
+    if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
+        return None  # several patterns; a text that is none
+    folds = bool(flags["case"])
+    found = _pattern(source, flags["syntax"], folds, flags["whole"])
+    lines = _lines(text)
+    if flags["syntax"] != "fixed":
+        # a search from every place, and one more walk of the line for each repetition
+        power = 1 + min(len(re.findall(r"[*+]|,\}", found.pattern)), 6)
+        if sum(float(len(line) + 1) ** power for line in lines) > MOST_WORK:
+            return None
+    wanted = not flags["negated"]
+    kept = [(n, line) for n, line in enumerate(lines, 1) if bool(found.search(line)) == wanted]
+    code = 0 if kept else 1
+    if flags["shown"] == "count":
+        return f"{len(kept)}\n", code
+    if flags["shown"] == "numbered":
+        return "".join(f"{number}:{line}\n" for number, line in kept), code
+    if flags["shown"] == "only":
+        if not wanted:
+            return None
+        parts = [match[0] for _, line in kept for match in found.finditer(line) if match[0]]
+        return _joined(parts), code
+    if flags["shown"] == "nothing":
+        return "", code
+    return _joined([line for _, line in kept]), code
+
+
+# Order ------------------------------------------------------------------------------------------
+
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"), 1
+    )
+}
+
+
+def _upper(text: str) -> str:
+    return text.translate(_TO_UPPER)
+
+
+_TO_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+
+
+def _value(text: str, by: str) -> tuple[object, ...]:
+    if by == "number":
+        match = re.match(r"[ \t]*(-?\d*(?:\.\d*)?)", text)
+        digits = match[1] if match else ""
+        return (float(digits) if re.search(r"\d", digits) else 0.0,)
+    if by == "size":
+        match = re.match(r"[ \t]*(-?)(\d*(?:\.\d*)?)([KMGTPEZY]?)", text.replace("k", "K"))
+        if match is None or not re.search(r"\d", match[2]):
+            return (0, 0.0)
+        rank = " KMGTPEZY".index(match[3] or " ")
+        number = float(match[2])
+        if not number:
+            return (0, 0.0)
+        return (-1 - rank, -number) if match[1] else (1 + rank, number)
+    if by == "any number":
+        if match := re.match(r"[ \t]*([-+]?0[xX][0-9a-fA-F]+)", text):
+            return 1, float(int(match[1], 16))
+        match = re.match(r"[ \t]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)", text)
+        return (1, float(match[1])) if match else (0, 0.0)
+    if by == "month":
+        return (_MONTHS.get(text.strip()[:3].upper(), 0),)
+    if by == "folded":
+        return (_upper(text),)
+    if by == "letters":
+        return (re.sub(r"[^A-Za-z0-9 \t]", "", text),)
+    return (text,)
+
+
+_BY = {"n": "number", "h": "size", "g": "any number", "M": "month", "f": "folded", "d": "letters"}
+
+
+def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str]:
+    """The part of a line that a key names, and how it is compared."""
+    match = re.fullmatch(
+        r"(\d+)(?:\.(\d+))?([bdfghiMnRrV]*)(?:,(\d+)(?:\.(\d+))?([bdfghiMnRrV]*))?", spec
+    )
+    if match is None:
+        raise ValueError(spec)
+    options = match[3] + (match[6] or "")
+    start = _end_of(line, int(match[1]) - 1, separator, joint=True)
+    stop = _end_of(line, int(match[4]), separator, joint=False) if match[4] else len(line)
+    text = line[start:stop] if stop > start else ""
+    if match[2] and int(match[2]) > 1:
+        text = text[int(match[2]) - 1 :]
+    if "b" in options:
+        text = text.lstrip(" \t")
+    for letter, meant in _BY.items():
+        if letter in options:
+            by = meant
+    return text, by
+
+
+def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> int:
+    """Where so many fields of a line end, with the separator behind them or without."""
+    if separator is None:  # blanks before a word belong to its field
+        found = re.match(rf"(?:[ \t]*[^ \t]*){{0,{fields}}}", line)
+        return found.end() if found else 0
+    pieces = line.split(separator)
+    if fields > len(pieces) or (joint and fields == len(pieces)):
+        return len(line)
+    return len(separator.join(pieces[:fields])) + (len(separator) if joint and fields else 0)
+
+
+def _ordered(given: Given, roles: Roles, flags: Flags) -> str:
+    lines = _lines(given.text or "")
+    spec, separator, by = roles.get("key"), roles.get("separator"), flags["by"]
+    backwards = bool(flags["backwards"])
+    own = spec is not None and bool(re.search(r"[bdfghiMnRrV]", spec))
+    turned = (own and "r" in (spec or "")) if own else backwards
+
+    def value(line: str) -> tuple[object, ...]:
+        if spec is None:
+            return _value(line, by)
+        return _value(*_key(line, spec, separator, "" if own else by))
+
+    if flags["once"]:
+        seen: dict[tuple[object, ...], str] = {}
+        for line in lines:
+            seen.setdefault(value(line), line)
+        return _joined(sorted(seen.values(), key=value, reverse=turned))
+    # equals are ordered by the whole line; sorting keeps the order of equals, backwards too
+    return _joined(sorted(sorted(lines, reverse=backwards), key=value, reverse=turned))
+
+
+def _runs(given: Given, roles: Roles, flags: Flags) -> str:
+    def value(line: str) -> str:
+        if "fields" in roles:
+            line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{_number(roles['fields'])}}}", "", line)
+        if "characters" in roles:
+            line = line[_number(roles["characters"]) :]
+        if "width" in roles:
+            line = line[: _number(roles["width"])]
+        return _upper(line) if flags["case"] else line
+
+    made = []
+    for _, run in groupby(_lines(given.text or ""), value):
+        same = list(run)
+        if flags["which"] == "repeated" and len(same) == 1:
+            continue
+        if flags["which"] == "single" and len(same) > 1:
+            continue
+        shown = same if flags["which"] == "every repeated" and len(same) > 1 else same[:1]
+        if flags["which"] == "every repeated" and len(same) == 1:
+            continue
+        made += [f"{len(same):7} {line}" if flags["counted"] else line for line in shown]
+    return _joined(made)
+
+
+# Columns ----------------------------------------------------------------------------------------
+
+
+def _ranges(spec: str) -> list[tuple[int, int]]:
+    found = []
+    for each in spec.replace(" ", ",").split(","):
+        match = re.fullmatch(r"(\d*)(-?)(\d*)", each)
+        if match is None or not (match[1] or match[3]):
+            raise ValueError(spec)
+        first = int(match[1] or 1)
+        last = int(match[3]) if match[3] else 10**9 if match[2] else first
+        if not first or last < first:
+            raise ValueError(spec)
+        found.append((first, last))
+    return found
+
+
+def _columns(given: Given, roles: Roles, flags: Flags) -> str | None:
+    wanted = _ranges(roles["list"])
+    separator = roles.get("separator", "\t" if flags["of"] == "fields" else "")
+    if flags["of"] == "fields" and len(separator) != 1:
+        return None
+
+    def chosen(number: int) -> bool:
+        return any(first <= number <= last for first, last in wanted) != bool(flags["others"])
+
+    made = []
+    for line in _lines(given.text or ""):
+        if flags["of"] == "fields":
+            fields = line.split(separator)
+            if len(fields) == 1:
+                made += [line] if not flags["marked"] else []
+                continue
+            joint = roles.get("joint", separator)
+            made.append(joint.join(each for n, each in enumerate(fields, 1) if chosen(n)))
+        else:
+            made.append("".join(each for n, each in enumerate(line, 1) if chosen(n)))
+    return _joined(made)
+
+
+def _wrapped(given: Given, roles: Roles, flags: Flags) -> str:
+    width = _number(roles.get("width", "80"))
+    if width < 1:
+        raise ValueError(width)
+    made: list[str] = []
+    line, column = "", 0
+    for character in given.text or "":
+        if character == "\n":
+            made.append(f"{line}\n")
+            line, column = "", 0
+            continue
+        if column and _column(column, character) > width:
+            blank = max(line.rfind(" "), line.rfind("\t")) + 1 if flags["at"] else 0
+            made.append(f"{line[:blank] if blank else line}\n")
+            line = line[blank:] if blank else ""
+            column = 0
+            for each in line:
+                column = _column(column, each)
+        line += character
+        column = _column(column, character)
+    return "".join(made) + line
+
+
+def _column(column: int, character: str) -> int:
+    """The column behind a character."""
+    if character in "\b\r":
+        return max(column - 1, 0) if character == "\b" else 0
+    return column + 8 - column % 8 if character == "\t" else column + 1
+
+
+def _tabs(given: Given, roles: Roles, flags: Flags) -> str:
+    size = _number(roles.get("width", "8"))
+    if size < 1 or flags["which"] != "spaces":
+        raise ValueError(size)
+    return "".join(line.expandtabs(size) for line in _kept(given.text or ""))
+
+
+def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
+    width, joint = _number(roles.get("width", "6")), roles.get("joint", "\t")
+    number, step = _number(roles.get("first", "1")), _number(roles.get("step", "1"))
+    style = roles.get("style", "rn")
+    which = {"a": "all", "t": "filled", "n": "none"}.get(roles.get("which", ""), flags["which"])
+    if style not in ("rn", "ln", "rz") or width < 1:
+        raise ValueError(style)
+    made = []
+    for line in _kept(given.text or ""):
+        if which == "all" or (which == "filled" and line != "\n"):
+            sign = {"rn": ">", "ln": "<", "rz": "0>"}[style]
+            made.append(f"{number:{sign}{width}}{joint}{line}")
+            number += step
+        else:
+            made.append(" " * (width + len(joint)) * bool(flags["indented"]) + line)
+    text = "".join(made)
+    return f"{text}\n" if text and not text.endswith("\n") and flags["ended"] else text
+
+
+# Characters -------------------------------------------------------------------------------------
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_CLASSES: Mapping[str, Callable[[str], bool]] = {
+    "alpha": str.isalpha, "digit": str.isdigit, "alnum": str.isalnum, "upper": str.isupper,
+    "lower": str.islower, "space": lambda c: c in " \t\n\r\f\v", "blank": lambda c: c in " \t",
+    "punct": lambda c: c.isprintable() and not c.isalnum() and c != " ",
+    "print": lambda c: " " <= c <= "~", "graph": lambda c: "!" <= c <= "~",
+    "cntrl": lambda c: c < " " or c == "\x7f", "xdigit": lambda c: c in "0123456789abcdefABCDEF",
+}  # fmt: skip
+_BYTES = [chr(number) for number in range(256)]
+
+
+@lru_cache(maxsize=256)
+def _set(word: str) -> str:
+    """The characters of a set, in order."""
+    items: list[str] = []
+    index = 0
+    while index < len(word):
+        named = re.compile(r"\[:(\w+):\]").match(word, index)
+        if named:
+            inside = _CLASSES[named[1]]
+            items += [each for each in _BYTES[:128] if inside(each)]
+            index = named.end()
+            continue
+        octal = re.compile(r"\\([0-7]{1,3})").match(word, index)
+        if octal:
+            one, index = chr(int(octal[1], 8)), octal.end()
+        elif word[index] == "\\" and index + 1 < len(word):
+            one, index = _ESCAPES.get(word[index + 1], word[index + 1]), index + 2
+        else:
+            one, index = word[index], index + 1
+        if word[index : index + 1] == "-" and index + 1 < len(word):
+            last = word[index + 1]
+            index += 2
+            if last == "\\":
+                last, index = _ESCAPES.get(word[index], word[index]), index + 1
+            if last < one:
+                raise ValueError(word)
+            items += [chr(each) for each in range(ord(one), ord(last) + 1)]
+        else:
+            items.append(one)
+    return "".join(items)
+
+
+def _exchanged(given: Given, roles: Roles, flags: Flags) -> str | None:
+    text = given.text or ""
+    first = _set(roles["these"])
+    if flags["others"]:
+        first = "".join(each for each in _BYTES if each not in first)
+    if not first:
+        raise ValueError("an empty set")
+    if flags["how"] == "deleted":
+        made = "".join(each for each in text if each not in first)
+        return _squeezed(made, _set(roles["by"])) if "by" in roles else made
+    if "by" not in roles:
+        return _squeezed(text, first) if flags["how"] == "squeezed" else None
+    by = _set(roles["by"])
+    if not by:
+        raise ValueError("an empty set")
+    if flags["how"] == "cut":
+        first = first[: len(by)]
+    by = by[: len(first)] + by[-1] * (len(first) - len(by))
+    table: dict[int, str] = {}
+    for old, new in zip(first, by, strict=True):
+        table[ord(old)] = new
+    made = text.translate(table)
+    return _squeezed(made, by) if flags["how"] == "squeezed" else made
+
+
+def _squeezed(text: str, characters: str) -> str:
+    return re.sub(rf"([{re.escape(characters)}])\1+", r"\1", text) if characters else text
+
+
+def _joined_lines(given: Given, roles: Roles, flags: Flags) -> str:
+    marks = list(_set(roles["by"])) if "by" in roles else ["\t"]
+    marks = marks or [""]
+    lines = _lines(given.text or "")
+    made = lines[:1]
+    for number, line in enumerate(lines[1:]):
+        made += [marks[number % len(marks)], line]
+    return "".join(made) + "\n"
+
+
+def _shown(given: Given, roles: Roles, flags: Flags) -> str:
+    made = []
+    blank = False
+    for line in _kept(given.text or ""):
+        if flags["blank"] and blank and line == "\n":
+            continue
+        blank = line == "\n"
+        end = "\n" if line.endswith("\n") else ""
+        text = line.removesuffix("\n")
+        if flags["as"] == "tabs":
+            text = text.replace("\t", "^I")
+        elif flags["as"] == "ends":
+            text = f"{text[:-1]}^M" if text.endswith("\r") and end else text
+        elif flags["as"]:
+            text = "".join(_visible(each, tabs=flags["as"] != "visible") for each in text)
+        made.append(text + "$" * bool(end and flags["as"] in ("ends", "all")) + end)
+    return "".join(made)
+
+
+def _visible(character: str, *, tabs: bool) -> str:
+    code = ord(character)
+    if character == "\t":
+        return "^I" if tabs else character
+    if code >= 128:
+        return f"M-{_visible(chr(code - 128), tabs=True)}"
+    return f"^{chr(code ^ 64)}" if code < 32 or code == 127 else character
+
+
+# Figures ----------------------------------------------------------------------------------------
+
+
+def _counted(given: Given, roles: Roles, flags: Flags) -> str:
+    text = given.text or ""
+    counts = {
+        "lines": text.count("\n"),
+        "words": len(text.split()),
+        "bytes": len(text.encode("utf-8", "surrogateescape")),
+        "characters": len(text),
+        "longest": max((len(line.expandtabs(8)) for line in _lines(text)), default=0),
+    }
+    name = "".join(f" {each}" for each in given.operands)
+    return f"{counts[flags['what']]}{name}\n"
+
+
+# Words ------------------------------------------------------------------------------------------
+
+
+def _said(given: Given, roles: Roles, flags: Flags) -> str:
+    words = list(given.operands)
+    if flags["each"]:
+        return "".join(f"{each}\n" for each in words)
+    return " ".join(words) + ("\n" if flags["end"] else "")
+
+
+def _named(given: Given, roles: Roles, flags: Flags) -> str:
+    made = []
+    for each in given.operands:
+        whole = each.rstrip("/") or "/" * bool(each)
+        part = posixpath.basename(whole) or whole
+        if flags["part"] == "directory":
+            part = posixpath.dirname(whole).rstrip("/") or ("/" if whole.startswith("/") else ".")
+        if "suffix" in roles and part != roles["suffix"]:
+            part = part.removesuffix(roles["suffix"])
+        made.append(part)
+    return _joined(made)
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("the text", _same),
+    Family("part", _part, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True),
+    Family("backwards", _reversed, variants={"of": ("lines", "characters")}),
+    Family("count", _counted, variants={
+        "what": ("lines", "words", "bytes", "characters", "longest"),
+    }),
+    Family("order", _ordered, ("key", "separator"), variants={
+        "by": ("", "number", "size", "any number", "folded", "letters", "month"),
+        "backwards": ("", "backwards"), "once": ("", "once"),
+    }, of_bytes=True),
+    Family("runs", _runs, ("fields", "characters", "width"), variants={
+        "which": ("", "repeated", "single", "every repeated"),
+        "counted": ("", "counted"), "case": ("", "any case"),
+    }, of_bytes=True),
+    Family("columns", _columns, ("list", "separator", "joint"), ("list",), variants={
+        "of": ("fields", "bytes"), "marked": ("", "marked"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("lines", _matching, ("pattern",), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only", "nothing"),
+    }),
+    Family("exchanged", _exchanged, ("these", "by"), ("these",), variants={
+        "how": ("", "deleted", "squeezed", "cut"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("wrapped", _wrapped, ("width",), variants={"at": ("", "blanks")}, of_bytes=True),
+    Family("tabs", _tabs, ("width",), variants={"which": ("spaces",)}, of_bytes=True),
+    Family("numbered", _numbered, ("width", "joint", "style", "which", "first", "step"), variants={
+        "which": ("filled", "all", "none"), "indented": ("indented", ""), "ended": ("", "ended"),
+    }),
+    Family("joined", _joined_lines, ("by",)),
+    Family("shown", _shown, variants={
+        "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
+    }, of_bytes=True),
+    Family("words", _said, variants={"each": ("", "each"), "end": ("end", "")}, reads=False),
+    Family("name", _named, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
+)  # fmt: skip
+"""Every family; those that explain much with little come first."""

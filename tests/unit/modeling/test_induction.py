@@ -1,0 +1,167 @@
+"""Functions found from examples, with the real programs as the oracle of what commands mean."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import subprocess
+from functools import cache
+
+import pytest
+from small_world import taken
+
+from shioenv.modeling.facts import Operand
+from shioenv.modeling.filling import Kept, Taken
+from shioenv.modeling.induction import Induction
+from shioenv.modeling.texts import MOST_WORK, Given, functions
+
+WORDS = (
+    "one",
+    "Two",
+    "three",
+    "10",
+    "9",
+    "2.5",
+    "-3",
+    "1K",
+    "b c",
+    "x:y:z",
+    "a,b",
+    "t\tu",
+    "",
+    "Jan",
+)
+
+
+def texts(seed: int, count: int) -> list[str]:
+    """Texts of a few lines, drawn by the seed; one in three does not end its last line."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        lines = [
+            " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, 4)))
+            for _ in range(rng.randint(4, 25))
+        ]
+        lines += rng.choices(lines, k=3) + [lines[0]] * 2
+        made.append("\n".join(lines) + "\n" * (number % 3 > 0))
+    return made
+
+
+@cache
+def told(command: str, text: str) -> Kept:
+    """What the real program does with a text on its standard input."""
+    done = subprocess.run(
+        shlex.split(command),
+        input=text.encode(),
+        capture_output=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        check=False,
+    )
+    return Kept(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), "[]")
+
+
+def reading(command: str, text: str) -> Taken:
+    """The command as one that is given a text."""
+    made = taken(command)
+    operands = (*made.operands, Operand("", "x", content=text.encode()))
+    return Taken(made.form, operands)
+
+
+FILTERS = (
+    "cat", "head", "head -n 3", "head -n -2", "head -c 20", "tail", "tail -n 2", "tail -n +3",
+    "tail -c 15", "tac", "rev", "wc -l", "wc -w", "wc -c", "wc -m", "wc -L", "sort", "sort -n",
+    "sort -r", "sort -n -r", "sort -u", "sort -h", "sort -g", "sort -f", "sort -d", "sort -M",
+    "sort -k 2", "sort -k 2n", "sort -k 2,2 -t ' '", "sort -r -k 2", "sort -n -u", "uniq",
+    "uniq -c", "uniq -d", "uniq -u", "uniq -i", "uniq -D", "uniq -f 1", "uniq -w 2", "cut -f 1",
+    "cut -d : -f 1,3", "cut -d ' ' -f 2-", "cut -c 2-5", "cut -c -3", "cut -d ' ' -f 2 -s",
+    "cut -d ' ' -f 2 --complement", "grep one", "grep -v one", "grep -i TWO", "grep -c o",
+    "grep -n one", "grep -w one", "grep -o '[a-z]*'", "grep -E 'one|Two'", "grep '^1'",
+    "grep -F .5", "grep -x ''", "grep -q Jan", "tr a-z A-Z", "tr -d e",
+    "tr -s ' '", "tr -c '[:alnum:]' _", "tr -cd '[:digit:]'", "tr -t abc xy", "tr ' ' '\\n'",
+    "fold -w 10", "fold -s -w 12", "nl", "nl -b a", "nl -w 3", "nl -s ') '", "nl -n rz",
+    "cat -n", "cat -b", "cat -A", "cat -E", "cat -T", "cat -s", "paste -s", "paste -s -d ,",
+    "expand", "expand -t 4",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", FILTERS)
+def test_a_filter_is_found_from_what_it_did(command: str) -> None:
+    seen, asked = texts(1, 8), texts(2, 12)
+    neighbours = [(reading(command, text), told(command, text)) for text in seen]
+    induction = Induction()
+    for text in asked:
+        found = induction.explain(reading(command, text), neighbours)
+        assert found is not None, command
+        real = told(command, text)
+        assert (found.output, found.exit_code) == (real.output, real.exit_code), found.function.name
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked"),
+    [
+        (("head -n 2", "head -n 5", "head -n 1"), "head -n 4"),
+        (("cut -d ' ' -f 1", "cut -d : -f 2", "cut -d , -f 1,2"), "cut -d ' ' -f 3"),
+        (("grep one", "grep '^2'", "grep 'e.*o'", "grep 'a\\|b'"), "grep 'thre*'"),
+        (("tr a-z A-Z", "tr ' ' _", "tr 0-9 a-j"), "tr abc ' '"),
+        (("sort -k 1", "sort -k 2", "sort -k 3"), "sort -k 2,3"),
+        (("fold -w 5", "fold -w 9", "fold -w 30"), "fold -w 7"),
+    ],
+)
+def test_words_play_the_roles_that_they_played(seen: tuple[str, ...], asked: str) -> None:
+    neighbours = [
+        (reading(command, text), told(command, text)) for command in seen for text in texts(3, 3)
+    ]
+    text = texts(4, 1)[0]
+    found = Induction().explain(reading(asked, text), neighbours)
+    assert found is not None
+    assert found.output == told(asked, text).output
+
+
+def test_what_no_function_explains_is_not_explained() -> None:
+    command = "md5sum"
+    neighbours = [(reading(command, text), told(command, text)) for text in texts(5, 6)]
+    assert Induction().explain(reading(command, "x\n"), neighbours) is None
+
+
+def test_silence_tells_nothing() -> None:
+    neighbours = [
+        (reading("grep nowhere", text), told("grep nowhere", text)) for text in texts(5, 6)
+    ]
+    assert Induction().explain(reading("grep nowhere", "x\n"), neighbours) is None
+
+
+def test_an_error_is_no_example() -> None:
+    errors = [(reading("sort", text), Kept(2, "sort: no\n", "[]", is_error=True)) for text in "abc"]
+    assert Induction().explain(reading("sort", "x\n"), errors) is None
+
+
+def test_one_of_many_examples_may_be_another_thing() -> None:
+    good = [(reading("rev", text), told("rev", text)) for text in texts(6, 5)]
+    odd = [(reading("rev", "odd\n"), Kept(0, "odd\n", "[]"))]
+    found = Induction().explain(reading("rev", "abc\n"), [*odd, *good])
+    assert found is not None
+    assert (found.output, found.agreed) == ("cba\n", 5)
+    assert Induction().explain(reading("rev", "abc\n"), [*odd, *good[:2]]) is None
+
+
+def test_words_alone_are_joined_however_many_there_are() -> None:
+    neighbours = [
+        (taken("echo a b"), Kept(0, "a b\n", "[]")),
+        (taken("echo d"), Kept(0, "d\n", "[]")),
+    ]
+    found = Induction().explain(taken("echo +1 e  f 'g  h'"), neighbours)
+    assert found is not None
+    assert found.output == "+1 e f g  h\n"
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(.*)*(.*)*x", "a*a*a*a*a*a*a*b"])
+def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
+    text = "a" * 3000 + "\n"
+    assert len(text) ** 3 > MOST_WORK
+    made = [
+        function(Given(text, {"1": pattern}))
+        for function in functions(["1"], reads=True)
+        if function.family.name == "lines" and function.flags["syntax"] == "extended"
+    ]
+    assert set(made) == {None}
