@@ -91,6 +91,7 @@ class Forms:
         operands = []
         ended = False
         for argument in splitter.arguments(words):
+            ended = ended or (bool(operands) and not splitter.permutes)
             if argument.text == "--" and not ended:
                 ended = splitter.dashes_end_options
             elif not ended and (argument.joins_left or _is_option(argument.text)):

@@ -630,11 +630,27 @@ def _counted(given: Given, roles: Roles, flags: Flags) -> str:
 # Words ------------------------------------------------------------------------------------------
 
 
+_ESCAPED = re.compile(r"\\(?:0([0-7]{0,3})|x([0-9a-fA-F]{1,2})|([abcefnrtv\\]))")
+
+
 def _said(given: Given, roles: Roles, flags: Flags) -> str:
     words = list(given.operands)
     if flags["each"]:
         return "".join(f"{each}\n" for each in words)
-    return " ".join(words) + ("\n" if flags["end"] else "")
+    said = " ".join(words)
+    if flags["escapes"]:
+        if "\\c" in said.replace("\\\\", ""):
+            return _ESCAPED.sub(_unescaped, said[: said.index("\\c")])
+        said = _as_text(_as_bytes(_ESCAPED.sub(_unescaped, said)))  # bytes may make a character
+    return said + ("\n" if flags["end"] else "")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, hexadecimal, letter = match.groups()
+    if letter is not None:
+        return "\x1b" if letter == "e" else _ESCAPES[letter]
+    code = int(octal or "0", 8) & 0xFF if hexadecimal is None else int(hexadecimal, 16)
+    return chr(code) if code < 128 else chr(0xDC00 + code)
 
 
 def _named(given: Given, roles: Roles, flags: Flags) -> str:
@@ -687,7 +703,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("shown", _shown, variants={
         "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
     }, of_bytes=True),
-    Family("words", _said, variants={"each": ("", "each"), "end": ("end", "")}, reads=False),
+    Family("words", _said, variants={
+        "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
+    }, reads=False),
     Family("name", _named, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
 )  # fmt: skip
 """Every family; those that explain much with little come first."""

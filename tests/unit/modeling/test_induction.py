@@ -155,6 +155,26 @@ def test_words_alone_are_joined_however_many_there_are() -> None:
     assert found.output == "+1 e f g  h\n"
 
 
+def test_escapes_are_what_bash_makes_of_them() -> None:
+    seen = [r"a\tb", r"x\n\\y", r"\x41\0102c", r"end\c never"]
+    asked = [r"one\ttwo", r"\x62\x69\x6e", r"\e[0m\a", r"no escapes", r"cut\c here", r"caf\xc3\xa9"]
+    texts_of = {text: _bash(f"echo -e '{text}'") for text in (*seen, *asked)}
+    neighbours = [(taken(f"echo -e '{text}'"), Kept(0, texts_of[text], "[]")) for text in seen]
+    for text in asked:
+        found = Induction().explain(taken(f"echo -e '{text}'"), neighbours)
+        assert found is not None
+        assert found.output == texts_of[text], text
+
+
+def _bash(text: str) -> str:
+    done = subprocess.run(["bash", "-c", text], capture_output=True, check=True)
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def test_behind_the_first_word_echo_has_no_options() -> None:
+    assert taken("echo total -rw-r--r-- -n").form.operands == ("total", "-rw-r--r--", "-n")
+
+
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(.*)*(.*)*x", "a*a*a*a*a*a*a*b"])
 def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
     text = "a" * 3000 + "\n"
