@@ -22,6 +22,10 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
 _PATTERN = re.compile(r"[*?\[]")
 _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
+MOST_NAMES = 200
+"""Names of one directory that are looked at, at most."""
+
+_MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -39,6 +43,8 @@ class Operand:
     entry: Entry | None = None
     content: bytes | None = None
     """Of a regular file; None where that is not known."""
+    names: tuple[str, ...] | None = None
+    """Of a directory: see `listing`."""
 
     @property
     def is_system(self) -> bool:
@@ -84,6 +90,29 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
     return tuple(found)
 
 
+def here(form: Form, state: State) -> tuple[str, ...] | None:
+    """What the working directory holds, where a command names nothing: see `listing`."""
+    return None if form.operands else listing(".", state)
+
+
+def listing(path: str, state: State) -> tuple[str, ...] | None:
+    """What a directory holds, sorted, each name with the mark of its kind as `ls -F` shows it; None
+    for more than are looked at.
+    """
+    names = state.names(path)
+    if len(names) > MOST_NAMES:
+        return None
+    directory, cwd = state.resolve(path), os.fsencode(state.cwd)
+    marked = []
+    for name in names:
+        key = file_key(os.fsencode(posixpath.join(directory, name)), cwd)
+        entry = state.before.entry(key)
+        perms = entry.perms if entry is not None else "-"
+        runs = perms.startswith("-") and "x" in perms.replace("s", "x").replace("t", "x")
+        marked.append(name + ("*" if runs else _MARKS.get(perms[0], "")))
+    return tuple(marked)
+
+
 def operand(word: str, state: State) -> Operand:
     """What one word is in a state."""
     if _NUMBER.fullmatch(word):
@@ -106,7 +135,8 @@ def operand(word: str, state: State) -> Operand:
     if entry is not None:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
         content = state.read(word) if kind in "fl" else None
-        return Operand(word, kind, path, key, entry, content)
+        names = listing(word, state) if kind == "d" else None
+        return Operand(word, kind, path, key, entry, content, names)
     content = state.pristine.read(whole) if state.pristine is not None else None
     if content is not None and whole.startswith("/proc/"):  # a context has no /proc
         return Operand(word, "f", path, key, None, content)

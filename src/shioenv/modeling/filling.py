@@ -38,6 +38,8 @@ class Taken:
 
     form: Form
     operands: tuple[Operand, ...]
+    here: tuple[str, ...] | None = None
+    """What the working directory holds, where no operand is named."""
 
 
 @dataclass(frozen=True, slots=True)

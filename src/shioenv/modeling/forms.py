@@ -198,7 +198,8 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
     """An option's first name and its value."""
     text = f"-{argument.text}" if argument.joins_left else argument.text
     head, _, value = text.partition(" ")
-    if number := _NUMBER_OPTION.fullmatch(text):
+    number = _NUMBER_OPTION.fullmatch(text)
+    if number and number[1][0] not in splitter.shorts:
         return "-#", number[1]
     if head.startswith("--"):
         name, sign, attached = head[2:].partition("=")

@@ -123,6 +123,24 @@ class Index:
         numbers = numbers[np.isfinite(far[numbers])]
         return [int(number) + first for number in numbers[np.argsort(far[numbers], kind="stable")]]
 
+    def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
+        """The numbers of so many records of the same utility with the same options, from all over
+        them; those with as many operands come first. `without` is left out, and all of its text.
+        """
+        first, end = self.utilities.get(taken.form.utility, (0, 0))
+        rows = self.rows[first:end]
+        bits, _, operands, _, _ = signature(taken)
+        same = rows["options"] == np.uint64(bits)
+        if without >= 0:
+            same &= rows["hash"] != self.rows["hash"][without]
+        found: list[int] = []
+        for as_many in (True, False):
+            places = np.flatnonzero(same & ((rows["operands"] == operands) == as_many))
+            left = min(count - len(found), len(places))
+            steps = np.linspace(0, len(places) - 1, left) if left else np.zeros(0)
+            found += [int(places[round(step)]) + first for step in steps]
+        return found
+
     def entry(self, number: int) -> Entry:
         """What was executed."""
         row = self.rows[number]

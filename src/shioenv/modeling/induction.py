@@ -57,14 +57,15 @@ class Induction:
         if mine is None:
             return None
         examples: list[Example] = []
-        texts: set[tuple[str | None, tuple[tuple[str, str], ...]]] = set()
+        texts: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
             example = _example(theirs, kept)
             if example is None or not _alike(mine, example.given):
                 continue
             # the same text with the same words tells nothing new
-            key = example.given.text, tuple(sorted(example.given.words.items()))
-            if mine.text is not None and key in texts:
+            read = example.given.text if mine.text is not None else example.given.names
+            key = read, tuple(sorted(example.given.words.items()))
+            if read is not None and key in texts:
                 continue
             texts.add(key)
             examples.append(example)
@@ -89,6 +90,7 @@ class _Examples:
                 each.given.text,
                 tuple(sorted(each.given.words.items())),
                 each.given.operands,
+                each.given.names,
                 each.output,
             )
             for each in items
@@ -114,7 +116,8 @@ def given(taken: Taken) -> Given | None:
     if len(read) > 1 or any(each.content is None for each in read):
         return None
     if not read:
-        return Given(None, words, tuple(each.word for each in others))
+        listed = others[0].names if len(others) == 1 else taken.here if not others else None
+        return Given(None, words, tuple(each.word for each in others), listed)
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
     text = (read[0].content or b"").decode("utf-8", "surrogateescape")
     return Given(text, words, tuple(each.word for each in read if each.kind != "x"))
@@ -128,7 +131,8 @@ def _example(theirs: Taken, kept: Kept) -> Example | None:
 
 
 def _alike(mine: Given, theirs: Given) -> bool:
-    return (mine.text is None) == (theirs.text is None) and mine.words.keys() == theirs.words.keys()
+    same = [(each.text is None, each.names is None) for each in (mine, theirs)]
+    return same[0] == same[1] and mine.words.keys() == theirs.words.keys()
 
 
 def _found(examples: _Examples) -> tuple[Function, int] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -19,7 +20,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PatchError
-from shioenv.modeling.facts import operands
+from shioenv.modeling.facts import here, operands
 from shioenv.modeling.filling import (
     CONTENTS,
     COUNTS,
@@ -35,7 +36,6 @@ from shioenv.modeling.index import Index
 from shioenv.modeling.induction import Induction
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import (
-    PAIR,
     Candidate,
     Numbers,
     Ranker,
@@ -59,14 +59,13 @@ STAGE = 0.3
 """What is left of the confidence where a command reads a pipe and its neighbour read something
 else (ours)."""
 
+EXAMPLES = 36
+"""Records with the same options that a function is looked for in."""
+
+ENOUGH = 3
+"""Examples that a function explains at least, to be believed before what a record says (ours)."""
+
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
-_OTHER_OPTIONS = tuple(
-    PAIR.index(name)
-    for name in (
-        "options that are ours alone", "options that are theirs alone",
-        "a mistaken option on one side",
-    )
-)  # fmt: skip
 _GIVEN = ("cwd", "history", "context", "stdin", "fed", "written")
 _SHARP, _SOFT = 0.1, 0.5
 
@@ -158,6 +157,8 @@ class Memory:
             raise Abstained(f"nothing like {shell_input!r:.60} was executed")
         scores = self.ranker.probability(features(ours, candidates))
         order = self._order(candidates, scores)
+        if state.context is not None:  # records are of the pristine machine, functions of any
+            order.sort(key=lambda place: not _is_found(candidates[place]))
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
@@ -198,7 +199,7 @@ class Memory:
         """
         text, state = without_reading(text, state) or (text, state)
         form = self._forms.form(text, state)
-        return None if form is None else Taken(form, operands(form, state))
+        return None if form is None else Taken(form, operands(form, state), here(form, state))
 
     def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
         """What the nearest records would have done here; those of the text of the record `without`
@@ -227,26 +228,29 @@ class Memory:
                     groups[filled.key] = group
                 group.add(number, far, ranked[0][0], filled.key == kept.key)
         made = [group.candidate for group in groups.values()]
-        explained = self._explained(ours, ranked, made)
+        explained = self._explained(ours, made, without)
         return made if explained is None else [*made, explained]
 
-    def _explained(
-        self,
-        ours: Taken,
-        ranked: Sequence[tuple[float, int, Taken, list[float]]],
-        made: Sequence[Candidate],
-    ) -> Candidate | None:
-        """What the function prints that explains the neighbours with our options."""
-        alike = [each for each in ranked if not any(each[3][one] for one in _OTHER_OPTIONS)]
-        kept = {each[1]: self.index.behavior(self.index.entry(each[1]).behavior) for each in alike}
-        found = self._induction.explain(ours, [(each[2], kept[each[1]]) for each in alike])
+    def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
+        """What the function prints that explains records with our options."""
+        names = Counter(name for name, _ in ours.form.options)
+        numbers: list[int] = []
+        examples: list[tuple[Taken, Kept]] = []
+        for number in self.index.alike(ours, EXAMPLES, without):
+            theirs = self.taken(number)
+            if theirs and Counter(name for name, _ in theirs.form.options) == names:
+                numbers.append(number)
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                examples.append((theirs, kept))
+        found = self._induction.explain(ours, examples)
         if found is None:
             return None
-        far, number, _, pair = alike[0]
+        pair = difference(ours, examples[0][0])
+        far = float(np.dot(self.ranker.weights, pair))
         answer = Kept(found.exit_code, found.output, "[]")
         same = [each for each in made if each.kept.key == answer.key]
         return Candidate(
-            kept=answer, how=INDUCED, number=number, pair=pair, distance=far, place=0,
+            kept=answer, how=INDUCED, number=numbers[0], pair=pair, distance=far, place=0,
             near=sum(each.near for each in same), all=sum(each.all for each in same),
             votes=found.agreed, unchanged=len(same), added=0, leftover=False,
             note=f"{found.function.name}, found from {found.agreed} examples like ",
@@ -277,6 +281,10 @@ class Memory:
     def _taken(self, number: int) -> Taken | None:
         entry = self.index.entry(number)
         return self.take(entry.text, self.world.state(entry.cwd))
+
+
+def _is_found(candidate: Candidate) -> bool:
+    return candidate.how == INDUCED and candidate.votes >= ENOUGH
 
 
 def _is_fed(taken: Taken) -> bool:

@@ -32,6 +32,9 @@ class Given:
     text: str | None
     words: Mapping[str, str]
     operands: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
+    """What is in the directory that it names, or in its own where it names none, sorted, each with
+    the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
 
 
 Roles: TypeAlias = Mapping[str, str]
@@ -653,6 +656,40 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(code) if code < 128 else chr(0xDC00 + code)
 
 
+def _listed(given: Given, roles: Roles, flags: Flags) -> str | None:
+    if given.names is None:
+        return None
+    shown = []
+    for marked in given.names:
+        name = marked.rstrip("/@*|=") if marked[-1:] in "/@*|=" else marked
+        mark = marked[len(name) :]
+        if name.startswith(".") and not flags["hidden"]:
+            continue
+        if flags["marked"] == "kinds" or (flags["marked"] and mark == "/"):
+            name += mark
+        shown.append(name)
+    if flags["hidden"] == "all":
+        shown = [f"{each}{'/' * bool(flags['marked'])}" for each in (".", "..")] + shown
+    if flags["backwards"]:
+        shown.reverse()
+    return _joined(shown) if flags["as"] == "lines" else _in_rows(shown)
+
+
+_WIDTH = 80
+
+
+def _in_rows(names: Sequence[str]) -> str:
+    """The names behind each other, in lines as wide as a terminal."""
+    made, column = "", 0
+    for name in names:
+        if made and column + len(name) + 2 < _WIDTH:
+            made, column = f"{made}, ", column + 2
+        elif made:
+            made, column = f"{made},\n", 0
+        made, column = made + name, column + len(name)
+    return f"{made}\n" if names else ""
+
+
 def _named(given: Given, roles: Roles, flags: Flags) -> str:
     made = []
     for each in given.operands:
@@ -703,6 +740,10 @@ FAMILIES: tuple[Family, ...] = (
     Family("shown", _shown, variants={
         "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
     }, of_bytes=True),
+    Family("directory", _listed, variants={
+        "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
+        "as": ("lines", "rows"), "backwards": ("", "backwards"),
+    }, reads=False),
     Family("words", _said, variants={
         "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
     }, reads=False),

@@ -7,6 +7,7 @@ import random
 import shlex
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import pytest
 from small_world import taken
@@ -185,3 +186,52 @@ def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
         if function.family.name == "lines" and function.flags["syntax"] == "extended"
     ]
     assert set(made) == {None}
+
+
+LISTINGS = (
+    "ls",
+    "ls -a",
+    "ls -A",
+    "ls -p",
+    "ls -F",
+    "ls -r",
+    "ls -m",
+    "ls -a -m -p",
+    "ls -1",
+    "dir -1",
+)
+
+
+@pytest.mark.parametrize("command", LISTINGS)
+def test_a_listing_is_found_from_listings(command: str, tmp_path: Path) -> None:
+    neighbours = []
+    for number in range(5):
+        directory = tmp_path / f"d{number}"
+        for name in ("sub", f"other{number}", ".hidden")[: number + 1]:
+            (directory / name).mkdir(parents=True)
+        for file in range(0, 30, 4 - number % 3):
+            (directory / f"file-{file}").touch(mode=0o755 if file % 5 == 0 else 0o644)
+        (directory / ".rc").touch()
+        (directory / "link").symlink_to("sub")
+        real = subprocess.run(
+            [*command.split(), str(directory)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            check=True,
+        )
+        names = tuple(sorted(each.name for each in directory.iterdir()))
+        operand = Operand(f"d{number}", "d", names=tuple(_marked(directory / n) for n in names))
+        neighbours.append(
+            (Taken(taken(f"{command} d{number}").form, (operand,)), Kept(0, real.stdout, "[]"))
+        )
+    for place, (ours, kept) in enumerate(neighbours):
+        others = [each for number, each in enumerate(neighbours) if number != place]
+        found = Induction().explain(ours, others)
+        assert found is not None
+        assert found.output == kept.output
+
+
+def _marked(path: Path) -> str:
+    kind = "@" if path.is_symlink() else "/" if path.is_dir() else ""
+    return path.name + (kind or "*" * os.access(path, os.X_OK))
