@@ -137,7 +137,8 @@ def _alike(mine: Given, theirs: Given) -> bool:
 
 def _found(examples: _Examples) -> tuple[Function, int] | None:
     """The first function that explains most of the examples, and how many."""
-    items = examples.items
+    # short ones first: most functions fail at once, and cost little there
+    items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
     best: tuple[Function, int, int] | None = None
     first = items[0].given
@@ -151,7 +152,7 @@ def _found(examples: _Examples) -> tuple[Function, int] | None:
                 told.add(made)
                 continue
             failed += made is not None
-            if failed > spared:
+            if failed > spared or (failed > 1 and not agreed):
                 break
         else:
             # one and the same silence is explained by anything

@@ -59,7 +59,7 @@ STAGE = 0.3
 """What is left of the confidence where a command reads a pipe and its neighbour read something
 else (ours)."""
 
-EXAMPLES = 36
+EXAMPLES = 24
 """Records with the same options that a function is looked for in."""
 
 ENOUGH = 3

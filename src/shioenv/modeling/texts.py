@@ -19,8 +19,14 @@ MOST_WORK = 3e7
 """Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
 may be hostile."""
 
-LONGEST = 300_000
+LONGEST = 100_000
 """Characters of a text that is worked on."""
+
+WIDEST = 1_000
+"""Columns, and fields that are skipped: a number may be hostile."""
+
+MOST_PLACES = 3
+"""Words of a command that play a role: with more there are thousands of ways to cast them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,7 @@ class Function:
         return (_as_text(text) if self.family.of_bytes else text), code
 
 
+@lru_cache(maxsize=256)
 def _as_bytes(text: str) -> str:
     """The text with a character for each byte."""
     return text.encode("utf-8", "surrogateescape").decode("latin-1")
@@ -107,6 +114,8 @@ def _as_text(characters: str) -> str:
 
 def functions(places: Sequence[str], *, reads: bool) -> Iterator[Function]:
     """Every function in which each of these words plays a role; simple ones first."""
+    if len(places) > MOST_PLACES:
+        return
     for family in FAMILIES:
         if family.reads != reads or len(places) > len(family.roles):
             continue
@@ -145,6 +154,14 @@ def _number(word: str) -> int:
     if match is None:
         raise ValueError(word)
     return int(match[1]) * (_UNITS[match[2]] if match[2] else 1)
+
+
+def _width(word: str) -> int:
+    """A number of columns or fields. Errors: ValueError for what is none."""
+    number = _number(word)
+    if not 0 <= number <= WIDEST:
+        raise ValueError(word)
+    return number
 
 
 def _same(given: Given, roles: Roles, flags: Flags) -> str:
@@ -336,8 +353,8 @@ def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str
     if match is None:
         raise ValueError(spec)
     options = match[3] + (match[6] or "")
-    start = _end_of(line, int(match[1]) - 1, separator, joint=True)
-    stop = _end_of(line, int(match[4]), separator, joint=False) if match[4] else len(line)
+    start = _end_of(line, _width(match[1]) - 1, separator, joint=True)
+    stop = _end_of(line, _width(match[4]), separator, joint=False) if match[4] else len(line)
     text = line[start:stop] if stop > start else ""
     if match[2] and int(match[2]) > 1:
         text = text[int(match[2]) - 1 :]
@@ -384,7 +401,7 @@ def _ordered(given: Given, roles: Roles, flags: Flags) -> str:
 def _runs(given: Given, roles: Roles, flags: Flags) -> str:
     def value(line: str) -> str:
         if "fields" in roles:
-            line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{_number(roles['fields'])}}}", "", line)
+            line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{_width(roles['fields'])}}}", "", line)
         if "characters" in roles:
             line = line[_number(roles["characters"]) :]
         if "width" in roles:
@@ -446,7 +463,7 @@ def _columns(given: Given, roles: Roles, flags: Flags) -> str | None:
 
 
 def _wrapped(given: Given, roles: Roles, flags: Flags) -> str:
-    width = _number(roles.get("width", "80"))
+    width = _width(roles.get("width", "80"))
     if width < 1:
         raise ValueError(width)
     made: list[str] = []
@@ -476,14 +493,14 @@ def _column(column: int, character: str) -> int:
 
 
 def _tabs(given: Given, roles: Roles, flags: Flags) -> str:
-    size = _number(roles.get("width", "8"))
+    size = _width(roles.get("width", "8"))
     if size < 1 or flags["which"] != "spaces":
         raise ValueError(size)
     return "".join(line.expandtabs(size) for line in _kept(given.text or ""))
 
 
 def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
-    width, joint = _number(roles.get("width", "6")), roles.get("joint", "\t")
+    width, joint = _width(roles.get("width", "6")), roles.get("joint", "\t")
     number, step = _number(roles.get("first", "1")), _number(roles.get("step", "1"))
     style = roles.get("style", "rn")
     which = {"a": "all", "t": "filled", "n": "none"}.get(roles.get("which", ""), flags["which"])
