@@ -192,6 +192,11 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         """The actions that may be taken at the leftmost nonterminal, (permitted,)."""
         return self._permitted.actions
 
+    @property
+    def n_permitted(self) -> int:
+        """How many these are; 0 once the episode has ended."""
+        return len(self._permitted.actions) if self._running else 0
+
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are permitted now; none once the episode has ended."""
         return self._mask().astype(np.bool_)
