@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,10 @@ def test_infos_of_ended_episodes_are_their_last_ones() -> None:
 
 
 def test_deferred_rewards_fill_the_buffer_as_those_at_once_do() -> None:
-    buffers, told = [], []
+    buffers = []
+    told: list[Ended] = []
 
-    def tell(ended: list[Ended]) -> bool:
+    def tell(ended: Sequence[Ended]) -> bool:
         told.extend(ended)
         return True
 
@@ -83,7 +85,7 @@ def test_training_ends_where_it_is_told_to() -> None:
     env = make(defer=True)
     rollouts: list[int] = []
 
-    def tell(ended: list[Ended]) -> bool:
+    def tell(ended: Sequence[Ended]) -> bool:
         rollouts.append(len(ended))
         return len(rollouts) < 2
 
