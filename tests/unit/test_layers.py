@@ -170,6 +170,9 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("vl_convert", ["report"]),
         ("bashkit", ["evaluation"]),
         ("openai", ["evaluation"]),
+        ("sb3_contrib", ["experiments"]),
+        ("stable_baselines3", ["env"]),
+        ("torch", ["env"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

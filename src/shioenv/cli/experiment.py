@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's sampling experiments, and three more, on this machine.",
+    help="Run the paper's sampling experiments, and four more, on this machine.",
 )
 
 Experiment: TypeAlias = "Callable[[Setting], Results]"
@@ -181,6 +181,35 @@ def determinism(
     from shioenv.experiments import determinism as experiment
 
     return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=passes))
+
+
+@shared.command(app, "shioenv experiment rl --out ./experiments --episodes 5000 --seeds 3")
+def rl(
+    out: Out,
+    *,
+    episodes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Executed inputs of each training.")
+    ] = 5000,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Trainings of each kind, from --seed up.")
+    ] = 3,
+    evaluated: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Episodes that each policy is judged by.")
+    ] = 300,
+    run: RunOften,
+) -> shared.Printout:
+    """What random and learned policies write, constrained by the grammars or not.
+
+    Networks are trained by MaskablePPO (extra `rl`). Nothing of it is kept before it is done.
+    """
+    from shioenv.experiments import learners as experiment
+
+    return run(
+        out,
+        lambda setting: experiment.run(
+            setting, episodes=episodes, seeds=seeds, evaluated=evaluated
+        ),
+    )
 
 
 def _run(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias, Unpack
 
 import gymnasium
 from gymnasium.core import ActType, ObsType
+from gymnasium.envs.registration import EnvSpec
 
 from shioenv.domain.inputs import Session
 from shioenv.env import rewards
-from shioenv.env.scorer import ScoredSession, SessionScorer, shown
+from shioenv.env.scorer import Outcome, ScoredSession, Scorer, ScoringOptions, SessionScorer
 from shioenv.env.spaces import is_shell_text
 from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean
 
@@ -24,40 +25,82 @@ NO_ROOM: Final = "HORIZON"
 Step: TypeAlias = tuple[ObsType, float, bool, bool, dict[str, Any]]
 
 
+class EpisodeOptions(ScoringOptions, total=False):
+    """Options of every environment, beside its own."""
+
+    start_directories: Iterable[str] | None
+    """What `reset` draws from, uniformly (None: the system's own)."""
+    rewards: rewards.Reward
+    """What an executed session is worth (default: `rewards.irreducibility`)."""
+    render_mode: str | None
+    """`ansi` for what is written as text, or None."""
+
+
 class SessionEnv(gymnasium.Env[ObsType, ActType]):
-    """An environment whose episodes write a session, which is executed and scored at the end."""
+    """An environment whose episodes write a session, which is executed and scored at the end.
+
+    Before its first reset one can be copied and pickled: the copy is made with the same options.
+    """
 
     metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
-    sampler: ClassVar[str]
+    sampler: str
     """What a record names as the writer of its input."""
+    resets_with: ClassVar[tuple[str, ...]] = ("cwd",)
+    """What `reset` has options for."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Remember what it is made with."""
+        made = super().__new__(cls)
+        made._made_with = args, options
+        return made
 
     def __init__(
         self,
-        scorer: SessionScorer,
-        start_directories: Iterable[str] | None,
+        system: str | None,
         max_length: int,
-        render_mode: str | None,
+        horizon: int,
+        **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make what is common: `max_length` is the number of characters of a start directory.
+        """Make what is common: `max_length` is the number of characters of a start directory,
+        `horizon` how many arguments there is room for.
 
-        Errors: EnvironmentOptionError.
+        Errors: EnvironmentOptionError, and those of `SessionScorer`.
         """
+        for name in options:
+            if name not in _OPTIONS:
+                raise TypeError(
+                    f"{type(self).__name__} got an unexpected keyword argument {name!r}"
+                )
+        directories = options.pop("start_directories", None)
+        render_mode = options.pop("render_mode", None)
+        self.rewards = options.pop("rewards", rewards.irreducibility)
         modes = METADATA["render_modes"]
         if render_mode is not None and render_mode not in modes:
             message = f"no render mode is called {render_mode!r}"
             raise EnvironmentOptionError(message, hint=did_you_mean(render_mode, modes))
-        own = scorer.declaration.session.start_directories
+        self.scorer: Scorer = SessionScorer(system, **options)  # type: ignore[misc]
         self.render_mode = render_mode
-        self.scorer = scorer
+        self.horizon = horizon
+        own = self.scorer.declaration.session.start_directories
         self.start_directories = checked_directories(
-            own if start_directories is None else start_directories, max_length
+            own if directories is None else directories, max_length
         )
+        self._made_with: tuple[tuple[Any, ...], dict[str, Any]]
         self._max_length = max_length
         self._cwd = self.start_directories[0]
-        self._scored: ScoredSession | None = None
+        self._scored: Outcome | None = None
         self._running = False
         self._episodes = 0
         self._score_seed = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How a copy is made. Errors: EpisodeError after the first reset."""
+        if self._episodes:
+            raise EpisodeError(
+                "an environment that was reset cannot be copied",
+                hint="copy it before its first reset, or make another one",
+            )
+        return _remade, (type(self), *self._made_with, self.spec)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -73,12 +116,14 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         cwd = self.start_directories[int(self.np_random.integers(len(self.start_directories)))]
         self._score_seed = int(self.np_random.integers(1 << 63))
         for name in options or {}:
-            if name != "cwd":
+            if name not in self.resets_with:
                 message = f"reset has no option {name!r}"
-                raise EnvironmentOptionError(message, hint=did_you_mean(str(name), ["cwd"]))
+                raise EnvironmentOptionError(
+                    message, hint=did_you_mean(str(name), self.resets_with)
+                )
         if options and "cwd" in options:
             (cwd,) = checked_directories((options["cwd"],), self._max_length)
-        self._begin(cwd)
+        self._begin(cwd, options or {})
         self._cwd, self._scored, self._running = cwd, None, True
         self._episodes += 1
         return self._observation(), self._info()
@@ -103,7 +148,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
                 made = f'gymnasium.make({self.spec.id!r}, render_mode="ansi")'
                 gymnasium.logger.warn(f"nothing is rendered without a mode: {made}")
             return None
-        after = "" if self._scored is None else shown(self._scored)
+        after = "" if self._scored is None else self._scored.shown()
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:
@@ -113,20 +158,29 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     @property
     def scored(self) -> ScoredSession | None:
         """The score with all its parts, and the record, once the session was executed."""
+        return self._scored if isinstance(self._scored, ScoredSession) else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of the session, once it was handed to the `scorer`."""
         return self._scored
 
-    def _score(self, session: Session) -> ScoredSession:
+    def _score(self, session: Session) -> Outcome:
         return self.scorer.score(
-            session, self._score_seed, session_id=self._episodes - 1, sampler=self.sampler
+            session,
+            self._score_seed,
+            session_id=self._episodes - 1,
+            sampler=self.sampler,
+            horizon=self.horizon,
         )
 
     def _going_on(self) -> Step[ObsType]:
         return self._observation(), rewards.NOTHING, False, False, self._info()
 
-    def _finished(self, scored: ScoredSession, *, truncated: bool = False) -> Step[ObsType]:
+    def _finished(self, scored: Outcome, *, truncated: bool = False) -> Step[ObsType]:
         self._scored, self._running = scored, False
         info = {**self._info(), **scored.info()}
-        reward = rewards.terminal_reward(scored.score)
+        reward = scored.reward(self.rewards)
         return self._observation(), reward, True, truncated, info
 
     def _refused(self, fault: StrEnum) -> Step[ObsType]:
@@ -138,7 +192,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return {**self._facts(), "error": None}
 
     @abstractmethod
-    def _begin(self, cwd: str) -> None:
+    def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
         """Makes the state that of a new episode. EnvironmentOptionError where none can be there."""
 
     @abstractmethod
@@ -156,6 +210,21 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     @abstractmethod
     def _written(self) -> str:
         """The state as lines of text."""
+
+
+_OPTIONS: Final = EpisodeOptions.__optional_keys__
+
+
+def _remade(
+    kind: type[SessionEnv[Any, Any]],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    spec: EnvSpec | None,
+) -> SessionEnv[Any, Any]:
+    """Another one, made with the same options."""
+    env = kind(*args, **options)
+    env.spec = spec
+    return env
 
 
 def checked_directories(directories: Iterable[str], max_length: int) -> tuple[str, ...]:

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, SupportsInt, TypeAlias
+from typing import Any, Final, SupportsInt, TypeAlias, Unpack
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from shioenv.domain.inputs import Input, Session
-from shioenv.env.base import SessionEnv, Step
-from shioenv.env.scorer import RunnerSource, SessionScorer, require_count
+from shioenv.env.base import EpisodeOptions, SessionEnv, Step
+from shioenv.env.scorer import require_count
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
-from shioenv.errors import ActionError, EnvironmentOptionError, UnboundTokenError, did_you_mean
-from shioenv.grammar.bind import bind
+from shioenv.env.tables import START, Catalogue, GrammarTables, place_named, shared_tables
+from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
-from shioenv.irreducibility.scoring import Scoring
-from shioenv.sandbox.base import Limits
+from shioenv.grammar.symbols import Grammar, Production, Symbol
 from shioenv.synthesis.compose import command_tokens
-from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
+from shioenv.synthesis.derivation import BREAK, Derivation
 from shioenv.synthesis.partial_input import PartialInput
-from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, united
+from shioenv.synthesis.samplers import HORIZON, MAX_EXPANSIONS, tidied
 from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system
 
 MAX_SYMBOLS: Final = 128
 """Symbols and argument borders that an observation holds."""
 
-START: Final = Nonterminal("env:input")
-"""What every episode starts from: its productions choose the command."""
-
 PADDING: Final = 0
 BORDER: Final = 1
 """In an observation: where an argument ends."""
 
-Catalogue: TypeAlias = Mapping[str, Sequence[str]]
+GCS: Final = "gcs"
+"""The sampler that permits what is grammatical alone."""
+
+UNIFORM: Final = "uniform"
+"""As a command: each episode draws one, all equally likely."""
+
 Observation: TypeAlias = dict[str, Any]
 
 
@@ -49,6 +49,8 @@ class ActionFault(StrEnum):
     """The production is not one of the leftmost nonterminal's, or makes too many arguments."""
     TOO_LONG = "TOO_LONG"
     """An argument has become longer than a cell of `ShIOEnv-v0` holds."""
+    EMPTY_INPUT = "EMPTY_INPUT"
+    """Nothing at all was written, as may happen without constraints."""
     HORIZON = "HORIZON"
     """The derivation has no room left, or takes too many steps. Costs nothing."""
 
@@ -58,10 +60,12 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
     The state is a partly expanded input, an action one of all the productions of the loaded
     grammars, bound to the system; it expands the leftmost nonterminal. The mask (in the observation
-    and in `info`) permits those productions of that nonterminal with which what is mandatory still
-    fits into `max_arguments`. With the last nonterminal gone the input is executed and scored as in
-    `ShIOEnv-v0`: the same reward, the same info. A masked action, and an argument of more than 64
-    characters, end the episode at -10.
+    and in `info`) permits what the sampler permits there: with `gcs` the productions of that
+    nonterminal, with `ucs` every command's options in an option's place, with `ucs-universal` every
+    production everywhere; always without those with which what is mandatory no longer fits into
+    `max_arguments`. With the last nonterminal gone the input is executed and scored as in
+    `ShIOEnv-v0`: the same reward, the same info. A masked action, an argument of more than 64
+    characters, and an input of nothing end the episode at -10.
 
     Observation: `symbols`, the state as numbers (0 padding, 1 the end of an argument, then
     `vocabulary`'s places), `leftmost`, the number of the nonterminal to expand (0 for none), and
@@ -69,91 +73,107 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
     """
 
-    sampler = "env-grammar"
+    resets_with = ("cwd", "command")
 
     def __init__(
         self,
         system: str | None = None,
         *,
+        sampler: str = GCS,
         commands: Sequence[str] | None = None,
+        command: str | None = None,
         max_arguments: int = HORIZON,
         max_symbols: int = MAX_SYMBOLS,
         max_expansions: int = MAX_EXPANSIONS,
-        budget: int | None = None,
-        scoring: Scoring | None = None,
-        limits: Limits | None = None,
-        start_directories: Iterable[str] | None = None,
-        runner: RunnerSource | None = None,
         grammars: Sequence[Grammar] | None = None,
         catalogue: Catalogue | Callable[[str], Catalogue] | None = None,
-        render_mode: str | None = None,
+        **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make the environment: grammars are loaded and bound, nothing is executed.
+        """Make the environment: grammars are loaded and bound, once a process for all that have
+        the same; nothing is executed.
 
-        `commands` limits them (default: all shipped), `grammars` replaces them. `catalogue` holds
-        the values of system tokens, or gives them for a start directory; by default they are the
-        built system's. The rest is as in `ShIOEnv`. Errors: UnknownGrammarError,
-        UnboundTokenError where no command is left, SystemNotBuiltError without a catalogue,
-        EnvironmentOptionError, UnknownSystemError.
+        `commands` limits them (default: all shipped), `grammars` replaces them. `command` is given
+        to every episode, which then begins behind the choice of it: a command's name, or `uniform`
+        for one drawn anew by each reset. `catalogue` holds the values of system tokens, or gives
+        them for a start directory; by default they are the built system's. The other options are as
+        in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError, UnboundTokenError where no
+        command is left, SystemNotBuiltError without a catalogue, EnvironmentOptionError,
+        UnknownSystemError.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
         self.max_expansions = require_count("max_expansions", max_expansions)
-        scorer = SessionScorer(system, scoring=scoring, budget=budget, limits=limits, runner=runner)
-        super().__init__(scorer, start_directories, MAX_ARGUMENT_LENGTH, render_mode)
-        versions = None
-        if catalogue is None:
-            built = find_system(system)
-            versions = built.versions
-            catalogue = partial(catalogue_of, built)
+        super().__init__(system, MAX_ARGUMENT_LENGTH, self.max_arguments, **options)
         if isinstance(commands, str):
             raise EnvironmentOptionError(
                 f"commands are names, not {commands!r}", hint=f"such as {[commands]!r}"
             )
-        loaded = grammars if grammars is not None else load_grammars(commands, versions=versions)
-        self._places = _places(loaded, catalogue, self.start_directories)
-
-        every = [p for place in self._places.values() for ps in place.values() for p in ps]
-        self.productions: tuple[Production, ...] = tuple(dict.fromkeys(every))
+        self.sampler = "env-grammar" if sampler == GCS else f"env-grammar-{sampler}"
+        self._grammatical = sampler == GCS
+        directories = self.start_directories
+        if grammars is None and catalogue is None:
+            self.tables = shared_tables(find_system(system), commands, directories, sampler)
+        else:
+            versions = None
+            if catalogue is None:
+                built = find_system(system)
+                versions, catalogue = built.versions, partial(catalogue_of, built)
+            loaded = grammars
+            if loaded is None:
+                loaded = load_grammars(commands, versions=versions)
+            self.tables = GrammarTables(loaded, catalogue, directories, sampler)
+        self.productions: tuple[Production, ...] = self.tables.productions
         """What each action does."""
-        self.vocabulary: tuple[Symbol, ...] = _vocabulary(self.productions)
+        self.vocabulary: tuple[Symbol, ...] = self.tables.vocabulary
         """The symbols of observations: the number of one is its place here, and 2."""
-        self._action = {production: number for number, production in enumerate(self.productions)}
-        self._number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
-        self._tables = {cwd: ProductionTable(place, place) for cwd, place in self._places.items()}
-        heads = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
+        self._number = self.tables.number
+        self._command = self._checked_command(command)
         self.action_space = spaces.Discrete(len(self.productions))
         self.observation_space = spaces.Dict(
             {
                 "symbols": spaces.Box(0, len(self.vocabulary) + 1, (self.max_symbols,), np.int32),
-                "leftmost": spaces.Discrete(heads + 2),
+                "leftmost": spaces.Discrete(self.tables.nonterminals + 2),
                 "action_mask": spaces.MultiBinary(len(self.productions)),
             }
         )
-        self._begin(self._cwd)
+        self._begin(self._cwd, {})
 
-    def _begin(self, cwd: str) -> None:
-        if cwd not in self._tables:
-            raise EnvironmentOptionError(
-                f"{cwd!r} is none of this environment's start directories",
-                hint=did_you_mean(cwd, self.start_directories),
-            )
-        self._table = self._tables[cwd]
+    def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
+        place = place_named(self.tables.places, cwd)
+        command = self._command
+        if "command" in options:
+            command = self._checked_command(options["command"])
+        if command == UNIFORM:
+            drawn = int(self.np_random.integers(len(place.commands)))
+            command = list(place.commands)[drawn]
+        if command is not None and command not in place.commands:
+            raise EnvironmentOptionError(f"nothing can be written with {command} in {cwd}")
+        self._table = place.table
         self._state = PartialInput.initial(START)
         self._derivation = Derivation(self._table, START)
         self._expansions = 0
+        self.taken: list[int] = []
+        """The actions of this episode; a command that was given is the first one."""
         self._permit()
+        if command is not None:
+            self._expand(int(self.permitted[place.commands[command]]))
+            self._permit()
+
+    def _checked_command(self, command: str | None) -> str | None:
+        names = {name for place in self.tables.places.values() for name in place.commands}
+        if command is None or command in {*names, UNIFORM}:
+            return command
+        hint = did_you_mean(str(command), [*names, UNIFORM])
+        raise EnvironmentOptionError(f"no input begins with the command {command!r}", hint=hint)
 
     def _take(self, action: SupportsInt) -> Step[Observation]:
-        number = _number_of(action, len(self.productions))
-        index = self._permitted.get(number)
-        if index is None:
+        number = number_of(action, len(self.productions))
+        if number not in self._permitted.index:
             return self._refused(ActionFault.MASKED_ACTION)
         state = self._state.expand(self.productions[number])
         if state.leftmost is None:
-            return self._finish(state)
-        self._derivation.expand(self._choices, index)
-        self._state = state
+            return self._finish(state, number)
+        self._expand(number)
         self._expansions += 1
         if any(len(word) > MAX_ARGUMENT_LENGTH for word in self._derivation.words):
             return self._refused(ActionFault.TOO_LONG)
@@ -161,6 +181,21 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
             return self._refused(ActionFault.HORIZON)
         self._permit()
         return self._going_on()
+
+    def _expand(self, number: int) -> None:
+        self._state = self._state.expand(self.productions[number])
+        self._derivation.expand(self._choices, self._permitted.index[number])
+        self.taken.append(number)
+
+    @property
+    def permitted(self) -> NDArray[np.int64]:
+        """The actions that may be taken at the leftmost nonterminal, (permitted,)."""
+        return self._permitted.actions
+
+    @property
+    def n_permitted(self) -> int:
+        """How many these are; 0 once the episode has ended."""
+        return len(self._permitted.actions) if self._running else 0
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are permitted now; none once the episode has ended."""
@@ -186,26 +221,38 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         if choices.most > room:
             choices = choices.within(room)
         self._choices = choices
-        self._permitted = {
-            self._action[production]: index for index, production in enumerate(choices.productions)
-        }
+        self._permitted = self.tables.permitted(choices)
 
-    def _finish(self, state: PartialInput) -> Step[Observation]:
-        if any(len(word) > MAX_ARGUMENT_LENGTH for word in state.words):
-            self._state = state
-            return self._refused(ActionFault.TOO_LONG)
-        scored = self._score(Session(self._cwd, (self._input(state),)))
+    def _finish(self, state: PartialInput, number: int) -> Step[Observation]:
+        words = self._words(state)
+        fault = None
+        if not words:
+            fault = ActionFault.EMPTY_INPUT
+        elif any(len(word) > MAX_ARGUMENT_LENGTH for word in words):
+            fault = ActionFault.TOO_LONG
+        elif len(words) > self.max_arguments + 1:
+            fault = ActionFault.HORIZON
+        scored = None
+        if fault is None:
+            scored = self._score(Session(self._cwd, (self._input(state),)))
         self._state = state
         self._expansions += 1
+        self.taken.append(number)
+        if scored is None:
+            assert fault is not None
+            return self._refused(fault)
         return self._finished(scored)
 
+    def _words(self, state: PartialInput) -> tuple[str, ...]:
+        return state.words if self._grammatical else tidied(state.words)
+
     def _input(self, state: PartialInput) -> Input:
-        return Input(command_tokens(state.words))
+        return Input(command_tokens(self._words(state)))
 
     def _mask(self) -> NDArray[np.int8]:
         mask = np.zeros(len(self.productions), np.int8)  # (actions,)
         if self._running:
-            mask[list(self._permitted)] = 1
+            mask[self.permitted] = 1
         return mask
 
     def _numbers(self) -> list[int]:
@@ -237,42 +284,8 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         }
 
 
-def _places(
-    grammars: Sequence[Grammar],
-    catalogue: Catalogue | Callable[[str], Catalogue],
-    directories: Sequence[str],
-) -> dict[str, dict[Nonterminal, tuple[Production, ...]]]:
-    """Each start directory's productions, `START`'s first. UnboundTokenError where it has none."""
-    places = {}
-    for cwd in directories:
-        values = catalogue(cwd) if callable(catalogue) else catalogue
-        bound: list[Grammar] = []
-        missing: UnboundTokenError | None = None
-        for grammar in grammars:
-            try:
-                bound.append(bind(grammar, values))
-            except UnboundTokenError as error:
-                missing = error
-        if not bound:
-            raise missing or EnvironmentOptionError(
-                "there is no grammar to write with", hint="name at least one command"
-            )
-        starts = tuple(Production(START, ((grammar.start,),)) for grammar in bound)
-        places[cwd] = {START: starts, **united(bound)}
-    return places
-
-
-def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
-    """Every symbol of these productions, nonterminals first, in the order they occur."""
-    occurring: dict[Symbol, None] = {START: None}
-    for production in productions:
-        occurring.setdefault(production.head)
-        for argument in production.body:
-            occurring.update(dict.fromkeys(argument))
-    return tuple(sorted(occurring, key=lambda symbol: not isinstance(symbol, Nonterminal)))
-
-
-def _number_of(action: SupportsInt, count: int) -> int:
+def number_of(action: SupportsInt, count: int) -> int:
+    """The action as a number below the count. Errors: ActionError."""
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)

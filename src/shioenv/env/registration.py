@@ -23,6 +23,11 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
 )
 """Where the class of each id is; imported by `gymnasium.make`."""
 
+VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
+    {"ShIOEnv-Grammar-v0": "shioenv.env.vector:GrammarVectorEnv"}
+)
+"""Where the class of each id's own vector is; imported by `gymnasium.make_vec`."""
+
 
 def announce() -> None:
     """Register the ids now if Gymnasium is loaded, else once it is. Any number of calls."""
@@ -38,7 +43,8 @@ def register() -> None:
 
     for name, entry_point in ENTRY_POINTS.items():
         if name not in registration.registry:
-            registration.register(id=name, entry_point=entry_point)
+            vector = VECTOR_ENTRY_POINTS.get(name)
+            registration.register(id=name, entry_point=entry_point, vector_entry_point=vector)
 
 
 class _Watcher(MetaPathFinder):

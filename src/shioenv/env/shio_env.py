@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 import numpy as np
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Session
-from shioenv.env.base import SessionEnv, Step
-from shioenv.env.scorer import RunnerSource, SessionScorer, require_count
+from shioenv.env.base import EpisodeOptions, SessionEnv, Step
+from shioenv.env.scorer import require_count
 from shioenv.env.spaces import (
     ACTION_FIELDS,
     MAX_ARGUMENT_LENGTH,
@@ -21,8 +21,6 @@ from shioenv.env.spaces import (
     is_shell_text,
 )
 from shioenv.errors import ActionError, InputError, did_you_mean
-from shioenv.irreducibility.scoring import Scoring
-from shioenv.sandbox.base import Limits
 
 MAX_COMMANDS: Final = 1
 MAX_SEGMENTS: Final = 3
@@ -84,37 +82,30 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         max_segments: int = MAX_SEGMENTS,
         max_arguments: int = MAX_ARGUMENTS,
         max_argument_length: int = MAX_ARGUMENT_LENGTH,
-        budget: int | None = None,
-        scoring: Scoring | None = None,
-        limits: Limits | None = None,
-        start_directories: Iterable[str] | None = None,
-        runner: RunnerSource | None = None,
-        render_mode: str | None = None,
+        **options: Unpack[EpisodeOptions],
     ) -> None:
         """Make the environment; nothing is executed or opened yet.
 
         `system` is a declared system's name (default: the default system). `max_commands` counts
         the rows after row 0. `max_segments` and `max_arguments` size the rows; what one command of
-        a row leaves of it another may use. `scoring` says how sessions are scored, `budget` the
-        same where nothing but that is to be said. `start_directories` (default: the system's own)
-        are what `reset` draws from. `runner` replaces the sandbox: any `Runner`, or a callable that
-        opens one; what that opens is closed with the environment, a runner stays its owner's.
-        Errors: UnknownSystemError, EnvironmentOptionError.
+        a row leaves of it another may use. The other options are those of `EpisodeOptions` and
+        `ScoringOptions`; what a `runner` opens is closed with the environment, a runner stays its
+        owner's. Errors: UnknownSystemError, EnvironmentOptionError, UsageError.
         """
         self.max_commands = require_count("max_commands", max_commands)
         self.columns = require_count("max_segments", max_segments) * (
             require_count("max_arguments", max_arguments) + CELLS_BESIDE_ARGUMENTS
         )
         self.max_argument_length = require_count("max_argument_length", max_argument_length)
-        scorer = SessionScorer(system, scoring=scoring, budget=budget, limits=limits, runner=runner)
-        super().__init__(scorer, start_directories, self.max_argument_length, render_mode)
+        horizon = self.max_commands * max_segments * max_arguments
+        super().__init__(system, self.max_argument_length, horizon, **options)
         self.action_space = action_space(self.max_argument_length)
         self.observation_space = grid_space(
             self.max_commands + 1, self.columns, self.max_argument_length
         )
         self._rows: list[tuple[str, ...]] = []
 
-    def _begin(self, cwd: str) -> None:
+    def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
         self._rows = []
 
     def _take(self, action: Action) -> Step[Grid]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -40,7 +41,7 @@ class MemoryCache:
     """Behaviors by text, in one start directory; `at` gives the same store for another one.
 
     Bounded in entries and in the size of each, since an environment may live for millions of
-    episodes. `hits` counts what this view has answered.
+    episodes. `hits` counts what this view has answered. Views may be used by several threads.
     """
 
     def __init__(
@@ -48,28 +49,32 @@ class MemoryCache:
         cwd: str = "",
         store: OrderedDict[tuple[str, str], Behavior] | None = None,
         capacity: int = CACHED_BEHAVIORS,
+        lock: threading.Lock | None = None,
     ) -> None:
         self.hits = 0
         self._cwd, self._capacity = cwd, capacity
         self._store = OrderedDict[tuple[str, str], Behavior]() if store is None else store
+        self._lock = threading.Lock() if lock is None else lock
 
     def at(self, cwd: str) -> MemoryCache:
         """The view for a start directory, with no hits yet."""
-        return MemoryCache(cwd, self._store, self._capacity)
+        return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
         """What the text did; None where that is not known any more."""
-        behavior = self._store.get((self._cwd, text))
-        if behavior is not None:
-            self._store.move_to_end((self._cwd, text))
-            self.hits += 1
+        with self._lock:
+            behavior = self._store.get((self._cwd, text))
+            if behavior is not None:
+                self._store.move_to_end((self._cwd, text))
+                self.hits += 1
         return behavior
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
         """Keeps those that are not too large."""
-        for text, behavior in behaviors.items():
-            if len(behavior.output) <= CACHED_OUTPUT:
-                self._store[self._cwd, text] = behavior
-                self._store.move_to_end((self._cwd, text))
-        while len(self._store) > self._capacity:
-            self._store.popitem(last=False)
+        with self._lock:
+            for text, behavior in behaviors.items():
+                if len(behavior.output) <= CACHED_OUTPUT:
+                    self._store[self._cwd, text] = behavior
+                    self._store.move_to_end((self._cwd, text))
+            while len(self._store) > self._capacity:
+                self._store.popitem(last=False)

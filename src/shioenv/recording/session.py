@@ -40,23 +40,28 @@ or not), and three noise runs miss half of what goes either way every fourth tim
 
 
 class _Whole:
-    """The runs of a whole session: those that give the noise, and the one with two pipes."""
+    """The runs of a whole session: those that give the noise, and the one with two pipes, where
+    that is wanted.
+    """
 
-    def __init__(self, patience: Patience, first: Behavior, noise_runs: int) -> None:
+    def __init__(
+        self, patience: Patience, first: Behavior, noise_runs: int, *, piped: bool
+    ) -> None:
         self._patience, self._first, self._noise_runs = patience, first, noise_runs
+        self._piped = piped
         self._asked = 0
 
     @cached_property
     def channels(self) -> Behavior:
-        """The run with two pipes."""
-        return self._patience.channels()
+        """The run with two pipes; without one the first run, whose channels are unknown."""
+        return self._patience.channels() if self._piped else self._first
 
     def again(self) -> Behavior:
         """The next run; the first one was there before."""
         self._asked += 1
         if self._asked == 1:
             return self._first
-        if self._asked == self._noise_runs:
+        if self._piped and self._asked == self._noise_runs:
             channels = self.channels
             ordered = not (channels.stdout and channels.stderr)
             if ordered and not disagree(self._first, channels, ordered=True):
@@ -66,6 +71,12 @@ class _Whole:
 
 ROW_END = "\n"
 """What stands between the rows of a session in `input_args`, as it does in `input` (ours)."""
+
+
+def input_args_of(session: Session) -> list[str]:
+    """The tokens of all its rows with no-space marks, as a record holds them."""
+    first, *further = [row.input_args for row in session.rows]
+    return first + [token for row in further for token in (ROW_END, *row)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +101,11 @@ class Recorded:
         """The session as a record of this number, of a sample that `sampler` wrote, in the layout
         of this version; `mistake` is the class of what was done wrong in it.
         """
-        first, *further = [row.input_args for row in self.session.rows]
         scored = self._unscored if self.score is None else self.score.record_fields()
         return Record(
             session_id=session_id,
             input=self.session.text,
-            input_args=first + [token for row in further for token in (ROW_END, *row)],
+            input_args=input_args_of(self.session),
             cwd=self.session.cwd,
             system=system,
             sampler=sampler,
@@ -135,6 +145,10 @@ class SessionRecorder:
     limits. What a volatile session ran never enters it, nor what may do something else another
     time (`shareable`), and nothing of it is used once a sub-input ran out of time."""
     pipe_runs: int = PIPE_RUNS
+    thorough: bool = True
+    """Whether more is executed than the score needs: the run with two pipes, and what shows the
+    files that were written. Without, `stdout` and `stderr` stay unknown, and a session whose files
+    hold the date passes for one that is steady."""
     alone: Alone = at_once
     """Calls a run while nothing runs that it could have lacked; see `Patience`."""
     clock: Callable[[], float] = time.time
@@ -166,7 +180,7 @@ class SessionRecorder:
         started = self.clock()
         first = patience.begin()
         full, scoring = session.body, self.scoring
-        whole = _Whole(patience, first, scoring.noise_runs)
+        whole = _Whole(patience, first, scoring.noise_runs, piped=self.thorough)
         if patience.hangs and scoring.budget:
             scoring = replace(scoring, budget=min(scoring.budget, TIMED_OUT_BUDGET))
 
@@ -190,7 +204,7 @@ class SessionRecorder:
             or disagree(first, channels)
             or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)
             or dated(first, (started, self.clock()))
-            or self._writes_date(session.cwd, first, patience, started)
+            or (self.thorough and self._writes_date(session.cwd, first, patience, started))
             or self._races(session, first, patience)
         )
         if self.cache is not None and not volatile:

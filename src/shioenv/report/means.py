@@ -46,6 +46,17 @@ def bootstrapped(values: Sequence[float]) -> Mean:
     return Mean(mean, low, high, len(array))
 
 
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half of the 95% interval of a mean of few values (Student's); None for a single one."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return float(t.ppf(0.975, len(values) - 1)) * math.sqrt(variance / len(values))
+
+
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Mean and standard deviation of a group of scores."""

@@ -181,7 +181,7 @@ class Sampler:
         """One input, None where it breaks a bound."""
         drawn = self._derive(start, random, policy, horizon)
         if not self._grammatical:
-            drawn = Drawn(_tidied(drawn.words), drawn.trace, drawn.volatile)
+            drawn = Drawn(tidied(drawn.words), drawn.trace, drawn.volatile)
         if not drawn.words or (self._overflows and drawn.n_arguments > horizon):
             return None
         return drawn if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH else None
@@ -228,20 +228,20 @@ class Sampler:
         if derivation.leftmost != BREAK:
             raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
         words = tuple(derivation.words)
-        return words if self._grammatical else _tidied(words)
+        return words if self._grammatical else tidied(words)
 
 
-def _tidied(words: Sequence[str]) -> tuple[str, ...]:
+def tidied(words: Sequence[str]) -> tuple[str, ...]:
     """The words with no-space marks only where they mean something.
 
     Productions taken out of their place can leave marks inside a word, on the command, or alone.
     """
-    tidied: list[str] = []
+    kept: list[str] = []
     for word in words:
         text = word.replace(NO_SPACE, "")
         if not text:
             continue
-        left = NO_SPACE if tidied and word.startswith(NO_SPACE) else ""
-        right = NO_SPACE if tidied and word.endswith(NO_SPACE) else ""
-        tidied.append(f"{left}{text}{right}")
-    return tuple(tidied)
+        left = NO_SPACE if kept and word.startswith(NO_SPACE) else ""
+        right = NO_SPACE if kept and word.endswith(NO_SPACE) else ""
+        kept.append(f"{left}{text}{right}")
+    return tuple(kept)

@@ -11,7 +11,8 @@ from scripted_shell import ScriptedShell
 
 from shioenv.domain.record import NAMES
 from shioenv.env import registration
-from shioenv.env.grammar_env import BORDER, START, GrammarEnv
+from shioenv.env.grammar_env import BORDER, GrammarEnv
+from shioenv.env.tables import START
 from shioenv.errors import (
     ActionError,
     EnvironmentOptionError,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.env.base import EpisodeOptions
 from shioenv.env.grammar_env import ActionFault as GrammarFault
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.registration import ENTRY_POINTS
@@ -14,11 +15,11 @@ from shioenv.env.wrappers import ENCODINGS
 from shioenv.recording.executions import CACHED_BEHAVIORS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "environment.md").read_text()
-OPTIONS = {
+OPTIONS = EpisodeOptions.__optional_keys__ | {
     name
     for made in (ShIOEnv, GrammarEnv)
-    for name in inspect.signature(made).parameters
-    if name != "self"
+    for name in inspect.signature(made.__init__).parameters
+    if name not in ("self", "options")
 }
 
 
@@ -32,7 +33,7 @@ def test_reference_names(name: str) -> None:
 def test_reference_shows_the_defaults() -> None:
     rows = dict(line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| `"))
     shown = {name.strip(" `"): default.strip() for name, default in rows.items()}
-    for name, parameter in inspect.signature(ShIOEnv).parameters.items():
+    for name, parameter in inspect.signature(ShIOEnv.__init__).parameters.items():
         if isinstance(parameter.default, int):
             assert shown[name] == str(parameter.default)
     assert f"{CACHED_BEHAVIORS:,}" in PAGE

@@ -1,0 +1,108 @@
+"""Train MaskablePPO (sb3-contrib) to write inputs in which every argument matters.
+
+    pip install 'shioenv[rl]'
+    python examples/rl/maskable_ppo.py --episodes 5000 --out runs/maskable
+
+Each episode is given a command, all commands equally likely, and pays for arguments that change
+what a new, steady input does which succeeds. Writes OUT/log.csv (a line an executed input),
+checkpoints by Stable-Baselines3 in OUT/checkpoints, and OUT/model.zip. `evaluate.py` and `plot.py`
+go on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import CheckpointCallback
+
+from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
+from shioenv.env.rewards import Gate, necessary
+from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
+from shioenv.env.vector import Ended, GrammarVectorEnv
+
+COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code",
+           "input")  # fmt: skip
+
+
+def make(sampler: str, commands: list[str] | None, envs: int) -> StableVecEnv:
+    """The environments that learners learn in."""
+    return StableVecEnv(
+        GrammarVectorEnv(
+            envs,
+            sampler=sampler,
+            commands=commands,
+            command="uniform",
+            defer=True,
+            rewards=Gate(necessary),
+            wrap=[LocalActions, ProductionHistory],
+            record=False,
+            budget=16,
+            noise_runs=2,
+            wall_seconds=0.5,
+        )
+    )
+
+
+class Log:
+    """A line of CSV for each input that was executed; training ends after so many."""
+
+    def __init__(self, path: Path, episodes: int) -> None:
+        self.file = path.open("w", newline="")
+        self.lines = csv.writer(self.file)
+        self.lines.writerow(COLUMNS)
+        self.episodes, self.done, self.began = episodes, 0, time.monotonic()
+
+    def tell(self, ended: Sequence[Ended]) -> bool:
+        """Keeps the inputs of a rollout, and says whether to go on."""
+        seconds = round(time.monotonic() - self.began, 1)
+        for episode in ended:
+            self.done += 1
+            score, behavior = episode.scored.score, episode.scored.behavior
+            values = (score.irreducibility, score.n_arguments, behavior.exit_code)
+            text = episode.scored.session.text
+            self.lines.writerow((self.done, seconds, episode.reward, *values, text))
+        self.file.flush()
+        return self.done < self.episodes
+
+
+def main() -> None:
+    """Train."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--episodes", type=int, default=5000)
+    parser.add_argument("--out", type=Path, default=Path("runs/maskable"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--envs", type=int, default=32)
+    parser.add_argument("--sampler", default="gcs", help="gcs, ucs or ucs-universal")
+    parser.add_argument("--commands", nargs="*", help="default: all")
+    parser.add_argument("--tensorboard", action="store_true", help="log there as well")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    env = make(given.sampler, given.commands, given.envs)
+    model = MaskablePPO(
+        "MlpPolicy",
+        env,
+        n_steps=max(1024 // given.envs, 2),
+        batch_size=128,
+        n_epochs=4,
+        gamma=1.0,
+        ent_coef=0.01,
+        seed=given.seed,
+        policy_kwargs={"features_extractor_class": TokenEmbedding},
+        tensorboard_log=str(given.out / "tensorboard") if given.tensorboard else None,
+        verbose=0,
+    )
+    checkpoints = CheckpointCallback(max(20_000 // given.envs, 1), str(given.out / "checkpoints"))
+    log = Log(given.out / "log.csv", given.episodes)
+    model.learn(total_timesteps=1 << 40, callback=[DeferredRewards(log.tell), checkpoints])
+    model.save(given.out / "model")
+    env.close()
+    print(f"{log.done} episodes, {given.out / 'model.zip'}")
+
+
+if __name__ == "__main__":
+    main()

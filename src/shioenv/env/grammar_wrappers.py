@@ -1,0 +1,131 @@
+"""What makes `ShIOEnv-Grammar-v0` small enough to learn in: few actions, a short observation."""
+
+from __future__ import annotations
+
+from typing import Any, Final, SupportsInt, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
+
+from shioenv.env.grammar_env import GrammarEnv, number_of
+from shioenv.env.scorer import require_count
+from shioenv.errors import EnvironmentOptionError
+
+Tokens: TypeAlias = NDArray[np.int32]
+Wrapped: TypeAlias = gymnasium.Env[Any, Any]
+
+HISTORY: Final = 16
+"""Productions that a `ProductionHistory` shows, where nothing else is asked for."""
+
+AHEAD: Final = 3
+"""What it shows before them: the leftmost nonterminal, the command, the number of arguments."""
+
+ACTION_MASK: Final = "action_mask"
+
+
+class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
+    """Actions counted among those that are permitted: `Discrete` of as many as there ever are.
+
+    Action k is the k-th production that the mask permits, 96 at most with all commands and `gcs`
+    instead of all 18,000. The masks (of the observation, of `info`, and `action_masks()`) have that
+    length: their first so many are 1. An action behind these is a masked one.
+    """
+
+    def __init__(self, env: Wrapped) -> None:
+        """Wrap a grammar environment. Errors: EnvironmentOptionError for another one."""
+        RecordConstructorArgs.__init__(self)
+        gymnasium.Wrapper.__init__(self, env)
+        self._inner = grammar_env_of(env)
+        self.most = self._inner.tables.most
+        self.action_space = spaces.Discrete(self.most)
+        inner = env.observation_space
+        if isinstance(inner, spaces.Dict) and ACTION_MASK in inner.spaces:
+            masked = {**inner.spaces, ACTION_MASK: spaces.MultiBinary(self.most)}
+            self.observation_space = spaces.Dict(masked)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """As the environment's, with the shorter mask."""
+        return self._shortened(*self.env.reset(seed=seed, options=options))
+
+    def step(self, action: SupportsInt) -> Any:
+        """As the environment's, for the action of this number among those permitted."""
+        number = number_of(action, self.most)
+        permitted = self._inner.permitted
+        if number < len(permitted):
+            taken = int(permitted[number])
+        else:
+            taken = int(np.argmin(self._inner.action_masks()))
+        observation, reward, terminated, truncated, info = self.env.step(taken)
+        return self._shortened(observation, info, (reward, terminated, truncated))
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are permitted now; none once the episode has ended."""
+        return self._mask().astype(np.bool_)
+
+    def _mask(self) -> NDArray[np.int8]:
+        mask = np.zeros(self.most, np.int8)  # (actions,)
+        mask[: self._inner.n_permitted] = 1
+        return mask
+
+    def _shortened(self, observation: Any, info: dict[str, Any], between: Any = ()) -> Any:
+        info = {**info, ACTION_MASK: self._mask()}
+        if isinstance(observation, dict) and ACTION_MASK in observation:
+            observation = {**observation, ACTION_MASK: self._mask()}
+        return observation, *between, info
+
+
+class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordConstructorArgs):
+    """The observation as a few numbers: what is to be expanded, and what was taken last.
+
+    They are the leftmost nonterminal, the first production (the command), how many arguments are
+    finished, and the last `length` productions, the newest first; 0 where there is none. All count
+    in one vocabulary of `size` numbers: one embedding of these, its rows put behind each other, is
+    all that a network needs. The mask is in `info` and comes from `action_masks()`.
+    """
+
+    def __init__(self, env: Wrapped, length: int = HISTORY) -> None:
+        """Wrap a grammar environment.
+
+        Errors: EnvironmentOptionError for another one, or a length below 1.
+        """
+        RecordConstructorArgs.__init__(self, length=length)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self.length = require_count("length", length)
+        self._inner = grammar_env_of(env)
+        self._productions = 1 + self._inner.tables.nonterminals
+        self._counts = self._productions + len(self._inner.productions)
+        self.size = self._counts + self._inner.max_arguments + 2
+        shape = (AHEAD + self.length,)
+        self.observation_space = spaces.Box(0, self.size - 1, shape, np.int32)
+
+    def observation(self, observation: Any) -> Tokens:
+        """The numbers, whatever the environment observes itself."""
+        inner = self._inner
+        tokens = np.zeros(AHEAD + self.length, np.int32)  # (3 + length,)
+        leftmost = inner.state.leftmost
+        if leftmost is not None:
+            tokens[0] = inner.tables.number[leftmost] - 1
+        taken = inner.taken
+        if taken:
+            tokens[1] = self._productions + taken[0]
+        arguments = min(inner.state.n_arguments, inner.max_arguments + 1)
+        tokens[2] = self._counts + arguments
+        newest = taken[: -self.length - 1 : -1]
+        tokens[AHEAD : AHEAD + len(newest)] = [self._productions + number for number in newest]
+        return tokens
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Those of the environment."""
+        masks: NDArray[np.bool_] = self.get_wrapper_attr("env").get_wrapper_attr("action_masks")()
+        return masks
+
+
+def grammar_env_of(env: Wrapped) -> GrammarEnv:
+    """The grammar environment inside. Errors: EnvironmentOptionError where there is none."""
+    inner = env.unwrapped
+    if not isinstance(inner, GrammarEnv):
+        raise EnvironmentOptionError(f"{env} does not write by productions of grammars")
+    return inner

@@ -1,0 +1,162 @@
+"""What Stable-Baselines3 learns with: the native vector as its `VecEnv`, and an embedding.
+
+The algorithms are theirs; `examples/rl` shows them at work. Needs the extra `rl`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv
+
+from shioenv.env.vector import Ended, GrammarVectorEnv
+
+EMBEDDED = 32
+"""Numbers that stand for one production or nonterminal (ours)."""
+
+
+class StableVecEnv(VecEnv):  # type: ignore[misc]
+    """A `GrammarVectorEnv` as Stable-Baselines3 wants it; one that defers needs `DeferredRewards`.
+
+    The info of a step that ends an episode is that episode's last one, with `terminal_observation`
+    and `episode` (`r` its reward, `l` its steps, `t` seconds since this was made).
+    """
+
+    def __init__(self, vector: GrammarVectorEnv) -> None:
+        """Take over a vector, which is closed with this."""
+        self.vector = vector
+        self.render_mode = None
+        self._actions: Any = None
+        self._first_seed: int | None = None
+        self._began = time.monotonic()
+        self._returns = np.zeros(vector.num_envs)
+        self._lengths = np.zeros(vector.num_envs, np.int64)
+        super().__init__(
+            vector.num_envs, vector.single_observation_space, vector.single_action_space
+        )
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """The next reset gets this seed; the environments' own count up from it."""
+        self._first_seed = seed
+        return [None if seed is None else seed + number for number in range(self.num_envs)]
+
+    def reset(self) -> Any:
+        """The first observations of new episodes."""
+        observations, _ = self.vector.reset(seed=self._first_seed)
+        self._first_seed = None
+        self._returns[:] = 0
+        self._lengths[:] = 0
+        return observations
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Keeps the actions."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Takes them."""
+        observations, rewards, terminated, truncated, batch = self.vector.step(self._actions)
+        self._returns += rewards
+        self._lengths += 1
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for number in np.flatnonzero(terminated | truncated):
+            final = batch["final_info"]
+            infos[number] = {
+                **{name: of[number] for name, of in final.items() if not name.startswith("_")},
+                "terminal_observation": batch["final_obs"][number],
+                "TimeLimit.truncated": False,
+                "episode": {
+                    "r": float(self._returns[number]),
+                    "l": int(self._lengths[number]),
+                    "t": round(time.monotonic() - self._began, 3),
+                },
+            }
+            self._returns[number] = self._lengths[number] = 0
+        return observations, rewards.astype(np.float32), terminated | truncated, infos
+
+    def close(self) -> None:
+        """Closes the vector."""
+        self.vector.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of the environments. AttributeError where they have none."""
+        if attr_name == "render_mode":
+            return [None for _ in self._chosen(indices)]
+        return [env.get_wrapper_attr(attr_name) for env in self._chosen(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Sets an attribute of the environments."""
+        for env in self._chosen(indices):
+            env.set_wrapper_attr(attr_name, value)
+
+    def env_method(
+        self, method_name: str, *args: Any, indices: Any = None, **options: Any
+    ) -> list[Any]:
+        """What a method of the environments gives; `action_masks` is one."""
+        envs = self._chosen(indices)
+        return [env.get_wrapper_attr(method_name)(*args, **options) for env in envs]
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
+        """Whether a wrapper is around each environment. Rewards and lengths are in infos anyway."""
+        return [_is_wrapped(env, wrapper_class) for env in self._chosen(indices)]
+
+    def _chosen(self, indices: Any) -> Sequence[gymnasium.Env[Any, Any]]:
+        return [self.vector.envs[number] for number in self._get_indices(indices)]
+
+
+class DeferredRewards(BaseCallback):  # type: ignore[misc]
+    """Puts what the episodes of a rollout earned into its buffer, once they are scored together.
+
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. `told` is given the
+    executed episodes of each rollout; training ends where it says False.
+    """
+
+    def __init__(self, told: Callable[[Sequence[Ended]], bool] = lambda ended: True) -> None:
+        super().__init__()
+        self._told = told
+        self._going_on = True
+
+    def _on_step(self) -> bool:
+        return self._going_on
+
+    def _on_rollout_end(self) -> None:
+        rewards, ended = self.training_env.vector.collect()
+        buffer, policy = self.model.rollout_buffer, self.model.policy
+        buffer.rewards += rewards.astype(buffer.rewards.dtype)  # (steps, environments)
+        with torch.no_grad():
+            observations = policy.obs_to_tensor(self.model._last_obs)[0]
+            values = policy.predict_values(observations)
+        dones = self.model._last_episode_starts
+        buffer.compute_returns_and_advantage(last_values=values, dones=dones)
+        self._going_on = self._told(ended)
+
+
+class TokenEmbedding(BaseFeaturesExtractor):  # type: ignore[misc]
+    """A `ProductionHistory` for a network: each number's embedding, one behind the other."""
+
+    def __init__(self, observation_space: gymnasium.spaces.Box, embedded: int = EMBEDDED) -> None:
+        """Make the embedding of the space's vocabulary, `embedded` numbers for each."""
+        tokens = int(np.prod(observation_space.shape))
+        super().__init__(observation_space, tokens * embedded)
+        size = int(observation_space.high.max()) + 1
+        self.embedding = torch.nn.Embedding(size, embedded, padding_idx=0)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        """(batch, tokens) to (batch, tokens * embedded)."""
+        embedded: torch.Tensor = self.embedding(observations.long()).flatten(1)
+        return embedded
+
+
+def _is_wrapped(env: gymnasium.Env[Any, Any], kind: type) -> bool:
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, kind):
+            return True
+        env = env.env
+    return False

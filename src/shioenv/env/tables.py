@@ -1,0 +1,165 @@
+"""What `ShIOEnv-Grammar-v0` writes with: productions numbered once, shared by its environments."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shioenv.errors import EnvironmentOptionError, UnboundTokenError, did_you_mean
+from shioenv.grammar.bind import bind
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
+from shioenv.synthesis.derivation import CompiledChoices, ProductionTable
+from shioenv.synthesis.samplers import permitted_by, united
+from shioenv.system.catalogue import catalogue as catalogue_of
+from shioenv.system.store import System
+
+START: Final = Nonterminal("env:input")
+"""What every episode starts from: its productions choose the command."""
+
+SHARED: Final = 8
+"""Sets of tables that are kept for the next environment, the longest unused are dropped first."""
+
+Catalogue: TypeAlias = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """The actions that may be taken at one nonterminal, in the order of its productions."""
+
+    actions: NDArray[np.int64]
+    """Their numbers, (permitted,)."""
+    index: Mapping[int, int]
+    """The place of each number among them."""
+    productions: Sequence[Production]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What can be written in one start directory."""
+
+    table: ProductionTable
+    commands: Mapping[str, int]
+    """For each command the place of its choice among those of `START`."""
+
+
+class GrammarTables:
+    """The productions of grammars in some start directories, by the numbers of their actions.
+
+    Never changed, but for what is remembered of it. Errors: UnboundTokenError where a directory has
+    values for no command, UnknownSamplerError, EnvironmentOptionError without a grammar.
+    """
+
+    def __init__(
+        self,
+        grammars: Sequence[Grammar],
+        catalogue: Catalogue | Callable[[str], Catalogue],
+        directories: Sequence[str],
+        sampler: str,
+    ) -> None:
+        self.places: dict[str, Place] = {}
+        """By start directory."""
+        every: dict[Production, None] = {}
+        for cwd in directories:
+            values = catalogue(cwd) if callable(catalogue) else catalogue
+            bound = _bound(grammars, values)
+            starts = tuple(Production(START, ((grammar.start,),)) for grammar in bound)
+            own = {START: starts, **united(bound)}
+            permitted = {START: starts, **permitted_by(sampler, bound)}
+            commands = {grammar.name: number for number, grammar in enumerate(bound)}
+            self.places[cwd] = Place(ProductionTable(own, permitted), commands)
+            every.update((production, None) for ps in own.values() for production in ps)
+        self.productions: tuple[Production, ...] = tuple(every)
+        """What each action does."""
+        self.vocabulary: tuple[Symbol, ...] = _vocabulary(self.productions)
+        """The symbols of observations."""
+        self.number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
+        """Of each symbol, from 2 up."""
+        self.nonterminals = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
+        """How many of the symbols are nonterminals; these come first."""
+        self.most = max(
+            len(place.table.choices(place.table.code(symbol)).productions)
+            for place in self.places.values()
+            for symbol in place.table.nonterminals
+        )
+        """How many actions are permitted at once, at most."""
+        self._action = {production: number for number, production in enumerate(self.productions)}
+        self._permitted: dict[int, Permitted] = {}
+
+    def permitted(self, choices: CompiledChoices) -> Permitted:
+        """The numbers of what may be chosen."""
+        productions = choices.productions
+        known = self._permitted.get(id(productions))
+        if known is None:
+            numbers = [self._action[production] for production in productions]
+            index = {number: place for place, number in enumerate(numbers)}
+            known = Permitted(np.array(numbers, np.int64), index, productions)
+            self._permitted[id(productions)] = known  # which keeps them, and so their identity
+        return known
+
+
+_shared: OrderedDict[tuple[object, ...], GrammarTables] = OrderedDict()
+_lock: Final = threading.Lock()
+
+
+def shared_tables(
+    system: System, commands: Sequence[str] | None, directories: Sequence[str], sampler: str
+) -> GrammarTables:
+    """The tables of shipped grammars (None: all) on a built system, made once a process.
+
+    Errors: UnknownGrammarError, and those of `GrammarTables`.
+    """
+    names = None if commands is None else tuple(commands)
+    key = (system.digest, names, tuple(directories), sampler)
+    with _lock:
+        if key not in _shared:
+            loaded = load_grammars(names, versions=system.versions)
+            _shared[key] = GrammarTables(
+                loaded, partial(catalogue_of, system), directories, sampler
+            )
+            if len(_shared) > SHARED:
+                _shared.popitem(last=False)
+        _shared.move_to_end(key)
+        return _shared[key]
+
+
+def _bound(grammars: Sequence[Grammar], values: Catalogue) -> list[Grammar]:
+    bound: list[Grammar] = []
+    missing: UnboundTokenError | None = None
+    for grammar in grammars:
+        try:
+            bound.append(bind(grammar, values))
+        except UnboundTokenError as error:
+            missing = error
+    if not bound:
+        raise missing or EnvironmentOptionError(
+            "there is no grammar to write with", hint="name at least one command"
+        )
+    return bound
+
+
+def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
+    """Every symbol of these productions, nonterminals first, in the order they occur."""
+    occurring: dict[Symbol, None] = {START: None}
+    for production in productions:
+        occurring.setdefault(production.head)
+        for argument in production.body:
+            occurring.update(dict.fromkeys(argument))
+    return tuple(sorted(occurring, key=lambda symbol: not isinstance(symbol, Nonterminal)))
+
+
+def place_named(places: Mapping[str, Place], cwd: str) -> Place:
+    """What can be written there. Errors: EnvironmentOptionError for another directory."""
+    if cwd not in places:
+        raise EnvironmentOptionError(
+            f"{cwd!r} is none of this environment's start directories",
+            hint=did_you_mean(cwd, places),
+        )
+    return places[cwd]

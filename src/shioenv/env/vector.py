@@ -1,0 +1,279 @@
+"""Many inputs written at once and scored in a few sandboxes: the vector of `ShIOEnv-Grammar-v0`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeAlias, cast
+
+import gymnasium
+import numpy as np
+from gymnasium.core import ActType
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from numpy.typing import NDArray
+
+from shioenv.domain.inputs import Session
+from shioenv.env.grammar_env import GrammarEnv
+from shioenv.env.rewards import NOTHING, Reward
+from shioenv.env.scorer import ScoredSession, ScoringOptions, SessionScorer, is_open, require_count
+from shioenv.errors import EnvironmentOptionError, EpisodeError
+from shioenv.recording.executions import MemoryCache
+from shioenv.system.declare import SystemDeclaration
+
+Wrapper: TypeAlias = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
+Vector: TypeAlias = tuple[
+    Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An executed episode of a vector."""
+
+    step: int
+    """The step that ended it, from 0 at the last `collect` or reset."""
+    env: int
+    """Which of the environments it was in."""
+    reward: float
+    scored: ScoredSession
+
+
+class SharedScorer:
+    """Scores sessions in so many sandboxes, each in a thread of its own; none waits for another.
+
+    `score` returns at once. Sub-inputs' behaviors are shared by all. Errors: those of
+    `SessionScorer`, EnvironmentOptionError for a runner that is open already.
+    """
+
+    def __init__(self, system: str | None, sandboxes: int, options: ScoringOptions) -> None:
+        if is_open(options.get("runner")):
+            raise EnvironmentOptionError(
+                "several sandboxes cannot be one runner", hint="pass what opens one: a callable"
+            )
+        cache = MemoryCache()
+        self._scorers = [SessionScorer(system, cache, **options) for _ in range(sandboxes)]
+        self._free: SimpleQueue[SessionScorer] = SimpleQueue()
+        for scorer in self._scorers:
+            self._free.put(scorer)
+        self._threads = ThreadPoolExecutor(sandboxes, "shioenv-scorer")
+
+    @property
+    def declaration(self) -> SystemDeclaration:
+        """Of the system."""
+        return self._scorers[0].declaration
+
+    def score(self, session: Session, seed: int, **how: Any) -> PendingSession:
+        """The session's score, once it is there."""
+        return PendingSession(self._threads.submit(self._score, session, seed, how))
+
+    def close(self) -> None:
+        """Scores nothing more, waits for what is being executed, and closes the sandboxes."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for scorer in self._scorers:
+            scorer.close()
+
+    def _score(self, session: Session, seed: int, how: dict[str, Any]) -> ScoredSession:
+        scorer = self._free.get()
+        try:
+            return scorer.score(session, seed, **how)
+        finally:
+            self._free.put(scorer)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSession:
+    """A session that is being scored: worth nothing yet."""
+
+    future: Future[ScoredSession]
+
+    def info(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def reward(self, function: Reward) -> float:
+        """Nothing."""
+        return NOTHING
+
+    def shown(self) -> str:
+        """That it is."""
+        return "[being scored]\n"
+
+
+class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
+    """So many `ShIOEnv-Grammar-v0` that share tables and a few sandboxes.
+
+    `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes one. A step writes in all
+    environments. Those whose episode ends are reset in the same step (`AutoresetMode.SAME_STEP`:
+    the last observation and info are in `final_obs` and `final_info`), and their inputs are scored
+    side by side. With `defer` a step waits for no score: its rewards of executed episodes are 0,
+    and `collect`, called once a rollout, gives what they earned. Rewards are computed in the order
+    of steps and environments, so a seed gives the same ones either way, whatever ran first.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        system: str | None = None,
+        *,
+        sandboxes: int | None = None,
+        defer: bool = False,
+        wrap: Sequence[Wrapper] = (),
+        **options: Any,
+    ) -> None:
+        """Make the environments; nothing is executed or opened yet.
+
+        `sandboxes` score at once (default: two a processor). `wrap` are wrappers that go around
+        each environment, the innermost first, such as `LocalActions`; one that changes rewards
+        sees 0 for what is executed. The other options are those of `GrammarEnv`; a `runner` is a
+        callable that opens one. Errors: those of `GrammarEnv`.
+        """
+        self.num_envs = require_count("num_envs", num_envs)
+        count = 2 * len(os.sched_getaffinity(0)) if sandboxes is None else sandboxes
+        if options.get("render_mode") is not None:
+            raise EnvironmentOptionError("a vector is not rendered", hint="leave render_mode out")
+        self.defer = defer
+        self._inner = [GrammarEnv(system, **options) for _ in range(num_envs)]
+        scoring = {name: options[name] for name in _SCORING if name in options}
+        self.scorer = SharedScorer(
+            system, require_count("sandboxes", count), cast("ScoringOptions", scoring)
+        )
+        self.envs: list[gymnasium.Env[Any, Any]] = []
+        for inner in self._inner:
+            inner.scorer = self.scorer
+            env: gymnasium.Env[Any, Any] = inner
+            for wrapper in wrap:
+                env = wrapper(env)
+            self.envs.append(env)
+        self.rewards = self._inner[0].rewards
+        self.single_observation_space = self.envs[0].observation_space
+        self.single_action_space = self.envs[0].action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.render_mode = None
+        self._waiting: list[tuple[int, int, PendingSession]] = []
+        self._steps = 0
+        self._begun = False
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """New episodes everywhere; what was not collected is forgotten.
+
+        With a seed, environment i has seed + i; a list gives each its own. `options` are those of
+        `GrammarEnv.reset`, for all.
+        """
+        seeds = seed if isinstance(seed, list) else self._seeds(seed)
+        if len(seeds) != self.num_envs:
+            raise EnvironmentOptionError(f"{len(seeds)} seeds for {self.num_envs} environments")
+        self._waiting, self._steps, self._begun = [], 0, True
+        observations: list[Any] = []
+        infos: dict[str, Any] = {}
+        for number, (env, own) in enumerate(zip(self.envs, seeds, strict=True)):
+            observation, info = env.reset(seed=own, options=options)
+            observations.append(observation)
+            infos = self._add_info(infos, info, number)
+        return self._batched(observations), infos
+
+    def step(self, actions: ActType) -> Vector:
+        """One action in each environment; see the class for what ends.
+
+        Errors: EpisodeError before a reset, ActionError; without `defer` what the sandbox raises,
+        and then the scores of this step are lost.
+        """
+        if not self._begun:
+            raise EpisodeError("no episode is running", hint="call reset first")
+        observations: list[Any] = []
+        finals: dict[int, tuple[Any, dict[str, Any]]] = {}
+        rewards = np.zeros(self.num_envs)  # (environments,)
+        terminated = np.zeros(self.num_envs, np.bool_)
+        truncated = np.zeros(self.num_envs, np.bool_)
+        infos: list[dict[str, Any]] = []
+        for number, action in enumerate(iterate(self.action_space, actions)):
+            env = self.envs[number]
+            observation, reward, ended, cut, info = env.step(action)
+            rewards[number], terminated[number], truncated[number] = reward, ended, cut
+            if ended or cut:
+                outcome = self._inner[number].outcome
+                if isinstance(outcome, PendingSession):
+                    self._waiting.append((self._steps, number, outcome))
+                finals[number] = observation, info
+                observation, info = env.reset()
+            observations.append(observation)
+            infos.append(info)
+        self._steps += 1
+        if not self.defer:
+            for episode in self._scored():
+                rewards[episode.env] = episode.reward
+                finals[episode.env][1].update(episode.scored.info())
+        return (
+            self._batched(observations),
+            rewards,
+            terminated,
+            truncated,
+            self._infos(infos, finals),
+        )
+
+    def collect(self) -> tuple[NDArray[np.float64], list[Ended]]:
+        """What the episodes earned that were executed since the last call or reset, waiting until
+        all of them are scored.
+
+        An array of (steps, environments), to be added to the steps' own rewards, and the episodes
+        in that order. Errors: what the sandbox raises; then these episodes are lost.
+        """
+        steps = self._steps
+        episodes = self._scored()
+        self._steps = 0
+        rewards = np.zeros((steps, self.num_envs))  # (steps, environments)
+        for episode in episodes:
+            rewards[episode.step, episode.env] = episode.reward
+        return rewards, episodes
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the sandboxes; what is still to be scored is forgotten."""
+        self.scorer.close()
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions each environment permits now, (environments, actions)."""
+        return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
+
+    def _scored(self) -> list[Ended]:
+        waiting, self._waiting = self._waiting, []
+        episodes = []
+        for step, number, pending in waiting:
+            scored = pending.future.result()
+            episodes.append(Ended(step, number, scored.reward(self.rewards), scored))
+        return episodes
+
+    def _seeds(self, seed: int | None) -> list[int | None]:
+        return [None if seed is None else seed + number for number in range(self.num_envs)]
+
+    def _batched(self, observations: list[Any]) -> Any:
+        space = self.single_observation_space
+        out: Any = create_empty_array(space, self.num_envs)
+        return concatenate(space, observations, out)
+
+    def _infos(
+        self, infos: list[dict[str, Any]], finals: dict[int, tuple[Any, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        batched: dict[str, Any] = {}
+        for number, info in enumerate(infos):
+            if number in finals:
+                observation, last = finals[number]
+                info = {**info, "final_obs": observation, "final_info": last}
+            batched = self._add_info(batched, info, number)
+        return batched
+
+
+_SCORING = ScoringOptions.__optional_keys__

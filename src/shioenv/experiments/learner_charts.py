@@ -1,0 +1,53 @@
+"""The picture of how learners learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from shioenv.report.panels import chart, titled
+
+if TYPE_CHECKING:
+    from shioenv.experiments.learners import Episode
+
+POINTS = 25
+"""Points of a curve at most."""
+
+
+def curves(training: Sequence[Episode]) -> alt.Chart:
+    """Mean reward by inputs executed, a line for each regime and seed."""
+    rows = list(_points(training))
+    drawn = (
+        chart(rows)
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("inputs:Q", title="inputs executed"),
+            y=alt.Y("reward:Q", title="mean reward"),
+            color=alt.Color("regime:N", title="regime"),
+            detail="seed:N",
+        )
+        .properties(width=420, height=240)
+    )
+    return titled(
+        drawn,
+        "What networks earn while they learn",
+        "A line for each seed. The reward is the share of 12 arguments that are necessary, 0 for "
+        "inputs that fail, are volatile, or were written before.",
+    )
+
+
+def _points(training: Sequence[Episode]) -> Iterator[dict[str, Any]]:
+    for regime, seed in dict.fromkeys((one.regime, one.seed) for one in training):
+        own = [one for one in training if (one.regime, one.seed) == (regime, seed)]
+        size = max(1, len(own) // POINTS)
+        for first in range(0, len(own) - size + 1, size):
+            group = own[first : first + size]
+            mean = sum(one.reward for one in group) / size
+            yield {
+                "regime": regime,
+                "seed": str(seed),
+                "inputs": group[-1].number,
+                "reward": mean,
+            }

@@ -1,0 +1,47 @@
+"""A policy network trained by sb3-contrib's MaskablePPO; needs the extra `rl`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sb3_contrib import MaskablePPO
+
+from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
+from shioenv.env.vector import Ended, GrammarVectorEnv
+
+ROLLOUT = 1024
+"""Steps of all environments between two updates, as in the paper's first version."""
+
+
+def train(
+    vector: GrammarVectorEnv,
+    seed: int,
+    episodes: int,
+    told: Callable[[Sequence[Ended]], int],
+) -> Callable[[Any, Any], Any]:
+    """What the trained policy chooses for observations and masks; the vector is closed.
+
+    `told` is given the executed episodes of each rollout and says how many there are; training ends
+    with the rollout in which they are as many as `episodes`. Batches, epochs, discount and entropy
+    are those of the paper's first version; the network is smaller (two layers of 64 behind an
+    embedding), the learning rate the library's.
+    """
+    env = StableVecEnv(vector)
+    try:
+        model = MaskablePPO(
+            "MlpPolicy",
+            env,
+            n_steps=max(ROLLOUT // vector.num_envs, 2),
+            batch_size=128,
+            n_epochs=4,
+            gamma=1.0,
+            ent_coef=0.01,
+            seed=seed,
+            policy_kwargs={"features_extractor_class": TokenEmbedding},
+        )
+        callback = DeferredRewards(lambda ended: told(ended) < episodes)
+        model.learn(total_timesteps=1 << 40, callback=callback)
+    finally:
+        env.close()
+    return lambda observations, masks: model.predict(observations, action_masks=masks)[0]
