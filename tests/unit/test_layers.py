@@ -15,7 +15,7 @@ import shioenv
 LAYERS = (
     "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
     "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "modeling",
-    "report", "evaluation", "experiments", "cli",
+    "report", "evaluation", "tasks", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 
