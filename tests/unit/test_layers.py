@@ -158,7 +158,7 @@ def test_package_files_hold_a_docstring_only() -> None:
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
-        ("gymnasium", ["env"]),
+        ("gymnasium", ["env", "tasks"]),
         ("typer", ["cli"]),
         ("rich", ["cli"]),
         ("rapidfuzz", ["behavior"]),
