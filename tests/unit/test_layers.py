@@ -15,7 +15,7 @@ import shioenv
 LAYERS = (
     "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
     "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "modeling",
-    "report", "evaluation", "tasks", "experiments", "cli",
+    "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 
@@ -170,6 +170,9 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("vl_convert", ["report"]),
         ("bashkit", ["evaluation"]),
         ("openai", ["evaluation"]),
+        ("openenv", ["fronts"]),
+        ("inspect_ai", ["fronts"]),
+        ("verifiers", ["fronts"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

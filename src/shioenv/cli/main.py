@@ -24,6 +24,7 @@ from shioenv.cli import (
     run,
     sample,
     score,
+    serve,
     shared,
     suite,
     system,
@@ -111,6 +112,7 @@ shared.command(dataset.app, "shioenv dataset tasks ./dataset --out tasks.jsonl",
 )
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(serve.app, name="serve")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(suite.app, name="suite")
 app.add_typer(evaluate.app, name="evaluate")

@@ -15,12 +15,12 @@ from typing import Protocol
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
-from shioenv.domain.runner import Pristine, Runner, State
+from shioenv.domain.runner import Executing, Pristine, State
 from shioenv.errors import UsageError
 
 
-class Machine(Runner, Pristine, Protocol):
-    """A runner whose pristine machine can be looked at: what `open_sandbox` gives."""
+class Machine(Executing, Pristine, Protocol):
+    """One that executes, whose pristine machine can be looked at: what `open_sandbox` gives."""
 
 
 class Terminal:
@@ -55,10 +55,14 @@ class Terminal:
         """The output of the last row that counts; nothing where there is none."""
         return self._rows[-1][1].output if self._rows else b""
 
-    def run(self, row: str) -> Behavior:
-        """What a row does after the others. Errors: those of the machine, and nothing was typed."""
+    def run(self, row: str, *, separate: bool = False) -> Behavior:
+        """What a row does after the others; `separate` as `Executing.execute` takes it.
+
+        Errors: those of the machine, and nothing was typed.
+        """
         history = (*self.start.history, *map(_by_itself, self.rows))
-        behavior = self.machine.run(row, replace(self.start, history=history))
+        state = replace(self.start, history=history)
+        behavior = self.machine.execute(row, state, separate=separate)
         if not behavior.timed_out:
             self._rows.append((row, behavior))
         return behavior
