@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
 from inspect_ai import Task as Evaluation
@@ -35,7 +37,14 @@ from shioenv.tasks.episode import MAX_TURNS, shown
 from shioenv.tasks.task import Task, decode, encode, read_tasks
 from shioenv.tasks.terminal import Terminal
 
-MISSING = (b"No such file or directory", b"Is a directory", b"Permission denied")
+REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
+    {
+        "No such file or directory": FileNotFoundError,
+        "Is a directory": IsADirectoryError,
+        "Permission denied": PermissionError,
+    }
+)
+"""What programs say, and what Inspect wants raised."""
 
 
 class Start(BaseModel, frozen=True):
@@ -121,10 +130,10 @@ class ShioenvSandbox(SandboxEnvironment):
 
         Errors: TimeoutError where it runs out of the time that a run has, or of `timeout`.
         """
-        if user not in (None, "root"):
-            raise PermissionError(f"the sandbox has one user, who is not {user}")
-        words = shlex.join([*(f"{name}={value}" for name, value in (env or {}).items())])
-        row = f"/usr/bin/env {words} {shlex.join(cmd)}" if env else shlex.join(cmd)
+        given = [f"{name}={value}" for name, value in (env or {}).items()]
+        row = shlex.join(["/usr/bin/env", *given, *cmd] if given else cmd)
+        if user is not None:
+            row = f"/usr/sbin/runuser -u {shlex.quote(user)} -- {row}"
         if timeout is not None:
             row = f"/usr/bin/timeout {timeout} {row}"
         if input is not None:
@@ -174,12 +183,9 @@ class ShioenvSandbox(SandboxEnvironment):
 def _refuse(done: Behavior, file: str) -> None:
     if done.exit_code == 0:
         return
-    errors = (FileNotFoundError, IsADirectoryError, PermissionError)
-    for words, error in zip(MISSING, errors, strict=True):
-        if words in done.output:
-            raise error(file)
-    if b"read error" in done.output:
-        raise IsADirectoryError(file)
+    for words, error in REFUSALS.items():
+        if words in done.text:
+            raise error(f"{file}: {words}")
     raise ShioenvError(f"{file}: {done.text[:200]}")
 
 
