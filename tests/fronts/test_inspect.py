@@ -19,7 +19,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
 from inspect_ai.scorer import includes  # noqa: E402
 from inspect_ai.solver import basic_agent, system_message  # noqa: E402
 from inspect_ai.tool import bash  # noqa: E402
-from inspect_ai.util import SandboxEnvironment  # noqa: E402
+from inspect_ai.util import OutputLimitExceededError, SandboxEnvironment  # noqa: E402
 from inspect_ai.util._sandbox import self_check  # noqa: E402
 
 from shioenv.fronts.inspect_ai import ShioenvSandbox, tasks  # noqa: E402
@@ -28,7 +28,11 @@ from shioenv.tasks.task import write_tasks  # noqa: E402
 pytestmark = pytest.mark.usefixtures("system")
 
 LONG = "what is typed, and so what is written, has 131,071 bytes at most"
+ROOT = "who works here is root, who may do everything"
 OTHERWISE = {
+    "test_read_file_not_allowed": ROOT,
+    "test_write_binary_file_without_permissions": ROOT,
+    "test_write_text_file_without_permissions": ROOT,
     "test_read_and_write_large_file_binary": LONG,
     "test_exec_input_large": LONG,
     "test_exec_large_command": LONG,
@@ -109,6 +113,11 @@ def test_programs_and_files_are_as_inspect_says() -> None:
             await box.read_file("deep")
         with pytest.raises(TimeoutError):
             await box.exec(["sleep", "30"], timeout=1)
+        await box.exec(["sh", "-c", "seq 100000 > long"])
+        with pytest.raises(OutputLimitExceededError):
+            await box.read_file("long")
+        with pytest.raises(OutputLimitExceededError):
+            await box.exec(["cat", "long"])
         with pytest.raises(UnicodeDecodeError):
             await box.read_file("deep/er/b.bin")
 

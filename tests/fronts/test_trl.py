@@ -14,6 +14,7 @@ transformers = pytest.importorskip("transformers")
 from datasets import Dataset  # noqa: E402
 from fronts_tasks import REPLIES, TASKS  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
+from trl import GRPOTrainer  # noqa: E402
 
 from shioenv.errors import TaskError  # noqa: E402
 from shioenv.fronts.trl import OVER, environments, rows  # noqa: E402
@@ -39,7 +40,7 @@ def tokenizer() -> Any:
     )
 
 
-class Scripted(trl.GRPOTrainer):
+class Scripted(GRPOTrainer):
     """Says the next reply of the task that a conversation is about; all else is TRL's."""
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **options: Any) -> Any:

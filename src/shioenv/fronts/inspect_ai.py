@@ -21,8 +21,10 @@ from inspect_ai.solver import TaskState
 from inspect_ai.tool import Tool, tool
 from inspect_ai.util import (
     ExecResult,
+    OutputLimitExceededError,
     SandboxEnvironment,
     SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
     SandboxEnvironmentSpec,
     sandbox,
     sandboxenv,
@@ -32,10 +34,14 @@ from pydantic import BaseModel
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.fronts.seat import Seat
+from shioenv.sandbox.base import Limits
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.episode import MAX_TURNS, shown
 from shioenv.tasks.task import Task, decode, encode, read_tasks
 from shioenv.tasks.terminal import Terminal
+
+NOT_EXECUTABLE = 126
+"""A shell's exit code where a program may not be run."""
 
 REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
     {
@@ -82,7 +88,7 @@ class ShioenvSandbox(SandboxEnvironment):
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
         """A machine for a sample; `config` is a `Start`, or the name of a system."""
-        start = config if isinstance(config, Start) else Start(system=config or None)  # type: ignore[arg-type]
+        start = config if isinstance(config, Start) else Start(system=config or None)
         return {"default": cls(Seat(start.system), start)}
 
     @classmethod
@@ -143,7 +149,11 @@ class ShioenvSandbox(SandboxEnvironment):
         done = await self.seat.do(lambda machine: self._opened(machine).run(row, separate=True))
         if done.timed_out or (timeout is not None and done.exit_code == 124):
             raise TimeoutError(f"{shlex.join(cmd)!r:.80} ran out of time")
+        if done.exit_code == NOT_EXECUTABLE and b"Permission denied" in (done.stderr or b""):
+            raise PermissionError(f"{cmd[0]}: Permission denied")
         out, err = ((text or b"").decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.output_truncated:
+            raise OutputLimitExceededError(str(Limits().output_bytes), out)
         return ExecResult(done.exit_code == 0, done.exit_code, out, err)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
@@ -170,7 +180,12 @@ class ShioenvSandbox(SandboxEnvironment):
 
         done = await self.seat.do(read)
         _refuse(done, file)
+        limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        if done.output_truncated:
+            raise OutputLimitExceededError(str(Limits().output_bytes), None)
         content = base64.b64decode(done.output)
+        if len(content) > limit:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return content.decode() if text else content
 
     def _opened(self, machine: Any) -> Terminal:

@@ -32,7 +32,7 @@ class Text(ShellText):
     def __eq__(self, other: object, /) -> bool:
         return isinstance(other, Text) and other.max_length == self.max_length
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return f"Text({self.max_length})"
