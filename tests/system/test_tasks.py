@@ -192,6 +192,14 @@ def test_a_row_that_is_wrong_does_not_reach_into_the_next(observer: SandboxRunne
     assert terminal.since_start().exit_code == 0
 
 
+def test_what_was_printed_before_does_not_count(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    assert terminal.run("x=kept; seq 100000").output_truncated
+    after = terminal.run("echo $x; echo error >&2")
+    assert (after.output, after.output_truncated) == (b"kept\nerror\n", False)
+    assert terminal.since_start().output == b""
+
+
 def test_a_row_without_end_is_taken_back(observer: SandboxRunner) -> None:
     terminal = Terminal(observer, HOME)
     terminal.run("echo kept > kept")

@@ -28,8 +28,10 @@ class Terminal:
 
     `run` types a row. Each is read by itself: what is wrong with one (a quote that is not closed)
     does not reach into the next. Rows share all that a shell keeps: directory, variables,
-    functions, files. After `exit` or `exec` nothing runs any more, as in any shell. A row that runs
-    out of time is taken back, with all that it did (ours: Ctrl-C, and nothing half done).
+    functions, files. After `exit` or `exec` nothing runs any more, as in any shell; what `exec`
+    alone redirects is so for its own row only (ours: rows that were typed print nothing again). A
+    row that runs out of time is taken back, with all that it did (ours: Ctrl-C, and nothing half
+    done).
 
     The machine is shared between forks and stays its owner's.
     """
@@ -80,7 +82,7 @@ class Terminal:
         return other
 
     def since_start(self) -> Behavior:
-        """What all rows did together. Its output is that of all of them."""
+        """What all rows did together, without what they printed."""
         return self.machine.run("\n".join(map(_by_itself, self.rows)) or ":", self.start)
 
     def before(self) -> Context:
@@ -92,8 +94,8 @@ class Terminal:
 
 
 def _by_itself(row: str) -> str:
-    """A row that has been typed, as it is replayed."""
-    return f"eval {shlex.quote(row)}"
+    """A row that has been typed, as it is replayed: what it printed is known, and would count."""
+    return f"eval {shlex.quote(row)} > /dev/null 2>&1"
 
 
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
