@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,10 @@ def task(number: int, **fields: Any) -> Task:
 
 
 REMOVE = task(
-    2, prompt="`documents/notes.txt` is gone", goal=Goal(patch=[["r", "/fs/documents~1notes.txt"]])
+    2,
+    prompt="`documents/notes.txt` is gone",
+    goal=Goal(patch=[["r", "/fs/documents~1notes.txt"]]),
+    solution="rm documents/notes.txt",
 )
 
 
@@ -98,3 +103,16 @@ def test_what_cannot_be_meant_is_refused(env: Any, tmp_path: Path) -> None:
     for action in ("x\0", "x" * 5000, 3):
         with pytest.raises(ActionError):
             env.unwrapped.step(action)
+
+
+def test_the_example_of_the_tutorial_does_what_its_page_says(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "agents" / "evaluate.py"
+    write_tasks([REMOVE, task(3, goal=Goal(output="root\n"), solution="whoami")], tmp_path / "t")
+    for agent, share in (("scripted", "100%"), ("idle", "0%")):
+        command = [sys.executable, str(script), str(tmp_path / "t"), "--max-turns", "2"]
+        command += ["--agent", agent]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
+        assert rows["all"][1:3] == ["2", share]
+        assert rows["output"][1] == rows["state"][1] == "1"
