@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test check docs grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup demo test test-fronts check docs grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
@@ -28,6 +28,9 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 
 test: setup ## the whole test suite
 	@$(BIN)/pytest -n auto --dist loadgroup
+
+test-fronts: setup ## each agent framework's front against the real package, in environments of their own
+	@scripts/fronts.sh
 
 check: .venv/.native ## lint, format and types
 	@$(BIN)/ruff check

@@ -375,6 +375,15 @@ class AnswerError(ShioenvError):
         super().__init__(message, hint=hint)
 
 
+# tasks
+
+
+class TaskError(ShioenvError):
+    """A file that holds no tasks, or a line of it that is none."""
+
+    code = "SHIO-T01"
+
+
 # modeling
 
 

@@ -15,7 +15,7 @@ import shioenv
 LAYERS = (
     "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
     "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "modeling",
-    "report", "evaluation", "experiments", "cli",
+    "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 
@@ -158,7 +158,7 @@ def test_package_files_hold_a_docstring_only() -> None:
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
-        ("gymnasium", ["env"]),
+        ("gymnasium", ["env", "tasks"]),
         ("typer", ["cli"]),
         ("rich", ["cli"]),
         ("rapidfuzz", ["behavior"]),
@@ -173,6 +173,9 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("sb3_contrib", ["experiments"]),
         ("stable_baselines3", ["env"]),
         ("torch", ["env"]),
+        ("openenv", ["fronts"]),
+        ("inspect_ai", ["fronts"]),
+        ("verifiers", ["fronts"]),
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:

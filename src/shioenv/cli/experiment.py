@@ -248,3 +248,22 @@ def _lines(results: Results) -> Iterator[str]:
         yield table.markdown
     seconds = results.document["wall_seconds"]
     yield f"{results.directory}: {', '.join(results.document['files'])} ({seconds} s)"
+
+
+@shared.command(app, "shioenv experiment figures --out ./figures --seed 0")
+def figures(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the pictures go; made where it is missing.")
+    ],
+    seed: shared.Seed = 0,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Draw the paper's figures of its method from live data, for light and for dark pages.
+
+    The life of an input from state and action to its score, one option's expansion, and the files
+    that a session finds: SVG, drawn anew each time.
+    """
+    from shioenv.experiments.figures import draw
+
+    paths = draw(out, seed=seed, system=system)
+    return shared.Printout({"files": list(map(str, paths))}, map(str, paths))

@@ -19,6 +19,7 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
     {
         "ShIOEnv-v0": "shioenv.env.shio_env:ShIOEnv",
         "ShIOEnv-Grammar-v0": "shioenv.env.grammar_env:GrammarEnv",
+        "ShIOEnv-Task-v0": "shioenv.tasks.env:TaskEnv",
     }
 )
 """Where the class of each id is; imported by `gymnasium.make`."""

@@ -7,13 +7,9 @@ a file, from which the same evaluation is repeated without the endpoint.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
-import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
-from shioenv.errors import AnswerError, HostError, MissingExtraError, PatchError, PredictorError
+from shioenv.errors import AnswerError, PatchError, PredictorError
+from shioenv.evaluation.endpoint import Endpoint, Replay
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory
@@ -37,9 +34,6 @@ LONGEST_SHOWN = 1500
 
 TOKENS = 4096
 """Of a reply at most."""
-
-RETRIES = 4
-"""Of a request that the endpoint refuses for a while."""
 
 PAPER = """\
 You are emulating a Linux command-line interface for a user to interact with. \
@@ -150,7 +144,7 @@ class Model:
         self._runner = open_sandbox(setting.system)
         self._start = setting.start
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
-        self._client: Any = None
+        self._endpoint = Endpoint("the predictor llm", options.url)
         near = Setting(options.memory, setting.system, setting.start)
         self._memory: Remembering | None = memory(near) if options.memory else None
 
@@ -170,7 +164,7 @@ class Model:
         }
         reply = self._replay.get(request)
         if reply is None:
-            reply = self._replay.keep(request, self._asked(request))
+            reply = self._replay.keep(request, self._endpoint.reply(request))
         self.tokens = (reply["prompt_tokens"], reply["completion_tokens"])
         self.cost = self._options.cost(self.tokens)
         return parsed(reply["text"])
@@ -209,58 +203,6 @@ class Model:
             lines = ",\n".join(f"{name!r}: {value!r}" for name, value in shown.items())
             self._contexts[cwd, history] = "{\n" + lines + "\n}"
         return self._contexts[cwd, history]
-
-    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            import openai
-        except ImportError:
-            raise MissingExtraError("the predictor llm", "openai", "evaluation") from None
-        if self._client is None:
-            url = self._options.url or os.environ.get("OPENAI_BASE_URL")
-            key = os.environ.get("OPENAI_API_KEY", "none" if url else None)
-            if key is None:
-                raise HostError("llm needs an endpoint", hint="set OPENAI_API_KEY, or url=URL")
-            self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES)
-        done = self._client.chat.completions.create(**request)
-        usage = done.usage
-        return {
-            "text": done.choices[0].message.content or "",
-            "prompt_tokens": usage.prompt_tokens if usage else 0,
-            "completion_tokens": usage.completion_tokens if usage else 0,
-        }
-
-
-class Replay:
-    """Replies by their requests, in a file that is only ever appended to."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: dict[str, dict[str, Any]] = {}
-        with suppress(FileNotFoundError):
-            for line in path.read_bytes().splitlines():
-                with suppress(ValueError, KeyError):
-                    document = json.loads(line)
-                    self._known[document["request"]] = document["reply"]
-
-    def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What was replied; None where it was never asked."""
-        return self._known.get(_key(request))
-
-    def keep(self, request: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-        """The reply, once it is in the file; its input stands beside it for people."""
-        key = _key(request)
-        self._known[key] = reply
-        asked = request["messages"][-1]["content"]
-        line = json.dumps({"request": key, "input": asked, "reply": reply}) + "\n"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(line.encode())
-        return reply
-
-
-def _key(request: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def parsed(reply: str) -> Behavior:

@@ -1,0 +1,162 @@
+"""`shioenv dataset tasks` and `shioenv tasks`: tasks for agents, made of records and proved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import shared
+from shioenv.cli.progress import counting
+from shioenv.report.text import share
+
+if TYPE_CHECKING:
+    from shioenv.tasks.task import Task
+
+app = typer.Typer(no_args_is_help=True, help="Tasks for agents, each with a recorded solution.")
+
+SHOWN = 20
+"""Faults printed; `--json` has all of them."""
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
+
+
+def make(
+    directory: shared.Directory,
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to write, as JSON Lines, a task a line.")
+    ],
+    min_irreducibility: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="X", help="Of records that become tasks, at least."),
+    ] = 0.7,
+    prompt_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Also have a language model say each task in its own words (extra: evaluation).",
+        ),
+    ] = None,
+    prompt_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The model's endpoint, any that speaks OpenAI's protocol (default: "
+            "OPENAI_BASE_URL); the key is OPENAI_API_KEY.",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+    limits: shared.LimitsOptions,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make tasks of a dataset's records: bring this about, print that.
+
+    A record becomes a task where it ended with 0, is not volatile and is irreducible enough, where
+    what it did can be told in plain English without telling how, and where that is proved: the
+    recorded input passes the check, doing nothing fails it, and so does the input without one of
+    its arguments. A prompt holds the facts in any case; what a model says stands before them.
+    """
+    from shioenv.dataset.manifest import read_manifest
+    from shioenv.dataset.read import read_records
+    from shioenv.errors import TaskError, UsageError
+    from shioenv.files.durable import refuse_existing
+    from shioenv.tasks.make import make_tasks
+    from shioenv.tasks.rephrase import rephrased
+    from shioenv.tasks.task import write_tasks
+
+    if prompt_url and not prompt_model:
+        raise UsageError("an endpoint is asked for a model", hint="--prompt-model MODEL")
+    refuse_existing(out)
+    manifest = read_manifest(directory)
+    shared.note_unfinished(directory, manifest)
+    with counting("records") as report:
+        tasks = make_tasks(
+            read_records(directory),
+            min_irreducibility=min_irreducibility,
+            system=system,
+            limits=limits,
+            workers=workers,
+            report=report,
+        )
+    if not tasks:
+        raise TaskError(
+            f"no record of {directory} makes a task",
+            hint="a lower --min-irreducibility, or more records; --system is the dataset's own",
+        )
+    if prompt_model:
+        with counting("prompts") as report:
+            tasks = rephrased(tasks, prompt_model, url=prompt_url or "", report=report)
+    write_tasks(tasks, out)
+    kinds = Counter(task.kind.value for task in tasks)
+    document = {
+        "file": str(out),
+        "tasks": len(tasks),
+        "of": manifest.records,
+        "kinds": dict(kinds),
+        "commands": dict(Counter(name for task in tasks for name in task.commands).most_common()),
+    }
+    named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
+    part = share(len(tasks), manifest.records)
+    line = f"{out}: {len(tasks):,} tasks of {manifest.records:,} records ({part}): {named}"
+    return shared.Printout(document, [line], indent=2)
+
+
+@shared.command(app, "shioenv tasks verify tasks.jsonl")
+def verify(
+    file: File, workers: shared.Workers = None, system: shared.SystemName = None
+) -> shared.Printout:
+    """Prove every task: its solution passes, doing nothing fails, and a part of it fails.
+
+    The exit status is 0 where all are proved, else 1.
+    """
+    from shioenv.tasks.make import prove_tasks
+    from shioenv.tasks.task import read_tasks
+
+    tasks = read_tasks(file)
+    with counting("tasks") as report:
+        proofs = prove_tasks(tasks, system=system, workers=workers, report=report)
+    faults = [
+        {"id": task.id, "solution": task.solution, "faults": list(proof.faults)}
+        for task, proof in zip(tasks, proofs, strict=True)
+        if proof.faults
+    ]
+    lines = [
+        f"{one['id']}: {shared.printable(str(one['solution']))}: {', '.join(one['faults'])}"
+        for one in faults[:SHOWN]
+    ]
+    if len(faults) > SHOWN:
+        lines.append(f"and {len(faults) - SHOWN} more (--json)")
+    lines.append(f"{len(tasks) - len(faults)} of {len(tasks)} tasks are proved")
+    document = {"tasks": len(tasks), "proved": len(tasks) - len(faults), "faulty": faults}
+    return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
+
+
+@shared.command(app, "shioenv tasks show tasks.jsonl --count 3")
+def show(
+    file: File,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")] = 5,
+    solutions: Annotated[
+        bool, typer.Option("--solutions", help="Also the recorded inputs that do them.")
+    ] = False,
+) -> Iterator[shared.Printout]:
+    """Show tasks as agents are told them, spread over the file."""
+    from itertools import islice
+
+    from shioenv.tasks.task import encode, read_tasks
+
+    tasks = read_tasks(file)
+    step = max(1, len(tasks) // count)
+    for task in islice(tasks, 0, step * count, step):
+        yield shared.Printout(encode(task), _shown(task, solutions))
+
+
+def _shown(task: Task, solutions: bool) -> Iterator[str]:
+    yield f"task {task.id} ({task.kind.value})"
+    yield from (f"  {shared.printable(line)}" for line in task.prompt.split("\n"))
+    if solutions:
+        yield f"  $ {shared.printable(task.solution)}"
+    yield ""

@@ -1,0 +1,140 @@
+"""Tasks behind OpenEnv's protocol: a server that speaks HTTP and WebSocket, and its client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from openenv.core import EnvClient
+from openenv.core.client_types import StepResult
+from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.errors import EpisodeError, TaskError
+from shioenv.sandbox.base import Limits
+from shioenv.seeding import generator
+from shioenv.tasks.episode import MAX_TURNS, Episode
+from shioenv.tasks.task import Task, read_tasks
+
+
+class Line(Action):
+    """What an agent types."""
+
+    line: str
+
+
+class Shown(Observation):
+    """What it is shown: first the task, then what each line printed."""
+
+    text: str
+    progress: float = 0.0
+    """Share of the goal that holds."""
+    turns: int = 0
+    """Lines typed so far."""
+    task: str = ""
+    """The task's id."""
+
+
+class TaskState(State):
+    """What is known of an episode beside that."""
+
+    task: str = ""
+    progress: float = 0.0
+
+
+class TaskEnvironment(Environment[Line, Shown, TaskState]):
+    """One session of an agent: a machine of its own, a task at a time.
+
+    `reset` takes `task`, an id; else the seed draws one. The reward is 1 once the goal is reached.
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, tasks: Sequence[Task], max_turns: int, limits: Limits | None) -> None:
+        super().__init__()
+        self._tasks, self._max_turns, self._limits = tasks, max_turns, limits
+        self._machine: SandboxRunner | None = None
+        self._episode: Episode | None = None
+        self._state = TaskState()
+        self._resets = 0
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **options: Any
+    ) -> Shown:
+        """What the agent is told. Errors: TaskError for a task that is not there."""
+        task = self._chosen(seed, options.get("task"))
+        if self._machine is None or self._machine.system.name != task.system:
+            self.close()
+            self._machine = open_sandbox(task.system, self._limits)
+        self._episode = Episode(task, self._machine, self._max_turns)
+        self._state = TaskState(episode_id=episode_id, task=task.id)
+        return Shown(text=self._episode.prompt, task=task.id)
+
+    def step(self, action: Line, timeout_s: float | None = None, **options: Any) -> Shown:
+        """What a line prints. Errors: EpisodeError where no episode is running."""
+        if self._episode is None:
+            raise EpisodeError("no episode is running", hint="call reset first")
+        turn = self._episode.act(action.line)
+        self._state.step_count = self._episode.turns
+        self._state.progress = turn.verdict.progress
+        return Shown(
+            text=turn.text,
+            reward=turn.reward,
+            done=turn.done or turn.truncated,
+            progress=turn.verdict.progress,
+            turns=self._episode.turns,
+            task=self._episode.task.id,
+        )
+
+    @property
+    def state(self) -> TaskState:
+        """The episode's state."""
+        return self._state
+
+    def close(self) -> None:
+        """Ends the machine; any number of calls."""
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = self._episode = None
+
+    def _chosen(self, seed: int | None, name: object) -> Task:
+        if name is None:
+            self._resets += seed is None
+            draw = generator(self._resets if seed is None else seed, "openenv")
+            return self._tasks[draw.randrange(len(self._tasks))]
+        found = [task for task in self._tasks if task.id == name]
+        if not found:
+            raise TaskError(f"no task is called {name!r}")
+        return found[0]
+
+
+class TaskClient(EnvClient[Line, Shown, TaskState]):
+    """Speaks with a server of tasks: `TaskClient(base_url=URL).sync()`."""
+
+    def _step_payload(self, action: Line) -> dict[str, Any]:
+        return {"line": action.line}
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[Shown]:
+        done, reward = payload.get("done", False), payload.get("reward")
+        shown = Shown(**{**payload["observation"], "done": done, "reward": reward})
+        return StepResult(observation=shown, reward=reward, done=done)
+
+    def _parse_state(self, payload: dict[str, Any]) -> TaskState:
+        return TaskState(**payload)
+
+
+def application(
+    tasks: str | Path | Sequence[Task],
+    *,
+    max_turns: int = MAX_TURNS,
+    sessions: int = 16,
+    limits: Limits | None = None,
+) -> Any:
+    """The server as an ASGI application; each session has a sandbox. Errors: TaskError."""
+    chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
+    factory = partial(TaskEnvironment, chosen, max_turns, limits)
+    return create_fastapi_app(
+        factory, Line, Shown, max_concurrent_envs=sessions, env_name="shioenv", state_cls=TaskState
+    )

@@ -1,0 +1,115 @@
+"""Tasks as an environment of verifiers: what its evaluations and trainers run rollouts in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import verifiers as vf
+from datasets import Dataset
+
+from shioenv.fronts.seat import Seat
+from shioenv.sandbox.base import Limits
+from shioenv.tasks.episode import HOW, MAX_TURNS, Episode, Turn
+from shioenv.tasks.task import Task, decode, encode, read_tasks
+
+FORM = "Answer each time with the line alone, between <line> and </line>."
+
+_LINE = re.compile(r"<line>(.*?)</line>", re.DOTALL)
+
+
+class TaskEnvironment(vf.MultiTurnEnv):
+    """Each rollout has a machine of its own; the model types lines, the reward is 1 once the goal
+    is reached.
+
+    A reply without `<line>` is told so, and costs a turn.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        max_turns: int = MAX_TURNS,
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> None:
+        """Make the environment; `options` are those of `vf.MultiTurnEnv`."""
+        how = HOW.format(turns=max_turns)
+        rows = [
+            {
+                "prompt": [{"role": "user", "content": f"{task.prompt}\n\n{how} {FORM}"}],
+                "answer": task.solution,
+                "info": {"shioenv": encode(task).decode()},
+            }
+            for task in tasks
+        ]
+        rubric = vf.Rubric(funcs=[reached, progress], weights=[1.0, 0.0])
+        dataset = Dataset.from_list(rows)
+        super().__init__(
+            dataset=dataset, eval_dataset=dataset, rubric=rubric, max_turns=max_turns, **options
+        )
+        self._limits = limits
+
+    async def setup_state(self, state: vf.State) -> Any:
+        """Opens the rollout's machine."""
+        task = decode(state["info"]["shioenv"])
+        seat = Seat(task.system, self._limits)
+        state["seat"] = seat
+        state["episode"] = await seat.do(lambda machine: Episode(task, machine, self.max_turns))
+        return await super().setup_state(state)
+
+    async def env_response(
+        self, messages: vf.Messages, state: vf.State, **kwargs: Any
+    ) -> vf.Messages:
+        """What the newest line printed."""
+        found = _LINE.search(said(messages[-1]))
+        if found is None:
+            return [{"role": "user", "content": f"[no line was found] {FORM}"}]
+        turn = await self._typed(state, found[1].strip())
+        answer: vf.Messages = [{"role": "user", "content": turn.text}]
+        if turn.done or turn.truncated:
+            state["final_env_response"] = answer
+        return answer
+
+    @vf.cleanup
+    async def leave(self, state: vf.State) -> None:
+        """Types the last line, if the turns ran out before, and ends the machine."""
+        if (seat := state.pop("seat", None)) is None:
+            return
+        trajectory, found = state["trajectory"], None
+        if trajectory and state.get("final_env_response") is None:
+            found = _LINE.search(said(trajectory[-1]["completion"][-1]))
+        if found is not None and "episode" in state:
+            await self._typed({**state, "seat": seat}, found[1].strip())
+        episode: Episode | None = state.pop("episode", None)
+        if episode is not None:
+            state["reached"] = float(episode.verdict.passed)
+            state["progress"] = episode.verdict.progress
+        await seat.close()
+
+    async def _typed(self, state: Mapping[str, Any], line: str) -> Turn:
+        episode: Episode = state["episode"]
+        return await state["seat"].do(lambda machine: episode.act(line))
+
+
+def said(message: Any) -> str:
+    """The text of a message, whatever kind of mapping it is."""
+    content = message["content"] if isinstance(message, dict) else message.content
+    return content if isinstance(content, str) else ""
+
+
+def reached(state: vf.State) -> float:
+    """The reward: 1 where the goal is reached."""
+    return float(state.get("reached", 0.0))
+
+
+def progress(state: vf.State) -> float:
+    """A metric: the share of the goal that holds."""
+    return float(state.get("progress", 0.0))
+
+
+def load_environment(file: str | Path, **options: Any) -> TaskEnvironment:
+    """The environment of a file of tasks; what verifiers' programs call. Errors: TaskError."""
+    return TaskEnvironment(read_tasks(file), **options)

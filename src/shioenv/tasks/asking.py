@@ -1,0 +1,580 @@
+"""What an input prints, asked for in plain English: a template for each command of a few families.
+
+A template says all that the output depends on, or nothing is asked: an option it does not know
+makes no task. Filters say what becomes of lines, so that a pipeline is told step by step.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from shioenv.domain.inputs import Input, Role
+
+_BARE: Final = re.compile(r"[$`\\~{}*?\[\]<>|&;()#!^]")
+"""What the shell reads as something else than itself where it is not in single quotes."""
+
+_QUOTED: Final = re.compile(r"'[^']*'")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command taken apart."""
+
+    options: Mapping[str, str]
+    """Values by the option's short name; "" for one without a value."""
+    operands: Sequence[str]
+    piped: bool
+    """Its lines come from the command before it."""
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(name in self.options for name in names)
+
+
+Describe: TypeAlias = Callable[[Asked], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How one command is read and told."""
+
+    describe: Describe
+    flags: str = ""
+    """Letters of options without a value."""
+    valued: str = ""
+    """Letters of options with one."""
+    long: Mapping[str, str] = field(default_factory=dict)
+    """These letters by the options' long names."""
+    filters: bool = False
+    """Its operands are files, and it says what becomes of their lines."""
+    reads_pipes: bool = False
+    """It says itself what it does with lines that come through a pipe."""
+
+
+def asks(shell_input: Input) -> str | None:
+    """What the input prints, as the end of `print …`; None where no template tells all of it.
+
+    One command, or several joined by pipes, without redirections.
+    """
+    if set(shell_input.operators) - {"|"}:
+        return None
+    steps: list[str] = []
+    for number, (start, stop) in enumerate(shell_input.spans()):
+        tokens = shell_input.tokens[start:stop]
+        if any(token.role not in (Role.COMMAND, Role.ARGUMENT) for token in tokens):
+            return None
+        words = _words(Input(tokens).text)
+        told = _told(words, number > 0) if words else None
+        if told is None:
+            return None
+        steps.append(told)
+    return "; ".join(steps) + "." if steps else None
+
+
+def _words(text: str) -> list[str] | None:
+    """The words of a command in which the shell expands nothing; None of any other."""
+    if _BARE.search(_QUOTED.sub("", text)):
+        return None
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def _told(words: Sequence[str], piped: bool) -> str | None:
+    if words[0] == "find":
+        return None if piped else _find(words[1:])
+    template = TEMPLATES.get(words[0])
+    read = _options(template, words[1:]) if template else None
+    if template is None or read is None:
+        return None
+    options, operands = read
+    asked = Asked(options, operands, piped)
+    if not template.filters:
+        return None if piped and not template.reads_pipes else template.describe(asked)
+    if piped == bool(operands) or "-" in operands:
+        return None
+    step = template.describe(asked)
+    if step is None:
+        return None
+    if piped:
+        return f"of these {step}" if step else None
+    whole = ", then those of ".join(f"`{name}`" for name in operands)
+    return f"the lines of {whole}; of these {step}" if step else f"the lines of {whole}"
+
+
+def _options(template: Template, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
+    """Options and operands as getopt_long(3) takes them; None for what the template has not, and
+    where an option is given twice with two values.
+    """
+    options: dict[str, str] = {}
+    operands: list[str] = []
+    waiting = list(words)[::-1]
+    while waiting:
+        word = waiting.pop()
+        found: list[tuple[str, str]] = []
+        if word == "--":
+            operands += waiting[::-1]
+            break
+        if word.startswith("--"):
+            name, given, value = word[2:].partition("=")
+            letter = template.long.get(name, "")
+            if not letter or (bool(given) and letter not in template.valued):
+                return None
+            if letter in template.valued and not given:
+                if not waiting:
+                    return None
+                value = waiting.pop()
+            found.append((letter, value))
+        elif word.startswith("-") and len(word) > 1:
+            rest = word[1:]
+            while rest:
+                letter, rest = rest[0], rest[1:]
+                if letter in template.valued:
+                    if not rest and not waiting:
+                        return None
+                    found.append((letter, rest or waiting.pop()))
+                    rest = ""
+                elif letter in template.flags:
+                    found.append((letter, ""))
+                else:
+                    return None
+        else:
+            operands.append(word)
+        for letter, value in found:
+            if options.get(letter, value) != value:
+                return None
+            options[letter] = value
+    return options, operands
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
+
+
+def _lines(count: int) -> str:
+    return "line" if count == 1 else f"{count} lines"
+
+
+def _cat(asked: Asked) -> str | None:
+    return "each behind its number and a blank" if asked.has("n") else ""
+
+
+def _head(asked: Asked) -> str | None:
+    text = asked.options.get("n", "10")
+    if len(asked.operands) > 1:
+        return None
+    if text.startswith("-") and (count := _number(text[1:])):
+        return f"all but the last {_lines(count)}"
+    count = _number(text)
+    return f"only the first {_lines(count)}" if count else None
+
+
+def _tail(asked: Asked) -> str | None:
+    text = asked.options.get("n", "10")
+    if len(asked.operands) > 1:
+        return None
+    if text.startswith("+") and (count := _number(text[1:])):
+        return f"those from line {count} on"
+    count = _number(text.removeprefix("-"))
+    return f"only the last {_lines(count)}" if count else None
+
+
+_KEY = re.compile(r"(\d)(?:,(\d))?([nr]*)")
+
+
+def _sort(asked: Asked) -> str | None:
+    said = ["in order"]
+    if key := asked.options.get("k"):
+        match = _KEY.fullmatch(key)
+        if match is None or match[1] == "0" or match[2] == "0":
+            return None
+        end = match[2] or "the last one"
+        by = f"field {match[1]}" if end == match[1] else f"the fields {match[1]} to {end}"
+        if "n" in match[3]:
+            by += ", as numbers"
+        if "r" in match[3]:
+            by += ", backwards"
+        said.append(f"by {by}")
+    if "t" in asked.options:
+        if "k" not in asked.options:
+            return None
+        said.append(f"fields end at `{asked.options['t']}`")
+    kinds = {
+        "n": "as numbers", "g": "as numbers that may have an exponent", "h": "as sizes like 2K",
+        "M": "as names of months", "V": "as versions", "f": "ignoring case",
+        "d": "by letters, digits and blanks alone", "b": "ignoring blanks in front",
+    }  # fmt: skip
+    said += [text for letter, text in kinds.items() if asked.has(letter)]
+    if asked.has("r"):
+        said.append("backwards")
+    if asked.has("u"):
+        said.append("equal ones only once")
+    return ", ".join(said)
+
+
+def _uniq(asked: Asked) -> str | None:
+    if len(asked.operands) > 1:
+        return None
+    like = ", ignoring case," if asked.has("i") else ""
+    if asked.has("d") and asked.has("u"):
+        return None
+    said = f"neighbours that are equal{like} only once"
+    if asked.has("d"):
+        said = f"one of all neighbours that are equal{like} and no other"
+    elif asked.has("u"):
+        said = f"only those that are not equal{like} to a neighbour"
+    return f"{said}, each behind how many there were" if asked.has("c") else said
+
+
+_COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "columns at most"}
+
+
+def _wc(asked: Asked) -> str | None:
+    chosen = [word for letter, word in _COUNTED.items() if asked.has(letter)]
+    what = " and ".join(chosen or ["lines", "words", "bytes"])
+    if asked.piped or not asked.operands:
+        return None if asked.operands or not asked.piped else f"of these only how many: {what}"
+    names = ", ".join(f"`{name}`" for name in asked.operands)
+    total = ", and in the end the total" if len(asked.operands) > 1 else ""
+    return f"how many {what} there are in {names}: numbers, then the name, a line each{total}"
+
+
+def _cut(asked: Asked) -> str | None:
+    kinds = [(letter, asked.options[letter]) for letter in "fcb" if asked.has(letter)]
+    if len(kinds) != 1 or not re.fullmatch(r"[\d,-]+", kinds[0][1]):
+        return None
+    letter, which = kinds[0]
+    if letter != "f":
+        word = "characters" if letter == "c" else "bytes"
+        return None if asked.has("d", "s") else f"only the {word} {which}"
+    delimiter = asked.options.get("d", "\t")
+    named = "tabs" if delimiter == "\t" else f"`{delimiter}`"
+    rest = ", lines without any left out" if asked.has("s") else ""
+    return f"only the fields {which}, which are separated by {named}{rest}"
+
+
+def _grep(asked: Asked) -> str | None:
+    """The pattern is its first operand; what follows is a file, where nothing is piped."""
+    if not asked.operands or len(asked.operands) > 2 or asked.operands[-1] == "-":
+        return None
+    pattern, *files = asked.operands
+    if asked.piped == bool(files):
+        return None
+    step = _matching(asked, pattern)
+    if step is None:
+        return None
+    return f"of these {step}" if asked.piped else f"the lines of `{files[0]}`; of these {step}"
+
+
+def _matching(asked: Asked, pattern: str) -> str | None:
+    if sum(map(asked.has, "EPF")) > 1:
+        return None
+    kind = "the text" if asked.has("F") else "the regular expression"
+    if asked.has("E"):
+        kind = "the extended regular expression"
+    if asked.has("P"):
+        kind = "the Perl regular expression"
+    verb = "do not contain" if asked.has("v") else "contain"
+    if asked.has("x"):
+        verb = "are not as a whole" if asked.has("v") else "are as a whole"
+    said = f"only those that {verb} {kind} `{pattern}`"
+    if asked.has("w"):
+        said += " as a whole word"
+    if asked.has("i"):
+        said += ", in capitals or small letters"
+    if "m" in asked.options:
+        if not _number(asked.options["m"]):
+            return None
+        said += f", the first {asked.options['m']} at most"
+    if asked.has("c"):
+        return None if asked.has("o", "n") else f"{said}, and of them only how many they are"
+    if asked.has("o"):
+        said += ", and of each only the parts that match, a line each"
+    if asked.has("n"):
+        said += ", each behind its number and a colon"
+    return said
+
+
+def _rev(asked: Asked) -> str | None:
+    return "each one backwards, from its last character to its first"
+
+
+def _fold(asked: Asked) -> str | None:
+    width = _number(asked.options.get("w", "80"))
+    if not width:
+        return None
+    where = "characters, at blanks where there are any" if asked.has("s") else "characters"
+    return f"each broken after at most {width} {where}"
+
+
+def _tr(asked: Asked) -> str | None:
+    sets = [f"`{one}`" for one in asked.operands]
+    if not asked.piped or (asked.has("d") and asked.has("s")):
+        return None
+    if asked.has("d"):
+        return f"of these all without the characters {sets[0]}" if len(sets) == 1 else None
+    if asked.has("s"):
+        return f"of these all, runs of one of {sets[0]} as a single one" if len(sets) == 1 else None
+    return f"of these all with {sets[0]} turned into {sets[1]}" if len(sets) == 2 else None
+
+
+def _ls(asked: Asked) -> str | None:
+    if asked.has("t") and asked.has("S"):
+        return None
+    if asked.has("d"):
+        if not asked.operands:
+            return None
+        what = "the names " + ", ".join(f"`{name}`" for name in asked.operands)
+    elif len(asked.operands) > 1:
+        return None
+    else:
+        what = f"the names of what is in `{(asked.operands or ['.'])[0]}`"
+    if asked.has("a"):
+        what += ", those that begin with a dot and the directory and its parent (`.` and `..`) too"
+    elif asked.has("A"):
+        what += ", those that begin with a dot too"
+    order = "the newest first" if asked.has("t") else "in alphabetical order"
+    order = "the largest first" if asked.has("S") else order
+    said = f"{what}, a line each, {order}"
+    if asked.has("r"):
+        said += ", and that backwards"
+    if asked.has("p"):
+        said += ", a slash behind directories"
+    return said
+
+
+_TYPES = {"f": "regular files", "d": "directories", "l": "symbolic links"}
+
+
+def _find(arguments: Sequence[str]) -> str | None:
+    words, places = list(arguments), []
+    while words and not words[0].startswith("-"):
+        places.append(words.pop(0))
+    if len(places) > 1:
+        return None
+    said, what = [], "everything"
+    while words:
+        name = words.pop(0)
+        if name == "-print" and not words:
+            break
+        if name == "-empty":
+            said.append("that is empty")
+            continue
+        if not words:
+            return None
+        value = words.pop(0)
+        if name == "-type" and value in _TYPES and what == "everything":
+            what = f"all {_TYPES[value]}"
+        elif name in ("-name", "-iname"):
+            case = ", in capitals or small letters" if name == "-iname" else ""
+            said.append(f"whose name matches the pattern `{value}`{case}")
+        elif name == "-maxdepth" and _number(value) is not None:
+            said.append(f"at most {value} levels down")
+        elif name == "-mindepth" and _number(value) is not None:
+            said.append(f"at least {value} levels down")
+        elif name == "-user":
+            said.append(f"that belongs to {value}")
+        else:
+            return None
+    where = f"`{places[0]}`" if places else "the working directory"
+    begins = places[0] if places else "."
+    rest = ", ".join(said)
+    return (
+        f"the paths of {what} in {where} and below, beginning with `{begins}`"
+        f"{f', {rest}' if rest else ''}, a line each, in the order in which directories hold them"
+    )
+
+
+def _basename(asked: Asked) -> str | None:
+    names = list(asked.operands)
+    suffix = asked.options.get("s", "")
+    if not names:
+        return None
+    if not asked.has("a", "s"):
+        if len(names) > 2:
+            return None
+        suffix = names.pop() if len(names) == 2 else ""
+    named = ", ".join(f"`{name}`" for name in names)
+    end = f", without `{suffix}` at its end" if suffix else ""
+    return f"the last part of the path {named}{end}, a line each"
+
+
+def _dirname(asked: Asked) -> str | None:
+    if not asked.operands:
+        return None
+    named = ", ".join(f"`{name}`" for name in asked.operands)
+    return f"the path {named} without its last part, a line each"
+
+
+def _readlink(asked: Asked) -> str | None:
+    if len(asked.operands) != 1:
+        return None
+    name = f"`{asked.operands[0]}`"
+    if asked.has("f", "e", "m"):
+        return f"the absolute path that {name} leads to once every symbolic link is followed"
+    return f"what the symbolic link {name} holds"
+
+
+def _du(asked: Asked) -> str | None:
+    if len(asked.operands) > 1 or (asked.has("b") and asked.has("h", "k", "m")):
+        return None
+    if not asked.has("s", "b") or sum(map(asked.has, "bhkm")) != 1:
+        return None
+    unit = {"b": "in bytes, as their sizes say", "h": "in powers of 1024, with a letter",
+            "k": "in units of 1024 bytes", "m": "in units of 1024 * 1024 bytes"}  # fmt: skip
+    letter = next(letter for letter in "bhkm" if asked.has(letter))
+    which = "all in" if asked.has("s") else "every directory in"
+    name = (asked.operands or ["."])[0]
+    return f"how much room {which} `{name}` takes, {unit[letter]}: the number, then the path"
+
+
+_STAT = {
+    "n": "name", "s": "size in bytes", "a": "permissions in octal", "A": "permissions in letters",
+    "U": "owner", "G": "group", "u": "owner's number", "g": "group's number",
+    "h": "number of hard links", "F": "kind of file in words", "y": "time of last change",
+    "Y": "time of last change in seconds since 1970",
+}  # fmt: skip
+
+
+def _stat(asked: Asked) -> str | None:
+    form = asked.options.get("c")
+    if not form or not asked.operands or asked.has("L"):
+        return None
+    parts = re.split(r"%(.)", form)
+    if any(letter not in _STAT for letter in parts[1::2]) or len(parts) < 3:
+        return None
+    shown = "".join(part if place % 2 == 0 else f"<{_STAT[part]}>" for place, part in
+                    enumerate(parts))  # fmt: skip
+    named = ", ".join(f"`{name}`" for name in asked.operands)
+    return f"for {named} a line each of this form: `{shown}`"
+
+
+def _fixed(text: str) -> Describe:
+    return lambda asked: None if asked.operands else text
+
+
+_UNAME = {
+    "s": "the kernel's name", "n": "the host's name", "r": "the kernel's release",
+    "v": "the kernel's version", "m": "the machine's architecture", "o": "the operating system",
+}  # fmt: skip
+
+
+def _uname(asked: Asked) -> str | None:
+    chosen = [text for letter, text in _UNAME.items() if asked.has(letter)]
+    if asked.operands:
+        return None
+    return f"{' and '.join(chosen or [_UNAME['s']])}, on one line"
+
+
+def _id(asked: Asked) -> str | None:
+    kinds = [letter for letter in "ugG" if asked.has(letter)]
+    if len(kinds) != 1 or len(asked.operands) > 1:
+        return None
+    what = {"u": "user", "g": "group", "G": "groups"}[kinds[0]]
+    whom = f"the user {asked.operands[0]}" if asked.operands else "whoever runs this shell"
+    kind = "name" if asked.has("n") else "number"
+    return f"the {kind} of the {what} of {whom}, on one line"
+
+
+def _printenv(asked: Asked) -> str | None:
+    if not asked.operands:
+        return None
+    named = ", ".join(asked.operands)
+    return f"the values of the environment variables {named}, in this order, a line each"
+
+
+def _groups(asked: Asked) -> str | None:
+    if len(asked.operands) > 1:
+        return None
+    if asked.operands:
+        name = asked.operands[0]
+        return f"the user's name `{name}`, a blank, a colon, and the groups of that user"
+    return "the names of the groups of whoever runs this shell, on one line"
+
+
+def _file(asked: Asked) -> str | None:
+    if not asked.operands:
+        return None
+    named = ", ".join(f"`{name}`" for name in asked.operands)
+    how = "" if asked.has("b") else ", behind its name and a colon"
+    return f"what kind of content {named} holds, as the machine's magic numbers say{how}"
+
+
+def _comm(asked: Asked) -> str | None:
+    chosen = "".join(letter for letter in "123" if asked.has(letter))
+    if len(asked.operands) != 2 or "-" in asked.operands:
+        return None
+    one, other = asked.operands
+    which = {"12": "in both", "23": f"only in `{one}`", "13": f"only in `{other}`"}.get(chosen)
+    return which and f"the lines of the sorted files `{one}` and `{other}` that are {which}"
+
+
+TEMPLATES: Final[Mapping[str, Template]] = {
+    "cat": Template(_cat, "n", long={"number": "n"}, filters=True),
+    "head": Template(_head, "q", "n", {"lines": "n", "quiet": "q", "silent": "q"}, filters=True),
+    "tail": Template(_tail, "q", "n", {"lines": "n", "quiet": "q", "silent": "q"}, filters=True),
+    "sort": Template(
+        _sort, "rungfhMVdbs", "kt", filters=True,
+        long={"reverse": "r", "unique": "u", "numeric-sort": "n", "general-numeric-sort": "g",
+              "human-numeric-sort": "h", "month-sort": "M", "version-sort": "V", "key": "k",
+              "ignore-case": "f", "dictionary-order": "d", "ignore-leading-blanks": "b",
+              "field-separator": "t", "stable": "s"},
+    ),
+    "uniq": Template(
+        _uniq, "cdui", filters=True,
+        long={"count": "c", "repeated": "d", "unique": "u", "ignore-case": "i"},
+    ),
+    "cut": Template(
+        _cut, "s", "dfcb", filters=True,
+        long={"delimiter": "d", "fields": "f", "characters": "c", "bytes": "b",
+              "only-delimited": "s"},
+    ),
+    "wc": Template(
+        _wc, "lwmcL", reads_pipes=True,
+        long={"lines": "l", "words": "w", "chars": "m", "bytes": "c", "max-line-length": "L"},
+    ),
+    "grep": Template(
+        _grep, "ivxwEFPcnoh", "m", reads_pipes=True,
+        long={"ignore-case": "i", "invert-match": "v", "line-regexp": "x", "word-regexp": "w",
+              "extended-regexp": "E", "fixed-strings": "F", "perl-regexp": "P", "count": "c",
+              "line-number": "n", "only-matching": "o", "no-filename": "h", "max-count": "m"},
+    ),
+    "tr": Template(_tr, "ds", long={"delete": "d", "squeeze-repeats": "s"}, reads_pipes=True),
+    "rev": Template(_rev, filters=True),
+    "fold": Template(_fold, "s", "w", {"width": "w", "spaces": "s"}, filters=True),
+    "ls": Template(
+        _ls, "aAtSrd1p", long={"all": "a", "almost-all": "A", "reverse": "r", "directory": "d"}
+    ),
+    "basename": Template(_basename, "a", "s", {"multiple": "a", "suffix": "s"}),
+    "dirname": Template(_dirname),
+    "readlink": Template(
+        _readlink, "femnqsv", long={"canonicalize": "f", "canonicalize-existing": "e",
+                                    "canonicalize-missing": "m", "no-newline": "n"},
+    ),
+    "du": Template(
+        _du, "sbhkm", long={"summarize": "s", "bytes": "b", "human-readable": "h"}
+    ),
+    "stat": Template(_stat, "L", "c", {"format": "c", "dereference": "L"}),
+    "pwd": Template(_fixed("the absolute path of the working directory"), "LP"),
+    "whoami": Template(_fixed("the name of whoever runs this shell")),
+    "logname": Template(_fixed("the name of who logged in")),
+    "arch": Template(_fixed("the machine's architecture")),
+    "nproc": Template(_fixed("the number of processors that can be used")),
+    "uname": Template(
+        _uname, "snrvmo",
+        long={"kernel-name": "s", "nodename": "n", "kernel-release": "r", "kernel-version": "v",
+              "machine": "m", "operating-system": "o"},
+    ),
+    "id": Template(_id, "ugGn", long={"user": "u", "group": "g", "groups": "G", "name": "n"}),
+    "printenv": Template(_printenv),
+    "groups": Template(_groups),
+    "file": Template(_file, "b", long={"brief": "b"}),
+    "comm": Template(_comm, "123"),
+}  # fmt: skip
+"""Of each command that can be asked about; `find`, whose options follow its operands, is read
+apart."""

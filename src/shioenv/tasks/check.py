@@ -1,0 +1,251 @@
+"""Whether a goal is reached, and how much of it.
+
+Exact equality of patches is too strict: who looks around first is somewhere else afterwards, at
+another time. What is compared, and what is not, is said in `judge`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from shioenv.behavior.capture import SHELL_FIELDS
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys, pointer
+from shioenv.errors import PatchError
+from shioenv.tasks.task import Task
+from shioenv.tasks.terminal import Machine, Terminal
+
+DATES: Final = ("year", "month", "day", "time")
+"""What says when a file was changed."""
+
+OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
+"""What a shell takes with it when it ends: only what the goal says of it counts."""
+
+SESSION: Final = timedelta(hours=1)
+"""From the system's instant on: a file time within it is of the session itself."""
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+Facts: TypeAlias = Mapping[str, Any]
+"""Single values by their JSON Pointers in a context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a goal."""
+
+    passed: bool
+    """Everything holds, and nothing else was changed."""
+    progress: float
+    """Share of the goal's operations that hold, 0 to 1; each file's content and the output count as
+    an operation of their own."""
+    missing: tuple[str, ...]
+    """What does not hold: JSON Pointers, `content of NAME`, `output`."""
+    extra: tuple[str, ...]
+    """What was changed though the goal does not say so, in the same words."""
+
+
+class Judge:
+    """Judges what is done about one task; what is known of its start is looked up once."""
+
+    def __init__(self, task: Task, machine: Machine, instant: datetime) -> None:
+        self.task = task
+        self._machine = machine
+        self._instant = instant
+        self._before = Terminal(machine, task.cwd, task.history).before().document
+        self._goal = task.patch
+
+    def judge(self, terminal: Terminal) -> Verdict:
+        """What a terminal that began where the task does has reached. Executes its rows once.
+
+        Everything outside the shell (files, network, host name) has to be as the goal says, and
+        otherwise as it was. Of the shell itself (working directory, variables, functions, options)
+        only what the goal says counts. File times do not, but for those that were set to another
+        time than that of the session, and those that are all that was to change. Regular files have
+        the goal's content. An output is compared line by line, runs of blanks as one, without blank
+        lines at its end; the last row's counts.
+        """
+        return self.verdict(terminal.since_start(), terminal.printed)
+
+    def verdict(self, done: Behavior, printed: bytes) -> Verdict:
+        """The same of what was done since the start, and of what the last row printed."""
+        goal, named = self.task.goal, _touched(self._before, self._goal, done.patch)
+        start = _facts(named)
+        try:
+            wanted = self._settled(_facts(self._goal.apply(named)), start)
+            reached = self._settled(_facts(done.patch.apply(named)), start)
+        except PatchError:  # what was cut off of a huge patch is not known
+            return Verdict(False, 0.0, ("everything: too much was changed",), ())
+        held, missing = 0, []
+        for operation in self._goal.operations:
+            places = _places(operation)
+            inside = _Inside(places)
+            names = [name for name in {**wanted, **reached, **start} if inside(name)]
+            if all(_equal(wanted.get(name), reached.get(name)) for name in names):
+                held += 1
+            else:
+                missing.append(places[-1])
+        for name, digest in goal.digests.items():
+            if self._digest(name, done) == digest:
+                held += 1
+            else:
+                missing.append(f"content of {name}")
+        if goal.output is not None:
+            if _lines(printed.decode("utf-8", "replace")) == _lines(goal.output):
+                held += 1
+            else:
+                missing.append("output")
+        extra = list(self._extra(start, wanted, reached, done))
+        if done.patch_truncated:
+            extra.append("more than a patch can hold")
+        total = held + len(missing)
+        return Verdict(
+            passed=not missing and not extra,
+            progress=held / total if total else 0.0,
+            missing=tuple(missing),
+            extra=tuple(extra),
+        )
+
+    def _extra(self, start: Facts, wanted: Facts, reached: Facts, done: Behavior) -> Iterator[str]:
+        inside = _Inside(place for one in self._goal.operations for place in _places(one))
+        for name in sorted({*start, *reached}):
+            area, *parts = keys(name)
+            if area in OWN or inside(name) or (area == "fs" and parts[-1:] == ["date"]):
+                continue
+            if not _equal(reached.get(name), start.get(name)) and not _equal(
+                reached.get(name), wanted.get(name)
+            ):
+                yield name
+        for name in sorted(set(done.content_digests) - set(self.task.goal.digests)):
+            if not inside(pointer("fs", name, "size")):
+                yield f"content of {name}"
+
+    def _settled(self, facts: dict[str, Any], start: Facts) -> dict[str, Any]:
+        """The facts with file times of the session all alike."""
+        for name, value in facts.items():
+            if (
+                isinstance(value, _Date)
+                and value != start.get(name)
+                and is_now(value.parts, self._instant)
+            ):
+                facts[name] = "now"
+        return facts
+
+    def _digest(self, name: str, done: Behavior) -> str | None:
+        """Of a file after all; None where that is not known."""
+        known = done.content_digests.get(name)
+        if known is not None:
+            return known
+        for operation in done.patch.operations:
+            if operation[0] == "m" and operation[2] == pointer("fs", name):
+                name = keys(operation[1])[1]
+        return None if self.task.history else digest_in(self._machine, self.task.cwd, name)
+
+
+def date_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """When a file was changed: its `DATES`."""
+    return tuple(entry.get(key) for key in DATES)
+
+
+def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
+    """Whether a file time (its `DATES`) is that of a session that begins then."""
+    year, month, day, clock = parts
+    try:
+        hour, minute = map(int, clock.split(":"))
+        moment = datetime(year, _MONTHS.index(month) + 1, day, hour, minute)
+    except (ValueError, TypeError, AttributeError):
+        return False
+    begin = instant.astimezone(UTC).replace(tzinfo=None, second=0, microsecond=0)
+    return begin - timedelta(minutes=1) <= moment <= begin + SESSION
+
+
+def digest_in(machine: Machine, cwd: str, name: str) -> str | None:
+    """SHA-256 (hex) of a file of the pristine system, by its name in the `fs` of a context that
+    begins in `cwd`; None where there is none, or it cannot be read.
+    """
+    path = posixpath.normpath(posixpath.join(cwd, os.fsdecode(name_bytes(name))))
+    content = machine.read(path)
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Date:
+    parts: tuple[Any, ...]
+
+
+class _Inside:
+    """Whether a pointer lies at or below one of some places."""
+
+    def __init__(self, places: Iterable[str]) -> None:
+        self._places = frozenset(map(_dated, places))
+
+    def __call__(self, name: str) -> bool:
+        while name:
+            if name in self._places:
+                return True
+            name = name.rpartition("/")[0]
+        return False
+
+
+def _dated(place: str) -> str:
+    """The place of a fact: the four values of a file time are one."""
+    area, *parts = keys(place) or [""]
+    if area == "fs" and len(parts) == 2 and parts[1] in DATES:
+        return pointer("fs", parts[0], "date")
+    return place
+
+
+def _places(operation: Operation) -> tuple[str, ...]:
+    return operation[1:3] if operation[0] == "m" else operation[1:2]
+
+
+def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
+    """The document without the files that no patch names."""
+    names = {
+        parts[1]
+        for patch in patches
+        for operation in patch.operations
+        for place in _places(operation)
+        if (parts := keys(place))[:1] == ["fs"] and len(parts) > 1
+    }
+    files = document["fs"]
+    return {**document, "fs": {name: files[name] for name in sorted(names) if name in files}}
+
+
+def _facts(document: Mapping[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for area, value in document.items():
+        if area != "fs":
+            _flatten(value, pointer(area), facts)
+            continue
+        for name, entry in value.items():
+            place = pointer("fs", name)
+            for key, item in entry.items():
+                if key not in DATES:
+                    facts[f"{place}/{key}"] = item
+            facts[f"{place}/date"] = _Date(date_of(entry))
+    return facts
+
+
+def _flatten(value: Any, place: str, facts: dict[str, Any]) -> None:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _flatten(inner, f"{place}{pointer(key)}", facts)
+    else:
+        facts[place] = value
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _lines(text: str) -> list[str]:
+    return "\n".join(" ".join(line.split()) for line in text.splitlines()).rstrip().split("\n")

@@ -1,0 +1,95 @@
+"""A task being done, a line of Bash at a time: text in, text out, and what it is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import EpisodeError, InputError
+from shioenv.tasks.check import Judge, Verdict
+from shioenv.tasks.task import Task
+from shioenv.tasks.terminal import Terminal
+
+MAX_TURNS: Final = 20
+"""Lines an agent may type at most."""
+
+SHOWN: Final = 8000
+"""Characters of an output that are shown at most; what is cut out is in the middle."""
+
+HOW: Final = (
+    "You work one line of Bash at a time: answer with a line, and you are shown what it prints. "
+    "The shell goes on from line to line. You have {turns} lines at most."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of a line."""
+
+    text: str
+    """What it printed, and its exit code where that is not 0."""
+    reward: float
+    """1 where the goal is reached, else 0."""
+    done: bool
+    """The goal is reached."""
+    truncated: bool
+    """It was the last line, and the goal is not reached."""
+    verdict: Verdict
+
+
+class Episode:
+    """One attempt at a task on a machine, which stays its owner's. The goal is checked each time.
+
+    Errors: those of the machine, of every use.
+    """
+
+    def __init__(self, task: Task, machine: SandboxRunner, max_turns: int = MAX_TURNS) -> None:
+        self.task = task
+        self.max_turns = max_turns
+        self.turns = 0
+        """Lines that were typed."""
+        self.over = False
+        self.terminal = Terminal(machine, task.cwd, task.history)
+        self._judge = Judge(task, machine, machine.system.declaration.instant)
+        self.verdict = self._judge.judge(self.terminal)
+        """Of what was done so far."""
+
+    @property
+    def prompt(self) -> str:
+        """What the agent is told first: the task, and how it is worked at."""
+        return f"{self.task.prompt}\n\n{HOW.format(turns=self.max_turns)}"
+
+    def act(self, line: str) -> Turn:
+        """What comes of a line. Errors: EpisodeError where the episode is over."""
+        if self.over:
+            raise EpisodeError("the episode is over", hint="begin another one")
+        try:
+            text = shown(self.terminal.run(line))
+            self.verdict = self._judge.judge(self.terminal)
+        except InputError as error:  # what no shell could be given, such as NUL
+            text = f"[{error.message}]"
+        self.turns += 1
+        done = self.verdict.passed
+        truncated = not done and self.turns >= self.max_turns
+        self.over = done or truncated
+        return Turn(text, float(done), done, truncated, self.verdict)
+
+
+def shown(behavior: Behavior) -> str:
+    """A behavior as an agent reads it."""
+    text = behavior.text
+    if len(text) > SHOWN:
+        half = SHOWN // 2
+        text = f"{text[:half]}\n[{len(text) - SHOWN} characters left out]\n{text[-half:]}"
+    if behavior.timed_out:
+        return f"{text}\n[ran out of time: all that this line did was taken back]".lstrip("\n")
+    notes = []
+    if behavior.exit_code:
+        notes.append(f"[exit code {behavior.exit_code}]")
+    elif not text:
+        notes.append("[nothing was printed]")
+    if notes and text and not text.endswith("\n"):
+        text += "\n"
+    return text + "".join(notes)

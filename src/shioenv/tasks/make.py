@@ -1,0 +1,323 @@
+"""Records made into tasks, each only if it can be told and is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.context import Context
+from shioenv.domain.inputs import Input
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.record import Record
+from shioenv.execution.job import Job
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.recording.session import ROW_END
+from shioenv.sandbox.base import Limits
+from shioenv.system.store import find_system
+from shioenv.tasks.asking import asks
+from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now
+from shioenv.tasks.prompt import Content, family, gives_away, told, written
+from shioenv.tasks.task import Goal, Task
+from shioenv.tasks.terminal import Terminal, contents
+
+LONGEST_OUTPUT: Final = 4000
+"""Characters of an output that is asked for."""
+
+MIN_IRREDUCIBILITY: Final = 0.7
+"""Of a record that becomes a task."""
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What shows that a task is one."""
+
+    solved: Verdict
+    """Of the recorded solution."""
+    idle: Verdict
+    """Of doing nothing."""
+    reduced: Verdict
+    """Of the solution without one of its arguments."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the task; nothing where it is proved."""
+        faults = []
+        if not self.solved.passed:
+            left = ", ".join((*self.solved.missing, *self.solved.extra))
+            faults.append(f"the recorded solution fails: {left}")
+        if self.idle.passed:
+            faults.append("doing nothing passes")
+        if self.reduced.passed:
+            faults.append("a part of the solution passes")
+        return tuple(faults)
+
+
+def make_tasks(
+    records: Iterable[Record],
+    *,
+    min_irreducibility: float = MIN_IRREDUCIBILITY,
+    system: str | None = None,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+) -> list[Task]:
+    """A task of each record that makes one, in the records' order.
+
+    A record does where it was made on this system, ended with 0, is not volatile, within all limits
+    and at least so irreducible, where its goal can be told without telling how it is reached, and
+    where that is proved: the recorded input passes, doing nothing fails, and so does the input
+    without one of its arguments. Goals are about the machine, about what is printed, or both.
+    Errors: those of `find_system` and sandboxes.
+    """
+    built = find_system(system)
+    chosen = [one for one in records if suits(one, built.name, min_irreducibility)]
+    job = Job(
+        partial(_made, digest=built.digest),
+        system=system or built.name,
+        limits=limits or Limits(),
+        digest=built.digest,
+        what="record",
+    )
+    made: dict[int, Task] = {}
+    with LocalExecutor(workers) as executor:
+        answers = executor.map(job, enumerate(chosen))
+        for done, (number, task) in enumerate(answers, 1):
+            if task is not None:
+                made[number] = task
+            report(done, len(chosen))
+    return [made[number] for number in sorted(made)]
+
+
+def prove_tasks(
+    tasks: Iterable[Task],
+    *,
+    system: str | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+) -> list[Proof]:
+    """The proof of each task, in order, on the system it names (or another one).
+
+    Errors: those of `find_system` and sandboxes.
+    """
+    tasks = list(tasks)
+    proofs: dict[int, Proof] = {}
+    done = 0
+    with LocalExecutor(workers) as executor:
+        for name in dict.fromkeys(system or task.system for task in tasks):
+            own = [(i, one) for i, one in enumerate(tasks) if (system or one.system) == name]
+            for number, proof in executor.map(Job(_proved, system=name, what="task"), own):
+                proofs[number] = proof
+                done += 1
+                report(done, len(tasks))
+    return [proofs[number] for number in range(len(tasks))]
+
+
+def suits(record: Record, system: str, min_irreducibility: float) -> bool:
+    """Whether a record may become a task, as far as it says itself."""
+    score = record.irreducibility
+    return (
+        score is not None
+        and score >= min_irreducibility
+        and record.exit_code == 0
+        and record.mistake is None
+        and record.n_arguments > 0
+        and ROW_END not in record.input_args
+        and record.system == system
+        and bool(record.cwd)
+        and not (record.volatile or record.timed_out or record.patch_truncated)
+        and not (record.output_truncated or record.limits_hit)
+    )
+
+
+def prove(task: Task, machine: SandboxRunner) -> Proof:
+    """What shows that a task is one, on a machine. Errors: those of sandboxes."""
+    judge = Judge(task, machine, machine.system.declaration.instant)
+    return Proof(*(judge.judge(_done(task, machine, rows)) for rows in _attempts(task)))
+
+
+def _attempts(task: Task) -> Iterator[list[str]]:
+    yield from ([task.solution], [], [task.reduced])
+
+
+def _done(task: Task, machine: SandboxRunner, rows: Iterable[str]) -> Terminal:
+    terminal = Terminal(machine, task.cwd, task.history)
+    for row in rows:
+        terminal.run(row)
+    return terminal
+
+
+def _proved(lane: Lane, task: tuple[int, Task]) -> Proof:
+    return prove(task[1], _sandbox(lane))
+
+
+def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | None:
+    return task_of(task[1], _sandbox(lane), digest)
+
+
+def _sandbox(lane: Lane) -> SandboxRunner:
+    sandbox = lane.open()
+    assert isinstance(sandbox, SandboxRunner)
+    return sandbox
+
+
+def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | None:
+    """The task that a record makes, proved; None where it makes none. Errors: of sandboxes."""
+    shell_input = Input.from_marked(record.input_args)
+    solution = shell_input.text
+    terminal = Terminal(machine, record.cwd, record.history)
+    before, instant = terminal.before(), machine.system.declaration.instant
+    behavior = terminal.run(solution)
+    patch = _wanted(behavior.patch)
+    if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
+        return None  # it does something else in this shell, or today
+    digests = _digests(record, machine, patch, behavior.content_digests)
+    output = _output(shell_input, terminal, digests)
+    if not patch and not behavior.content_digests and output is None:
+        return None
+    draft = Task(
+        id=f"{record.session_id:06}",
+        prompt="",
+        cwd=record.cwd,
+        history=list(record.history),
+        goal=Goal(
+            patch=[list(operation) for operation in patch.operations],
+            digests=digests,
+            output=None if output is None else behavior.text,
+        ),
+        solution=solution,
+        reduced="",
+        commands=[segment.command for segment in shell_input.segments],
+        irreducibility=record.irreducibility or 0.0,
+        necessary=record.necessary,
+        n_arguments=record.n_arguments,
+        record=record.session_id,
+        system=machine.system.name,
+        system_digest=digest or machine.system.digest,
+    )
+    prompt = _prompt(draft, terminal, before, instant, output)
+    parts = [Input(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
+    if prompt is None or gives_away(prompt, solution, parts):
+        return None
+    return _proved_with_part(draft, prompt, shell_input, machine)
+
+
+def _proved_with_part(
+    draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
+) -> Task | None:
+    """The task with the first argument without which the goal is not reached, if it is proved."""
+    judge = Judge(draft, machine, machine.system.declaration.instant)
+    solved, idle = (judge.judge(_done(draft, machine, rows)) for rows in ([draft.solution], []))
+    if not solved.passed or idle.passed:
+        return None
+    everything = range(shell_input.n_arguments)
+    for left_out in everything:
+        reduced = shell_input.keep(index for index in everything if index != left_out).text
+        if not judge.judge(_done(draft, machine, [reduced])).passed:
+            fields = {name: getattr(draft, name) for name in Task.__struct_fields__}
+            return Task(**{**fields, "prompt": prompt, "reduced": reduced})
+    return None
+
+
+def _wanted(patch: ContextPatch) -> ContextPatch:
+    """What of a patch makes the goal: where a shell was before is nobody's wish, and that PWD
+    follows the working directory goes without saying.
+    """
+    paths = (pointer("env", "PWD"), pointer("env", "OLDPWD"))
+    return ContextPatch(tuple(one for one in patch.operations if one[1] not in paths))
+
+
+def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
+    """How its output is asked for; None where it is not. Of `rm x; wc y` it is the last command's,
+    where nothing else prints.
+    """
+    printed = terminal.printed
+    if not printed.strip() or len(printed) > LONGEST_OUTPUT:
+        return None
+    try:
+        printed.decode()
+    except UnicodeDecodeError:
+        return None
+    written_to = [name for name, one in digests.items() if one == sha256(printed).hexdigest()]
+    if written_to:
+        return f"what `{written_to[0]}` holds then."
+    spans = list(shell_input.spans())
+    begin = 0
+    for number, (start, _) in enumerate(spans):
+        if number and shell_input.tokens[start - 1].argument.text in {";", "&&", "||"}:
+            begin = start
+    if begin:
+        first = terminal.fork()
+        first.undo()
+        if first.run(Input(shell_input.tokens[: begin - 1]).text).output:
+            return None
+    return asks(Input(shell_input.tokens[begin:]))
+
+
+def _digests(
+    record: Record, machine: SandboxRunner, patch: ContextPatch, changed: Mapping[str, str]
+) -> dict[str, str]:
+    """Of the files whose content the goal says, those that were moved included."""
+    digests = dict(changed)
+    for operation in patch.operations:
+        if operation[0] == "m" and not record.history:
+            known = digest_in(machine, record.cwd, keys(operation[1])[1])
+            if known is not None:
+                digests[keys(operation[2])[1]] = known
+    return dict(sorted(digests.items()))
+
+
+def _prompt(
+    draft: Task, terminal: Terminal, before: Context, instant: datetime, output: str | None
+) -> str | None:
+    """What an agent is told; None where the goal cannot be told."""
+    patch = draft.patch
+    held = contents(terminal, draft.goal.digests)
+    described = {}
+    moved = {keys(one[2])[1] for one in patch.operations if one[0] == "m"}
+    for name in draft.goal.digests:
+        if name not in moved:
+            described[name] = _content(draft, terminal, name, held.get(name))
+    lines = told(before.document, patch, described, lambda one: is_now(date_of(one), instant))
+    if lines is None or (not lines and output is None):
+        return None
+    return written(
+        user=str(before.document["user"]),
+        cwd=draft.cwd,
+        kind=family(draft.commands, {keys(one[1])[0] for one in patch.operations}),
+        state=lines,
+        asked=output,
+    )
+
+
+def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content:
+    """How a file's content is told: as another file's, as text, or not at all."""
+    machine, cwd = terminal.machine, draft.cwd
+    for word in () if draft.history else draft.solution.split():
+        if word != name and digest_in(machine, cwd, word) == draft.goal.digests[name]:
+            return Content(like=f"what `{word}` held")
+    if content is None or sha256(content).hexdigest() != draft.goal.digests[name]:
+        return Content()
+    path = name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}"
+    old = None if draft.history else machine.read(path)
+    if old and old.startswith(content):
+        return Content(like=f"the first {len(content)} bytes of what it held")
+    if len(content) > len(old or b"") and content.strip(b"\0") == (old or b""):
+        return Content(like="what it held, then zero bytes" if old else "zero bytes alone")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return Content()
+    if not all(line.isprintable() for line in text.replace("\t", " ").split("\n")):
+        return Content()
+    if old and content.startswith(old) and old.endswith(b"\n"):
+        return Content(text=content[len(old) :].decode(), added=True)
+    return Content(text=text)

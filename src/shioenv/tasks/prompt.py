@@ -1,0 +1,244 @@
+"""What an agent is told: the goal in plain English, and never how to reach it.
+
+A sentence for the command family says what kind of work it is; the goal's operations follow, each
+as a fact about the end. An output is described by `asking`, never shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+
+LONGEST: Final = 2000
+"""Characters of all contents that are shown in a prompt."""
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "cp": "Something has to be copied.",
+    "mv": "Something has to be moved or renamed.",
+    "rm rmdir unlink shred": "Something has to go.",
+    "ln link": "A link has to be made.",
+    "mkdir": "Directories are wanted.",
+    "mkfifo": "A named pipe is wanted.",
+    "touch": "Files are wanted, or have to be of another time.",
+    "truncate": "Files have to be of another size.",
+    "chmod": "Who may do what with some files has to change.",
+    "chown chgrp": "Some files have to belong to somebody else.",
+    "tar cpio gzip": "Something has to be packed or unpacked.",
+    "split": "A file has to be cut into pieces.",
+    "curl wget": "Something has to be fetched from a web server.",
+    "ip": "The network has to be set up otherwise.",
+    "cd": "The shell has to be somewhere else.",
+    "export": "The shell's environment has to change.",
+    "ulimit": "The shell's limits have to change.",
+    "find xargs": "Some files have to be found, and something done about them.",
+    "dd tee": "Something has to be written to a file.",
+}
+"""What kind of work it is, by the commands that usually do it."""
+
+ELSE: Final = "Files have to be written."
+"""Of what other commands bring about, by way of a redirection."""
+
+_FAMILY = {name: said for names, said in FAMILIES.items() for name in names.split()}
+_BY_AREA = {"network": "ip", "cwd": "cd", "env": "export", "limits": "ulimit"}
+_KINDS = {
+    "-": "file", "d": "directory", "l": "symbolic link", "p": "named pipe", "s": "socket",
+    "c": "device", "b": "device",
+}  # fmt: skip
+_AREAS = {
+    "env": "the exported variable {0} of the shell",
+    "settings": "the variable or setting {0} of the shell",
+    "shell_options": "the shell option {0}",
+    "functions": "the function {0} of the shell",
+    "aliases": "the alias {0} of the shell",
+    "limits": "the shell's limit of {0}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds in the end, as it can be told."""
+
+    text: str | None = None
+    """All of it, where it is text; None where it is not."""
+    like: str | None = None
+    """The same in words: "what `x` held"."""
+    added: bool = False
+    """`text` is only what stands behind what was there before."""
+
+
+def family(commands: Sequence[str], areas: Collection[str]) -> str:
+    """What kind of work an input is, by the areas of the context that it changes, and for files by
+    its last command that is known to change some.
+    """
+    for area, name in _BY_AREA.items():
+        if area in areas:
+            return _FAMILY[name]
+    of_files = [name for name in commands if name in _FAMILY and name not in _BY_AREA.values()]
+    return _FAMILY[of_files[-1]] if of_files else ELSE
+
+
+def told(
+    before: Mapping[str, Any],
+    patch: ContextPatch,
+    contents: Mapping[str, Content],
+    is_now: Callable[[Mapping[str, Any]], bool],
+) -> list[str] | None:
+    """What a goal says about the machine, a line or more each; None where it cannot be told: a
+    content that is no text, or too long. `is_now` says whether a file's time is the session's own.
+    """
+    changed: dict[str, dict[str, Any]] = {}
+    lines: list[str] = []
+    for operation in patch.operations:
+        area, *parts = keys(operation[1])
+        if area != "fs":
+            line = _outside(before, operation[0], area, parts, operation)
+            if line is None:
+                return None
+            lines.append(line)
+        elif operation[0] == "m":
+            lines.append(f"`{parts[0]}` is called `{keys(operation[2])[1]}`")
+        elif operation[0] == "r" and len(parts) == 1:
+            lines.append(f"`{parts[0]}` is gone")
+        elif len(parts) == 1:
+            lines.append(f"`{parts[0]}` is {_entry(operation[2], is_now)}")
+        else:
+            changed.setdefault(parts[0], {})[parts[1]] = (
+                None if operation[0] == "r" else operation[2]
+            )
+    for name, attributes in changed.items():
+        was = before["fs"].get(name, {})
+        now = is_now({**was, **attributes})
+        lines.extend(_changes(name, attributes, was, now=now))
+    if sum(len(content.text or "") for content in contents.values()) > LONGEST:
+        return None
+    for name, content in contents.items():
+        line = _holds(name, content)
+        if line is None:
+            return None
+        lines.append(line)
+    return lines
+
+
+def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
+    """The whole prompt, of what is told of the machine and what is asked to be printed; `kind` is
+    what `family` says.
+    """
+    parts = [f"You are {user}, in a shell in `{cwd}`."]
+    if state:
+        parts[0] += f" {kind}"
+        parts.append("In the end this is so, and everything else as it was:")
+        parts.append("\n".join(f"- {line}" for line in state))
+        if asked is not None:
+            parts.append(f"And the last command you run prints {asked}")
+    elif asked is not None:
+        parts.append(f"Print {asked}")
+        parts.append(
+            "The last command you run prints that and nothing else. Nothing on the machine changes."
+        )
+    if any("`" in line for line in (*state, asked or "")):
+        parts.append(f"Names that do not begin with a slash are relative to `{cwd}`.")
+    return "\n\n".join(parts)
+
+
+def _entry(entry: Mapping[str, Any], is_now: Callable[[Mapping[str, Any]], bool]) -> str:
+    kind = _KINDS.get(str(entry["perms"])[:1], "file")
+    if kind == "symbolic link":
+        return f"a symbolic link to `{entry.get('target', '')}`"
+    said = f"a {kind}, {entry['perms']}, of {entry['owner']} and the group {entry['group']}"
+    if kind == "file":
+        said += f", {entry['size']} bytes"
+        if entry["links"] > 1:
+            said += f", with {entry['links']} hard links"
+    return said if is_now(entry) else f"{said}, {_date(entry)}"
+
+
+def _date(entry: Mapping[str, Any]) -> str:
+    moment = "{day} {month} {year}, {time} (UTC)".format(**entry)
+    return f"last changed on {moment}"
+
+
+def _changes(
+    name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], *, now: bool
+) -> Iterator[str]:
+    """What is new about a file that was there before; `now`: its time is the session's own."""
+    kind = str({**was, **attributes}.get("perms", "-"))[:1]
+    if "perms" in attributes:
+        yield f"`{name}` has the permissions {attributes['perms']}"
+    for key, word in (("owner", "owner"), ("group", "group")):
+        if key in attributes:
+            yield f"the {word} of `{name}` is {attributes[key]}"
+    if "target" in attributes:
+        yield f"`{name}` leads to `{attributes['target']}`"
+    if "links" in attributes and kind != "d":
+        yield f"`{name}` has {attributes['links']} hard links"
+    if "size" in attributes and kind != "l":
+        yield f"`{name}` has {attributes['size']} bytes"
+    dates = {"month", "day", "year", "time"} & set(attributes)
+    if dates and not now:
+        yield f"`{name}` was {_date({**was, **attributes})}"
+    elif dates == set(attributes):
+        yield f"`{name}` was last changed just now"
+
+
+def _holds(name: str, content: Content) -> str | None:
+    if content.like is not None:
+        return f"`{name}` holds {content.like}"
+    if content.text is None:
+        return None
+    if not content.text:
+        return f"`{name}` is empty"
+    missing = "" if content.text.endswith("\n") else " (without a newline at its end)"
+    what = "ends with these lines, behind what it held" if content.added else "holds this"
+    fence = "````" if "```" in content.text else "```"
+    return f"`{name}` {what}{missing}:\n{fence}\n{content.text.removesuffix(chr(10))}\n{fence}"
+
+
+def _outside(
+    before: Mapping[str, Any], code: str, area: str, parts: Sequence[str], operation: Sequence[Any]
+) -> str | None:
+    """What a goal says that is no file."""
+    if code == "m":
+        return None
+    value = None if code == "r" else operation[2]
+    if area == "cwd":
+        return f"the shell's working directory is `{value}`"
+    if area == "umask":
+        return f"the shell's umask is {value}"
+    if area == "hostname":
+        return f"the host is called {value}"
+    if area in _AREAS and len(parts) == 1:
+        what = _AREAS[area].format(f"`{parts[0]}`" if area != "limits" else parts[0])
+        if code == "r":
+            return f"{what} is unset"
+        shown = f"`{value}`" if isinstance(value, str) else json.dumps(value)
+        return f"{what} is {shown}"
+    place = " ".join([area, *parts])
+    if code == "r":
+        return f"of {place} nothing is left"
+    if isinstance(value, list):
+        old = _at(before, [area, *parts])
+        lost = [line for line in old if line not in value] if isinstance(old, list) else []
+        new = [line for line in value if not isinstance(old, list) or line not in old]
+        said = [f"lacks {json.dumps(line)}" for line in lost]
+        said += [f"has {json.dumps(line)}" for line in new]
+        return f"{place}: {', '.join(said)}" if said else None
+    return f"{place} is {json.dumps(value, ensure_ascii=False)}"
+
+
+def _at(document: Mapping[str, Any], names: Sequence[str]) -> Any:
+    found: Any = document
+    for name in names:
+        if not isinstance(found, Mapping) or name not in found:
+            return None
+        found = found[name]
+    return found
+
+
+def gives_away(prompt: str, solution: str, segments: Sequence[str]) -> bool:
+    """Whether a prompt holds the solution, or one of its commands with all its arguments."""
+    return any(text in prompt for text in (solution, *segments) if " " in text.strip())

@@ -1,0 +1,69 @@
+"""Prompts as a language model would put them, by any endpoint that speaks OpenAI's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from shioenv.evaluation.endpoint import Endpoint, Replay
+from shioenv.system.build import cache_directory
+from shioenv.tasks.task import Task
+
+TOKENS: Final = 400
+"""Of a reply at most."""
+
+INSTRUCTIONS: Final = """\
+You will be shown what has to be done on a Linux machine. Say it as a colleague would who wants \
+it done: plain English, one to three sentences, what for if that is easy to guess. Name no \
+command, no option and no flag. Contents of files are listed elsewhere: do not repeat them. Reply \
+with these sentences alone.
+"""
+
+
+def rephrased(
+    tasks: Iterable[Task],
+    model: str,
+    *,
+    url: str = "",
+    replay: Path | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Task]:
+    """The tasks with what the model says before their own prompts, which stay: they hold the facts.
+
+    A reply that is empty, or tells how it is done, is left out (`tells_how`).
+    Replies are kept in a file (None: one in the user's cache directory), from which they come the
+    next time. Errors: those of `Endpoint.reply`.
+    """
+    tasks = list(tasks)
+    kept = Replay(replay or cache_directory() / "prompts.jsonl")
+    endpoint = Endpoint("writing prompts", url)
+    done = []
+    for number, task in enumerate(tasks, 1):
+        request = {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": INSTRUCTIONS},
+                {"role": "user", "content": task.prompt},
+            ],
+            "temperature": 0,
+            "seed": 0,
+            "max_tokens": TOKENS,
+        }
+        reply = kept.get(request) or kept.keep(request, endpoint.reply(request))
+        said = " ".join(reply["text"].split())
+        tells = not said or tells_how(said, task.solution)
+        done.append(task if tells else replace(task, prompt=f"{said}\n\n{task.prompt}"))
+        report(number, len(tasks))
+    return done
+
+
+def tells_how(said: str, solution: str) -> bool:
+    """Whether a text holds an option of the solution, or a word of it with what follows that."""
+    words = {word.strip("`'\"().,;:") for word in said.split()}
+    given = solution.split()
+    options = {word for word in given if word.startswith("-") and len(word) > 1}
+    return bool(options & words) or any(f"{one} {next_}" in said for one, next_ in pairwise(given))

@@ -1,0 +1,143 @@
+"""A task: what an agent is told, where it begins, what has to be the case in the end.
+
+On disk tasks are JSON Lines, a task a line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import PatchError, TaskError
+from shioenv.files.durable import new_file
+from shioenv.files.schema import fault
+
+SCHEMA_VERSION: Final = 1
+
+
+class Kind(StrEnum):
+    """What a goal is about."""
+
+    STATE = "state"
+    """What the machine is like."""
+    OUTPUT = "output"
+    """What is printed; the machine stays as it was."""
+    BOTH = "both"
+
+
+class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What has to be the case in the end."""
+
+    patch: list[list[Any]] = field(default_factory=list)
+    """The operations of a context patch; it applies to the context the task begins in."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 (hex) of every regular file that is new, changed or moved, by its name in `fs`."""
+    output: str | None = None
+    """What the last row prints; None: anything."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is about."""
+        if self.output is None:
+            return Kind.STATE
+        return Kind.BOTH if self.patch or self.digests else Kind.OUTPUT
+
+
+class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing to be done on a machine, which a recorded input does."""
+
+    id: str
+    """Names it in its file."""
+    prompt: str
+    """What an agent is told, in English."""
+    cwd: str
+    """The start directory, absolute."""
+    history: list[str] = field(default_factory=list)
+    """The inputs that led from the pristine machine to where the task begins."""
+    goal: Goal
+    solution: str
+    """The recorded input, without its `cd`."""
+    reduced: str
+    """The same without one of its arguments, which does not reach the goal."""
+    commands: list[str]
+    """The commands of the solution, in order."""
+    irreducibility: Annotated[float, Meta(ge=0, le=1)]
+    """Of the solution, as recorded."""
+    necessary: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Share of the solution's arguments without which alone it does something else, if known."""
+    n_arguments: Annotated[int, Meta(ge=1)]
+    """Of the solution."""
+    record: int
+    """The record's number in its dataset."""
+    system: str
+    """The name of the system it is done on."""
+    system_digest: str
+    """That system's digest."""
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def kind(self) -> Kind:
+        """What its goal is about."""
+        return self.goal.kind
+
+    @property
+    def patch(self) -> ContextPatch:
+        """The goal's patch."""
+        return ContextPatch.from_json(self.goal.patch)
+
+
+_TASK = msgspec.json.Decoder(Task)
+
+
+def encode(task: Task) -> bytes:
+    """The task as one line of minified JSON, UTF-8; equal tasks give equal bytes."""
+    document = msgspec.to_builtins(task)
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def decode(line: bytes | str, place: str = "a line") -> Task:
+    """The task that `encode` wrote. Errors: TaskError, which names the place."""
+    try:
+        task = _TASK.decode(line)
+        task.patch  # noqa: B018 - one that is none shows here, not in an episode
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise TaskError(f"{place} is no task: {fault(error)}") from None
+    except PatchError as error:
+        raise TaskError(f"{place} is no task: {error.message}") from None
+    if task.schema_version != SCHEMA_VERSION:
+        raise TaskError(
+            f"{place} is a task of schema version {task.schema_version}, this is {SCHEMA_VERSION}",
+            hint="read it with the release that wrote it",
+        )
+    if not task.cwd.startswith("/"):
+        raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")
+    return task
+
+
+def read_tasks(path: str | Path) -> list[Task]:
+    """The tasks of a file, in order.
+
+    Errors: TaskError where it cannot be read, holds none, or a line is none.
+    """
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror}") from None
+    tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
+    if not tasks:
+        raise TaskError(f"{path} holds no task", hint="shioenv dataset tasks DIR --out FILE")
+    return tasks
+
+
+def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
+    """Writes tasks into a new file, a line each. Errors: OutputExistsError, DatasetStorageError."""
+    with new_file(Path(path)) as temporary:
+        temporary.write_bytes(b"".join(map(encode, tasks)))

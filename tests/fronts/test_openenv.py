@@ -1,0 +1,88 @@
+"""Tasks over a real socket, by OpenEnv's own client and server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+openenv = pytest.importorskip("openenv.core", reason="openenv is not installed: make test-fronts")
+
+from fronts_tasks import REPLIES, TASKS  # noqa: E402
+
+from shioenv.fronts.openenv import Line, TaskClient  # noqa: E402
+from shioenv.tasks.task import write_tasks  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("system")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of `shioenv serve openenv`, as people start it, on a port of the host's choice."""
+    file = tmp_path_factory.mktemp("openenv") / "tasks.jsonl"
+    write_tasks(TASKS, file)
+    command = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv", str(file)]
+    server = subprocess.Popen(
+        [*command, "--port", "0", "--max-turns", "4", "--sessions", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert server.stderr is not None
+    address = None
+    for line in server.stderr:
+        if found := re.search(r"running on (http://\S+)", line):
+            address = found[1]
+            break
+    assert address, "the server ended before it listened"
+    yield address
+    server.terminate()
+    server.communicate(timeout=60)
+    assert server.returncode in (0, -15)
+
+
+def client(url: str) -> Any:
+    return TaskClient(base_url=url).sync()
+
+
+def test_it_answers_over_http(url: str) -> None:
+    with urllib.request.urlopen(f"{url}/health", timeout=60) as answer:
+        assert answer.status == 200
+    with urllib.request.urlopen(f"{url}/schema", timeout=60) as answer:
+        assert "line" in json.load(answer)["action"]["properties"]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_a_scripted_agent_does_a_task(url: str, task: Any) -> None:
+    with client(url) as session:
+        first = session.reset(task=task.id)
+        assert task.prompt in first.observation.text
+        for line in REPLIES[task.id]:
+            assert not first.done
+            first = session.step(Line(line=line))
+        assert (first.reward, first.done, first.observation.progress) == (1.0, True, 1.0)
+        assert session.state().step_count == len(REPLIES[task.id])
+
+
+def test_the_last_line_ends_it_unsolved(url: str) -> None:
+    with client(url) as session:
+        session.reset(task=TASKS[0].id)
+        done = [session.step(Line(line="true")) for _ in range(4)]
+        assert [one.done for one in done] == [False, False, False, True]
+        assert done[-1].reward == 0.0
+
+
+def test_two_agents_do_not_see_each_other(url: str) -> None:
+    with client(url) as one, client(url) as other:
+        one.reset(task=TASKS[0].id)
+        other.reset(task=TASKS[0].id)
+        one.step(Line(line="touch mine"))
+        assert "mine" in one.step(Line(line="ls")).observation.text
+        assert "mine" not in other.step(Line(line="ls")).observation.text

@@ -1,0 +1,118 @@
+"""`ShIOEnv-Task-v0` on the real system, with an agent that answers from a list."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from shioenv.env.registration import register
+from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
+from shioenv.tasks.env import TaskEnv
+from shioenv.tasks.task import Goal, Task, write_tasks
+
+pytestmark = pytest.mark.usefixtures("system")
+register()
+
+
+def task(number: int, **fields: Any) -> Task:
+    known: dict[str, Any] = {
+        "id": str(number),
+        "prompt": "Print the number of processors that can be used.",
+        "cwd": "/home/ubuntu",
+        "goal": Goal(output="2\n"),
+        "solution": "nproc --all",
+        "reduced": "nproc --ignore=1",
+        "commands": ["nproc"],
+        "irreducibility": 1.0,
+        "n_arguments": 1,
+        "record": number,
+        "system": "debian-12",
+        "system_digest": "0" * 64,
+    }
+    return Task(**{**known, **fields})
+
+
+REMOVE = task(
+    2,
+    prompt="`documents/notes.txt` is gone",
+    goal=Goal(patch=[["r", "/fs/documents~1notes.txt"]]),
+    solution="rm documents/notes.txt",
+)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[Any]:
+    write_tasks([task(1), REMOVE], tmp_path / "tasks.jsonl")
+    made = gymnasium.make("ShIOEnv-Task-v0", tasks=tmp_path / "tasks.jsonl", max_turns=3)
+    yield made
+    made.close()
+
+
+def test_gymnasiums_own_checks_pass(env: Any) -> None:
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_a_scripted_agent_does_a_task(env: Any) -> None:
+    told, info = env.reset(seed=1, options={"task": "2"})
+    assert "documents/notes.txt" in told
+    assert "3 lines" in told
+    assert (info["task"], info["progress"], info["turns"]) == ("2", 0.0, 0)
+    text, reward, terminated, truncated, info = env.step("ls documents")
+    assert "notes.txt" in text
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    text, reward, terminated, truncated, info = env.step("cd documents\nrm notes.txt")
+    assert (text, reward, terminated, truncated) == ("[nothing was printed]", 1.0, True, False)
+    assert (info["progress"], info["turns"], info["missing"]) == (1.0, 2, ())
+    with pytest.raises(EpisodeError):
+        env.unwrapped.step("ls")
+
+
+def test_the_last_line_ends_the_episode(env: Any) -> None:
+    env.reset(seed=1, options={"task": "1"})
+    for line in ("false", "printf 'a\\0b'"):
+        assert env.step(line)[3] is False
+    text, reward, terminated, truncated, _ = env.step("sleep 100")
+    assert "ran out of time" in text
+    assert (reward, terminated, truncated) == (0.0, False, True)
+
+
+def test_the_same_seed_draws_the_same_tasks(env: Any) -> None:
+    drawn = [env.reset(seed=seed)[1]["task"] for seed in (3, 4, 5, 6, 7, 3)]
+    assert drawn[0] == drawn[-1]
+    assert set(drawn) == {"1", "2"}
+
+
+def test_what_cannot_be_meant_is_refused(env: Any, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentOptionError, match="task"):
+        env.reset(options={"tsk": "1"})
+    with pytest.raises(EnvironmentOptionError, match="no task"):
+        env.reset(options={"task": "9"})
+    with pytest.raises(TaskError):
+        TaskEnv(tmp_path / "missing")
+    for tasks in ([], [task(1), task(2, system="ubuntu-24.04")]):
+        with pytest.raises(EnvironmentOptionError):
+            TaskEnv(tasks)
+    env.reset()
+    for action in ("x\0", "x" * 5000, 3):
+        with pytest.raises(ActionError):
+            env.unwrapped.step(action)
+
+
+def test_the_example_of_the_tutorial_does_what_its_page_says(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "agents" / "evaluate.py"
+    write_tasks([REMOVE, task(3, goal=Goal(output="root\n"), solution="whoami")], tmp_path / "t")
+    for agent, share in (("scripted", "100%"), ("idle", "0%")):
+        command = [sys.executable, str(script), str(tmp_path / "t"), "--max-turns", "2"]
+        command += ["--agent", agent]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
+        assert rows["all"][1:3] == ["2", share]
+        assert rows["output"][1] == rows["state"][1] == "1"

@@ -1,0 +1,282 @@
+"""Tasks on the real system: what passes, what fails, and a terminal to do them in."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+from test_llm import Endpoint
+from typer.testing import CliRunner
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.cli.main import app
+from shioenv.dataset.generate import Destination, generate
+from shioenv.domain.inputs import Session
+from shioenv.errors import UsageError
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.session import SessionRecorder
+from shioenv.recording.text import read_arguments
+from shioenv.synthesis.drawing import Drawing
+from shioenv.tasks.check import Judge, Verdict
+from shioenv.tasks.make import prove, suits, task_of
+from shioenv.tasks.rephrase import rephrased
+from shioenv.tasks.task import Kind, Task, read_tasks, write_tasks
+from shioenv.tasks.terminal import Terminal
+
+pytestmark = pytest.mark.usefixtures("system")
+HOME = "/home/ubuntu"
+EXPLORING = [
+    "pwd; ls -la",
+    "cd logs && cat app.log | head -3",
+    "x=1; f() { :; }",
+    "cd ..; stat data",
+]
+
+
+def task_from(observer: SandboxRunner, text: str, history: tuple[str, ...] = ()) -> Task | None:
+    shell_input = read_arguments(text, observer.system).input
+    recorder = SessionRecorder(scoring=Scoring(budget=8))
+    recorded = recorder.record(Session(HOME, (shell_input,), history), observer, Random(0))
+    record = recorded.record(1, system=observer.system.name, sampler="test")
+    return task_of(record, observer) if suits(record, observer.system.name, 0.1) else None
+
+
+@pytest.fixture(scope="module")
+def task(observer: SandboxRunner) -> Callable[[str], Task]:
+    def made(text: str) -> Task:
+        found = task_from(observer, text)
+        assert found is not None, text
+        return found
+
+    return made
+
+
+def verdict(observer: SandboxRunner, task: Task, *rows: str) -> Verdict:
+    terminal = Terminal(observer, task.cwd, task.history)
+    for row in rows:
+        terminal.run(row)
+    return Judge(task, observer, observer.system.declaration.instant).judge(terminal)
+
+
+STATE = [
+    "sort -u documents/names.txt > sorted.txt",
+    "mv scripts/cleanup.sh data/empty/a.txt",
+    "chmod 600 data/numbers.txt",
+    "ln -s ../logs data/here",
+    "rm documents/notes.txt",
+    "touch -d 2020-01-02 old.txt",
+    "touch data/numbers.txt",
+    "truncate -s 8 data/scores.csv",
+    "mkdir -p new/one/two",
+    "cp documents/notes.txt copy.txt",
+    "export REGION=north",
+    "cd data/shared",
+    "ip route add 10.99.0.0/16 via 10.20.30.2",
+]
+
+
+@pytest.mark.parametrize("text", STATE)
+def test_who_looks_around_first_passes_and_who_leaves_something_behind_fails(
+    text: str, observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task(text)
+    assert made.kind == Kind.STATE
+    assert prove(made, observer).faults == ()
+    explored = verdict(observer, made, *EXPLORING, made.solution)
+    assert explored == Verdict(True, 1.0, (), ())
+    idle = verdict(observer, made, *EXPLORING)
+    assert (idle.passed, idle.progress) == (False, 0.0)
+    left = verdict(observer, made, made.solution, "cd; echo x > /tmp/left")
+    assert not left.passed
+    assert any("left" in name for name in left.extra)
+    assert made.solution not in made.prompt
+
+
+def test_the_same_by_other_commands_passes(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    moved = task("mv scripts/cleanup.sh data/empty/a.txt")
+    assert verdict(
+        observer, moved, "cp -p scripts/cleanup.sh data/empty/a.txt", "rm scripts/cleanup.sh"
+    ).passed
+    copied = task("cp documents/notes.txt copy.txt")
+    assert verdict(observer, copied, "cat documents/notes.txt > copy.txt").passed
+    assert not verdict(observer, copied, "rev documents/notes.txt > copy.txt").passed
+
+
+def test_progress_is_the_share_of_what_holds(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("rm documents/notes.txt data/scores.csv logs/app.log data/users.csv")
+    half = verdict(observer, made, "rm documents/notes.txt", "rm data/users.csv")
+    assert (half.passed, half.progress) == (False, 0.5)
+    assert set(half.missing) == {"/fs/data~1scores.csv", "/fs/logs~1app.log"}
+
+
+def test_a_file_of_the_same_size_with_other_content_fails(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("echo one > number.txt")
+    wrong = verdict(observer, made, "echo two > number.txt")
+    assert (wrong.passed, wrong.missing) == (False, ("content of number.txt",))
+
+
+def test_a_goal_on_output_takes_the_last_row(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("ls -S logs | head -n 3")
+    assert made.kind == Kind.OUTPUT
+    assert "the largest first" in made.prompt
+    assert "ls" not in made.prompt.split()
+    assert prove(made, observer).faults == ()
+    assert verdict(observer, made, *EXPLORING, "ls -S logs | sed -n 1,3p").passed
+    assert not verdict(observer, made, made.solution, "echo done").passed
+    assert verdict(observer, made, made.solution, "rm documents/notes.txt").extra
+
+
+def test_a_goal_on_both_needs_both(observer: SandboxRunner, task: Callable[[str], Task]) -> None:
+    for text, other in (
+        ("rm documents/notes.txt ; wc -l data/users.csv", "rm documents/notes.txt"),
+        ("sort documents/names.txt | tee sorted.txt", "sort documents/names.txt > sorted.txt"),
+    ):
+        made = task(text)
+        assert made.kind == Kind.BOTH
+        assert prove(made, observer).faults == ()
+        part = verdict(observer, made, other)
+        assert not part.passed
+        assert part.missing == ("output",)
+        assert 0 < part.progress < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "true x",  # nothing to bring about
+        "gzip -9 data/numbers.txt",  # what it writes cannot be told
+        "ls -la --color=always",  # nobody can ask for that
+        "date +%N",
+    ],
+)
+def test_what_cannot_be_told_or_does_not_repeat_is_no_task(
+    text: str, observer: SandboxRunner
+) -> None:
+    assert task_from(observer, text) is None
+
+
+def test_a_terminal_goes_on_goes_back_and_forks(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("cd logs; x=7; alias ll='ls -l'")
+    assert terminal.run("pwd; echo $x").output == b"/home/ubuntu/logs\n7\n"
+    other = terminal.fork()
+    terminal.run("echo one > here")
+    assert other.run("cat here").exit_code == 1
+    assert terminal.run("cat here").output == b"one\n"
+    terminal.undo(2)
+    assert terminal.run("cat here").exit_code == 1
+    assert len(terminal.rows) == 3
+    with pytest.raises(UsageError):
+        terminal.undo(4)
+
+
+def test_a_row_that_is_wrong_does_not_reach_into_the_next(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    assert terminal.run("echo 'open").exit_code != 0
+    assert terminal.run("cat <<END\nx").output.endswith(b"x\n")
+    assert terminal.run("( echo").exit_code != 0
+    assert terminal.run('echo "that\'s" fine').output == b"that's fine\n"
+    assert terminal.since_start().exit_code == 0
+
+
+def test_what_was_printed_before_does_not_count(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    assert terminal.run("x=kept; seq 100000").output_truncated
+    after = terminal.run("echo $x; echo error >&2")
+    assert (after.output, after.output_truncated) == (b"kept\nerror\n", False)
+    assert terminal.since_start().output == b""
+
+
+def test_a_row_without_end_is_taken_back(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("echo kept > kept")
+    assert terminal.run("echo gone > gone; sleep 1000").timed_out
+    assert terminal.rows == ["echo kept > kept"]
+    assert terminal.run("ls kept gone").output.endswith(b"kept\n")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tasks") / "dataset"
+    drawing = Drawing(seed=7, commands=("sort", "cp", "mv", "wc", "rm", "touch"))
+    generate(Destination(directory), count=40, drawing=drawing, scoring=Scoring(budget=8))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def file(dataset: Path) -> Path:
+    path = dataset.parent / "tasks.jsonl"
+    done = CliRunner().invoke(app, ["dataset", "tasks", str(dataset), "--out", str(path), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["tasks"] == len(read_tasks(path))
+    return path
+
+
+def test_a_dataset_gives_tasks_that_verify(file: Path) -> None:
+    tasks = read_tasks(file)
+    assert len(tasks) >= 6
+    assert len({one.id for one in tasks}) == len(tasks)
+    done = CliRunner().invoke(app, ["tasks", "verify", str(file)])
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(app, ["tasks", "show", str(file), "--count", "1"])
+    assert tasks[0].prompt.split("\n")[0] in shown.stdout
+    assert tasks[0].solution not in shown.stdout
+
+
+def test_a_task_that_is_none_is_found(file: Path, tmp_path: Path) -> None:
+    good = read_tasks(file)[0]
+    bad = [
+        replace(good, id="a", solution=":"),
+        replace(good, id="b", reduced=good.solution),
+        replace(good, id="c", goal=replace(good.goal, patch=[], digests={}, output="")),
+    ]
+    write_tasks([good, *bad], tmp_path / "bad.jsonl")
+    done = CliRunner().invoke(app, ["tasks", "verify", str(tmp_path / "bad.jsonl"), "--json"])
+    assert done.exit_code == 1
+    assert [one["id"] for one in json.loads(done.stdout)["faulty"]] == ["a", "b", "c"]
+
+
+def test_a_history_comes_before_the_task(observer: SandboxRunner) -> None:
+    made = task_from(observer, "mv made moved", ("echo x > made",))
+    assert made is not None
+    assert made.history == ["echo x > made"]
+    assert prove(made, observer).faults == ()
+    assert verdict(observer, made, "cp made moved; rm made").passed
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint({})
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_model_says_it_in_its_own_words_but_never_how(
+    file: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    tasks = read_tasks(file)[:3]
+    endpoint.replies = {
+        tasks[0].prompt: "Please tidy up a little.",
+        tasks[1].prompt: f"Run {tasks[1].solution}",
+        tasks[2].prompt: "",
+    }
+    for _ in range(2):
+        done = rephrased(tasks, "m", url=endpoint.url, replay=tmp_path / "replies.jsonl")
+        assert done[0].prompt == f"Please tidy up a little.\n\n{tasks[0].prompt}"
+        assert done[1:] == tasks[1:]
+    assert len(endpoint.asked) == 3, "replies are kept"
