@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -47,6 +48,8 @@ def show(model: Name = "default") -> shared.Printout:
         f"{each['records']} {each['policy']} ({each['sampler']}, seed {each['seed']})"
         for each in card.get("material", [])
     )
+    if card.get("kind") == "seq2seq":
+        return shared.Printout(card, shared.rows(_written(card, path)), indent=2)
     facts = {
         "model": f"{card.get('name', model)}, {path}",
         "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
@@ -57,3 +60,19 @@ def show(model: Name = "default") -> shared.Printout:
         "license": card.get("license"),
     }
     return shared.Printout(card, shared.rows(facts), indent=2)
+
+
+def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
+    """What is shown of a sequence model."""
+    learned = card["learned"]
+    return {
+        "model": f"{card['name']}, {path}",
+        "systems": ", ".join(f"{name} {each['digest'][:12]}" for name, each in
+                             card["systems"].items()),
+        "records": card["records"],
+        "weights": f"{card['parameters'] / 1e6:.1f} million, {card['steps']} steps, "
+        f"seed {card['plan']['seed']}",
+        "right": f"{learned['right']} of {learned['held_back']} inputs that were left out",
+        "limits": card["limits"],
+        "license": card["license"],
+    }  # fmt: skip

@@ -8,7 +8,7 @@ import re
 import stat
 import string
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from shioenv.files.durable import storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import UNSCORED
+from shioenv.modeling.stages import PIPED, stage_inputs
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
@@ -52,7 +53,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`, or `probes`, which has no policy."""
+    """`gcs`, `ucs`, `ucs-universal`; `probes`, which has no policy; or `stages`: commands behind a
+    pipe, given what inputs of the parts before it printed."""
     horizon: int = HORIZON
     """Arguments of one command at most."""
     composite_share: float = 0.0
@@ -119,14 +121,19 @@ def make_material(
     of `generate`.
     """
     path = find_recipe(recipe)
-    made = []
+    made: list[Path] = []
     for part in read_recipe(path).part:
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         target = directory / part.name
         told = partial(report, part.name)
-        if part.sampler == PROBES:
-            _probe(part, target, executor, system, told)
+        if part.sampler in (PROBES, PIPED):
+            built = find_system(system)
+            if part.sampler == PROBES:
+                lines = probes(built, part.count, part.seed)
+            else:
+                lines = stage_inputs(built, made, part.count, part.seed, part.policy)
+            _execute(part, lines, target, system, executor, told)
             made.append(target)
             continue
         generate(
@@ -173,20 +180,21 @@ def probes(system: System, count: int, seed: int) -> list[str]:
     return made[:count]
 
 
-def _probe(
+def _execute(
     part: Part,
+    lines: Sequence[str],
     directory: Path,
-    executor: Executor,
     system: str | None,
+    executor: Executor,
     report: Callable[[int, int, int], None],
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="shioenv-probes-") as name:
-        built = find_system(system)
-        path = Path(name) / PROBES
-        path.write_text("".join(f"{text}\n" for text in probes(built, part.count, part.seed)))
-        start = built.declaration.start_directory
+    """Makes a dataset of the lines of a command list."""
+    with tempfile.TemporaryDirectory(prefix="shioenv-lines-") as name:
+        path = Path(name) / part.sampler
+        path.write_text("".join(f"{line}\n" for line in lines))
+        start = find_system(system).declaration.start_directory
         import_commands(
-            CommandList(path, sampler=PROBES, seed=part.seed, start_directories=(start,)),
+            CommandList(path, sampler=part.sampler, seed=part.seed, start_directories=(start,)),
             directory,
             scoring=UNSCORED,
             system=system,
