@@ -53,7 +53,7 @@ class Prompter:
                 left -= len(line) if line[:1] in "|/" else 0
         if state.stdin and not (taken and any(each.kind == "x" for each in taken.operands)):
             lines += ["x", *_shown(state.stdin, max(left, 0))]
-        if form is None or not form.operands:
+        if not state.stdin and (form is None or not form.operands):
             lines += _listed("d .", state, ".")
         if taken and self._memory and self._neighbours:
             lines += self._near(taken, text, state, without_itself=without_itself)
