@@ -43,7 +43,7 @@ SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
         "base": {"d_model": 448, "d_kv": 64, "d_ff": 1536, "num_layers": 7, "num_heads": 7},
     }
 )
-"""Models from scratch: 0.6, 23 and 40 million parameters with 8,192 tokens."""
+"""Models from scratch: 0.7, 23 and 40 million parameters with 8,192 tokens."""
 
 PLAN, CURVE = "plan.json", "curve.csv"
 _CHECKPOINTS, _MODEL = "checkpoints", "model"

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.context import Context
 from shioenv.modeling.learning import _shown_in_proc, reader
 from shioenv.modeling.world import World
-from shioenv.system.store import System
+from shioenv.system.store import System, find_system
+
+
+def world_called(name: str, start: str | None = None) -> World:
+    """A built system of this name as a world, told from a start directory. It is opened for that.
+
+    Errors: those of `open_sandbox`.
+    """
+    with open_sandbox(name) as sandbox:
+        return world_of(find_system(name), sandbox.context(start))
 
 
 def world_of(system: System, context: Context) -> World:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
@@ -19,8 +18,7 @@ from shioenv.modeling.memory import Memory
 from shioenv.modeling.model import load_seq2seq, located, opened, read_card
 from shioenv.modeling.preparing import now_of
 from shioenv.modeling.seq2seq import Seq2seq
-from shioenv.modeling.world import World
-from shioenv.modeling.worlds import world_of
+from shioenv.modeling.worlds import world_called
 from shioenv.system.store import find_system
 
 
@@ -63,9 +61,8 @@ def seq2seq(setting: Setting) -> Written:
     if setting.system == next(iter(known), ""):
         model = load_seq2seq(name, memory=memory)
         return Written(model, model.version)
-    built = find_system(setting.system)
-    with open_sandbox(setting.system) as sandbox:
-        world: World = world_of(built, sandbox.context(setting.start))
-    model = load_seq2seq(name, memory=memory, world=world, now=now_of(built.declaration))
+    world = world_called(setting.system, setting.start)
+    now = now_of(find_system(setting.system).declaration)
+    model = load_seq2seq(name, memory=memory, world=world, now=now)
     where = "" if setting.system in known else ", of a system it never saw"
     return Written(model, f"{model.version}{where}")
