@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +19,10 @@ Name = Annotated[
         help="A model's name, or its file.",
         show_default="default",
     ),
+]
+
+Repository: TypeAlias = Annotated[
+    str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
 ]
 
 
@@ -47,6 +52,8 @@ def show(model: Name = "default") -> shared.Printout:
         f"{each['records']} {each['policy']} ({each['sampler']}, seed {each['seed']})"
         for each in card.get("material", [])
     )
+    if card.get("kind") == "seq2seq":
+        return shared.Printout(card, shared.rows(_written(card, path)), indent=2)
     facts = {
         "model": f"{card.get('name', model)}, {path}",
         "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
@@ -57,3 +64,58 @@ def show(model: Name = "default") -> shared.Printout:
         "license": card.get("license"),
     }
     return shared.Printout(card, shared.rows(facts), indent=2)
+
+
+@shared.command(app, "shioenv model get somebody/ubuntu-shell")
+def get(
+    repository: Repository,
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What it is called here.", show_default="its own"),
+    ] = None,
+) -> shared.Printout:
+    """Fetch a model from a hub, and keep it among one's own.
+
+    It needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face Hub.
+    """
+    from shioenv.modeling.hub import get as fetch
+
+    file = fetch(repository, name)
+    called = file.name.partition(".")[0]
+    document = {"name": called, "file": str(file), "bytes": file.stat().st_size}
+    said = f"{called}: {file}, {file.stat().st_size / 1e6:.1f} MB; shioenv model show {called}"
+    return shared.Printout(document, [said])
+
+
+@shared.command(app, "shioenv model push my.model somebody/ubuntu-shell")
+def push(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name, or its file.")],
+    repository: Repository,
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Where it is made now.")] = False,
+) -> shared.Printout:
+    """Put a model and its card into a repository of a hub, where others can get it.
+
+    It needs the extra shioenv[train], and a token in HF_TOKEN.
+    """
+    from shioenv.modeling.hub import push as put
+
+    url = put(model, repository, private=private)
+    return shared.Printout({"repository": repository, "url": url}, [f"{model} is in {url}"])
+
+
+def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
+    """What is shown of a sequence model."""
+    learned = card["learned"]
+    return {
+        "model": f"{card['name']}, {path}",
+        "systems": ", ".join(f"{name} {each['digest'][:12]}" for name, each in
+                             card["systems"].items()),
+        "records": card["records"],
+        "weights": f"{card['parameters'] / 1e6:.1f} million, {card['steps']} steps, "
+        f"seed {card['plan']['seed']}",
+        "right": f"{learned['right']} of {learned['held_back']} inputs that were left out",
+        "limits": card["limits"],
+        "license": card["license"],
+    }  # fmt: skip

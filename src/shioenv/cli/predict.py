@@ -35,6 +35,10 @@ def predict(
             help="A model's name, or its file.",
         ),
     ] = "default",
+    seq2seq: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A sequence model, taken where it is surer."),
+    ] = None,
 ) -> shared.Printout:
     """Say what an input does, without executing anything: output, exit code, context patch.
 
@@ -45,7 +49,7 @@ def predict(
 
     from shioenv.modeling.model import load_model
 
-    router = load_model(model)
+    router = load_model(model, seq2seq=seq2seq)
     state = router.memory.world.state(cwd)
     if cwd is not None and not router.memory.world.has_directory(cwd):
         from shioenv.errors import StartDirectoryError

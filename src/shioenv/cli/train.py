@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from shioenv.cli import shared
 from shioenv.cli.progress import Meter, counting
 
+if TYPE_CHECKING:
+    from shioenv.modeling.memory import Memory
+
 app = typer.Typer(no_args_is_help=True, help="Make models that answer without executing.")
+
+Material: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="MATERIAL", help="Material, or datasets; of several systems too."),
+]
+Checkpoint: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Begin from this T5 or CodeT5 model; it brings its tokens."),
+]
 
 
 @shared.command(app, "shioenv train material small --out ./material")
@@ -110,6 +122,172 @@ def memory(
         }
     )
     return shared.Printout({**card, "file": str(out), "bytes": size}, lines)
+
+
+@shared.command(app, "shioenv train examples ./material --out my.examples")
+def examples(
+    material: Material,
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The examples: one file of at most 60 MB.")
+    ],
+    checkpoint: Checkpoint = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Whose records stand beside each prompt.")
+    ] = None,
+    neighbours: Annotated[
+        int, typer.Option(min=0, max=5, metavar="N", help="So many of them.")
+    ] = 0,
+) -> shared.Printout:
+    """Make what a sequence model is trained on: prompts and what is to be written, as tokens.
+
+    The file is all that a machine needs that trains: no system, no records. It needs the extra
+    shioenv[train].
+    """
+    import tempfile
+
+    from shioenv.modeling.examples import Examples
+    from shioenv.modeling.memory import Memory
+    from shioenv.modeling.model import LARGEST_TRAINED, located, opened, pack
+
+    kept = Memory(opened(located(memory))) if memory else None
+    with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
+        directory = Path(making) / "examples"
+        _prepare(material, directory, checkpoint, kept, neighbours, meter)
+        size = pack(directory, out, most=LARGEST_TRAINED)
+        facts = Examples(directory).facts
+    lines = shared.rows(
+        {
+            "examples": f"{out}, {size / 1e6:.1f} MB",
+            "learned from": facts["examples"] - facts["dev"],
+            "judged by": facts["dev"],
+            "tokens": facts["tokens"],
+            "systems": ", ".join(facts["systems"]),
+            "left out": ", ".join(f"{count} {why}" for why, count in facts["left_out"].items()),
+        },
+        13,
+    )
+    return shared.Printout({**facts, "file": str(out), "bytes": size}, lines)
+
+
+@shared.command(app, "shioenv train model ./material --out ./run --minutes 9")
+def model(
+    material: Material,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The run; made where it is missing.")],
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="What it runs on.")] = "cpu",
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Of this piece; the same command goes on.")
+    ] = 9.0,
+    size: Annotated[
+        str, typer.Option(metavar="tiny|small|base", help="Of a model from scratch.")
+    ] = "small",
+    checkpoint: Checkpoint = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Of the whole run.")] = 20_000,
+    batch_tokens: Annotated[
+        int, typer.Option(min=256, metavar="N", help="Of prompts and targets in a step.")
+    ] = 32_768,
+    learning_rate: Annotated[float, typer.Option(min=0, help="At its highest.")] = 1e-3,
+    every: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Steps between checkpoints, and dev losses.")
+    ] = 500,
+    patience: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Dev losses that may bring nothing better.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
+) -> shared.Printout:
+    """Train a sequence model for some minutes; run again to go on, to the step.
+
+    MATERIAL is a file of examples, material, or a recipe, whose material is made first. The run
+    keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. It needs the
+    extra shioenv[train].
+    """
+    import shutil
+
+    from shioenv.errors import MissingExtraError
+
+    try:
+        from shioenv.modeling.training import Plan, train
+    except ImportError:
+        raise MissingExtraError("training", "torch and transformers", "train") from None
+    from shioenv.modeling.examples import Examples
+    from shioenv.modeling.model import LARGEST_TRAINED, opened, pack
+
+    kept = out / "examples"
+    plan = Plan(
+        size=size,
+        checkpoint=str(checkpoint or ""),
+        steps=steps,
+        batch_tokens=batch_tokens,
+        learning_rate=learning_rate,
+        every=every,
+        patience=patience,
+        seed=seed,
+    )
+    stopped = f"stopped; the same command goes on from the newest checkpoint in {out}"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        if len(material) == 1 and Path(material[0]).is_file() and not _is_recipe(material[0]):
+            kept = opened(Path(material[0]))
+        elif not kept.exists():
+            making = out / "examples.new"
+            shutil.rmtree(making, ignore_errors=True)
+            _prepare(material, making, checkpoint, None, 0, meter, out)
+            making.rename(kept)
+        piece = train(
+            out, Examples(kept), plan, device=device, minutes=minutes,
+            report=lambda what, done, of: meter.tell(what, done, of),
+        )  # fmt: skip
+    file = out / f"{out.resolve().name}.model"
+    packed = pack(out / "model", file, most=LARGEST_TRAINED, hint="--size small")
+    document = {
+        "step": piece.step, "steps": piece.steps, "ended": piece.ended,
+        "dev_loss": piece.best_loss, "curve": piece.curve, "file": str(file), "bytes": packed,
+    }  # fmt: skip
+    again = "ended" if piece.ended else "the same command goes on"
+    lines = shared.rows(
+        {
+            "model": f"{file}, {packed / 1e6:.1f} MB",
+            "steps": f"{piece.step} of {piece.steps}, {again}",
+            "dev loss": piece.best_loss,
+            "curve": out / "curve.csv",
+        }
+    )
+    return shared.Printout(document, lines)
+
+
+def _is_recipe(name: str) -> bool:
+    return name.endswith(".toml")
+
+
+def _prepare(
+    material: list[str],
+    directory: Path,
+    checkpoint: Path | None,
+    memory: Memory | None,
+    neighbours: int,
+    meter: Meter,
+    beside: Path | None = None,
+) -> None:
+    """Makes examples of material; of a recipe's, which is executed into `beside` first."""
+    from shioenv.errors import MissingExtraError
+    from shioenv.modeling.material import datasets_in, recipe_names
+
+    try:
+        from shioenv.modeling.preparing import Shape, prepare
+    except ImportError:
+        raise MissingExtraError("training", "regex and tokenizers", "train") from None
+    datasets: list[Path] = []
+    for name in material:
+        if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):
+            from shioenv.execution.engines import executor_named
+            from shioenv.modeling.material import make_material
+
+            made = make_material(name, beside / "material", executor_named("local", None))
+            datasets += made.directories
+        else:
+            datasets += datasets_in(Path(name))
+    shape = Shape(neighbours=neighbours)
+    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.tell)
 
 
 def _known(directories: tuple[Path, ...]) -> dict[str, int]:

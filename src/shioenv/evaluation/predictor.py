@@ -29,6 +29,7 @@ OURS = {
     "default": f"{_HERE}.default:default",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
+    "seq2seq": f"{_HERE}.seq2seq:seq2seq",
 }
 """Those that come with the package, as entry points name theirs; these need no metadata."""
 

@@ -8,7 +8,7 @@ import re
 import stat
 import string
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from shioenv.files.durable import storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import UNSCORED
+from shioenv.modeling.stages import PIPED, stage_inputs
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
 from shioenv.synthesis.samplers import HORIZON
@@ -40,7 +41,7 @@ PROBES = "probes"
 """The sampler that tries every command with nothing, for help, and with every letter as option,
 by itself and before a file of the tree."""
 
-STAGES = "stages"
+FILTERS = "filters"
 """The sampler of commands as people write them behind a `|`, each reading a file by `<`."""
 
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
@@ -57,7 +58,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`, or `probes` or `stages`, which have no policy."""
+    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy; or `stages`:
+    commands behind a pipe, given what inputs of the parts before it printed."""
     horizon: int = HORIZON
     """Arguments of one command at most."""
     composite_share: float = 0.0
@@ -126,14 +128,21 @@ def make_material(
     of `generate`.
     """
     path = find_recipe(recipe)
-    made = []
+    made: list[Path] = []
     for part in read_recipe(path).part:
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         target = directory / part.name
         told = partial(report, part.name)
-        if part.sampler in _LISTED:
-            _execute(part, target, executor, system, told)
+        if part.sampler in (PROBES, FILTERS, PIPED):
+            built = find_system(system)
+            if part.sampler == PROBES:
+                lines = probes(built, part.count, part.seed)
+            elif part.sampler == FILTERS:
+                lines = filters(built, part.count, part.seed)
+            else:
+                lines = stage_inputs(built, made, part.count, part.seed, part.policy)
+            _execute(part, lines, target, system, executor, told)
             made.append(target)
             continue
         generate(
@@ -176,7 +185,7 @@ def probes(system: System, count: int, seed: int) -> list[str]:
     return made[:count]
 
 
-def stages(system: System, count: int, seed: int) -> list[str]:
+def filters(system: System, count: int, seed: int) -> list[str]:
     """Commands as people write them behind a `|`, each reading a file of the home tree by `<`; all
     different, drawn by the seed.
     """
@@ -197,10 +206,6 @@ def stages(system: System, count: int, seed: int) -> list[str]:
     return list(made)
 
 
-_LISTED: Mapping[str, Callable[[System, int, int], list[str]]] = {PROBES: probes, STAGES: stages}
-"""Samplers that list their inputs."""
-
-
 def _files(system: System) -> list[str]:
     """The regular files of the home tree that need no quotes, relative to it."""
     home = system.declaration.start_directory
@@ -213,17 +218,17 @@ def _files(system: System) -> list[str]:
 
 def _execute(
     part: Part,
+    lines: Sequence[str],
     directory: Path,
-    executor: Executor,
     system: str | None,
+    executor: Executor,
     report: Callable[[int, int, int], None],
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="shioenv-material-") as name:
-        built = find_system(system)
+    """Makes a dataset of the lines of a command list."""
+    with tempfile.TemporaryDirectory(prefix="shioenv-lines-") as name:
         path = Path(name) / part.sampler
-        texts = _LISTED[part.sampler](built, part.count, part.seed)
-        path.write_text("".join(f"{text}\n" for text in texts))
-        start = built.declaration.start_directory
+        path.write_text("".join(f"{line}\n" for line in lines))
+        start = find_system(system).declaration.start_directory
         import_commands(
             CommandList(path, sampler=part.sampler, seed=part.seed, start_directories=(start,)),
             directory,

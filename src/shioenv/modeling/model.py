@@ -9,16 +9,21 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zstandard
 
 from shioenv.domain.runner import Runner
-from shioenv.errors import ModelError, did_you_mean
+from shioenv.errors import MissingExtraError, ModelError, did_you_mean
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.router import Router
+from shioenv.modeling.world import World
 from shioenv.system.build import cache_directory
+
+if TYPE_CHECKING:
+    from shioenv.modeling.compact import Now
+    from shioenv.modeling.seq2seq import Seq2seq
 
 SUFFIX = ".model"
 DEFAULT = "default"
@@ -27,31 +32,70 @@ SHIPPED = Path(__file__).parent / "models"
 
 CARD = "model.json"
 LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes of a packed model at most."""
+"""Bytes of a packed memory at most."""
+
+LARGEST_TRAINED = 60_000_000
+"""Bytes of a packed sequence model at most, and of packed examples."""
+
+SEQ2SEQ = "seq2seq"
+"""What the card of a sequence model says that it is."""
+
+FEWER = "make it of fewer records"
 
 _LARGEST_OPEN = 1 << 30
 _FILES = frozenset(
     {
         *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", "rows.npy"),
         *("texts.bin", "world.json"),
+        *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
+        *("examples.json", "examples.npy", "tokens.bin"),
     }
 )
 
 
 def load_model(
-    name: str | Path | None = None, *, stages: Runner | None = None, stages_name: str = "another"
+    name: str | Path | None = None,
+    *,
+    seq2seq: str | Path | None = None,
+    stages: Runner | None = None,
+    stages_name: str = "another",
 ) -> Router:
     """A model, ready to be asked: `load_model().run("ls -l").output`. Starts no process, and needs
     no built system.
 
     `name` is that of a model (default: the one that comes with the package), or the path of a
-    packed model or of its directory. `stages` answers commands that read a pipe (default: the
-    model itself), and is called `stages_name` in every answer that used it. Errors: ModelError with
-    the names that are known, or for what holds no model.
+    packed model or of its directory. `seq2seq` is a sequence model, by name or path, which answers
+    where it is surer than the memory, and needs the extra `train`. `stages` answers commands that
+    read a pipe (default: the model itself), and is called `stages_name` in every answer that used
+    it. Errors: ModelError with the names that are known, or for what holds no model.
     """
     directory = opened(located(name or DEFAULT))
     card = read_card(directory)
-    return Router(Memory(directory), card, stages=stages, stages_name=stages_name)
+    if card.get("kind") == SEQ2SEQ:
+        raise ModelError(
+            f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
+        )
+    memory = Memory(directory)
+    written = load_seq2seq(seq2seq, memory=memory) if seq2seq is not None else None
+    return Router(memory, card, written=written, stages=stages, stages_name=stages_name)
+
+
+def load_seq2seq(
+    name: str | Path,
+    *,
+    memory: Memory | None = None,
+    world: World | None = None,
+    now: Now | None = None,
+) -> Seq2seq:
+    """A sequence model by name or path; the rest as `Seq2seq` takes it.
+
+    Errors: ModelError, MissingExtraError.
+    """
+    try:
+        from shioenv.modeling.seq2seq import Seq2seq
+    except ImportError:
+        raise MissingExtraError("a sequence model", "torch and transformers", "train") from None
+    return Seq2seq(opened(located(name)), memory=memory, world=world, now=now)
 
 
 def model_names() -> dict[str, Path]:
@@ -104,10 +148,12 @@ def opened(path: Path) -> Path:
     return directory
 
 
-def pack(directory: Path, file: Path) -> int:
-    """Writes a model's directory as one file; its bytes. The same directory gives the same file.
+def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = FEWER) -> int:
+    """Writes the directory of a model or of examples as one file; its bytes. The same directory
+    gives the same file.
 
-    Errors: ModelError where it would be larger than `LARGEST_FILE`; DatasetStorageError.
+    Errors: ModelError, with the hint, where it would have more than `most` bytes;
+    DatasetStorageError.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -122,10 +168,10 @@ def pack(directory: Path, file: Path) -> int:
         19, window_log=26, enable_ldm=True, write_checksum=True
     )
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
-    if len(packed) > LARGEST_FILE:
+    if len(packed) > most:
         raise ModelError(
-            f"the model has {len(packed) / 1e6:.1f} MB packed, {LARGEST_FILE / 1e6:.1f} at most",
-            hint="make it of fewer records",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {most / 1e6:.1f} at most",
+            hint=hint,
         )
     with storage_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)

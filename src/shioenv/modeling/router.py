@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.grammar.parse import without_assignments
 from shioenv.modeling.composition import Composition
@@ -40,6 +40,15 @@ _BUILTINS = frozenset(
     }
 )
 _COMMAND = re.compile(r"[\w.+@-]+")
+
+
+class Judged(Guesser, Protocol):
+    """A runner that says how sure it is, and which one it is."""
+
+    @property
+    def version(self) -> str:
+        """What exactly it is."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,7 @@ class Router:
         memory: Memory,
         card: Mapping[str, Any] | None = None,
         *,
+        written: Judged | None = None,
         stages: Runner | None = None,
         stages_name: str = "",
     ) -> None:
@@ -77,6 +87,7 @@ class Router:
         """What the model says of itself."""
         self.steps: list[Step] = []
         """What the newest answer rests on, command by command."""
+        self._model = written
         self._stages, self._stages_name = stages, stages_name
         self._used_stages = False
         self._commands = _Single(self._single)
@@ -88,7 +99,8 @@ class Router:
         """What exactly it is, in every result."""
         name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
         stages = f", stages by {self._stages_name}" if self._stages else ""
-        return f"{name}, {len(self.memory.index)} records of system {system[:12]}{stages}"
+        written = f", beside {self._model.version}" if self._model else ""
+        return f"{name}, {len(self.memory.index)} records of system {system[:12]}{written}{stages}"
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
@@ -206,12 +218,25 @@ class Router:
             else:
                 self._used_stages = True
                 return Step(text, replace(answer, source=self._stages_name))
+        written = self._by_model(text, state)
         try:
             found = self.memory.find(text, state)
         except Abstained as declined:
             missing = self._not_found(text, state)
-            return Step(text, missing or self._nothing(declined.message))
+            return Step(text, missing or written or self._nothing(declined.message))
+        if written is not None and written.confidence > found.answer.confidence:
+            others = ((found.answer.behavior, found.answer.confidence), *found.alternatives)
+            return Step(text, written, found.nearest, others)
         return Step(text, found.answer, found.nearest, found.alternatives)
+
+    def _by_model(self, text: str, state: State) -> Answer | None:
+        """What the model beside the memory says; None where there is none, or it declines."""
+        if self._model is None:
+            return None
+        try:
+            return self._model.answer(text, state)
+        except Abstained:
+            return None
 
     def _named(self, text: str, state: State) -> Step:
         """What a command does that works on its directory without naming it: what it does from

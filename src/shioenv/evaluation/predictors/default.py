@@ -1,4 +1,6 @@
-"""The model that comes with the package, or another one: `default`, `default:MODEL`."""
+"""The model that comes with the package, or another one: `default`, `default:MODEL`,
+`default:MODEL,seq2seq=MODEL`.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,19 @@ class Emulated:
 
 def default(setting: Setting) -> Router:
     """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
-    `default:stages=bashkit`.
+    `default:stages=bashkit`, and with `seq2seq=MODEL` a sequence model beside the memory.
     """
-    name, stages = "", ""
+    name, stages, written = "", "", None
     for part in filter(None, setting.text.split(",")):
         if part.startswith("stages="):
             stages = part.removeprefix("stages=")
+        elif part.startswith("seq2seq="):
+            written = part.removeprefix("seq2seq=")
         else:
             name = part
     if stages not in ("", STAGES):
         raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
     if not stages:
-        return load_model(name or None)
+        return load_model(name or None, seq2seq=written)
     emulated = Emulated(Bashkit(replace(setting, text="")))
-    return load_model(name or None, stages=emulated, stages_name=STAGES)
+    return load_model(name or None, seq2seq=written, stages=emulated, stages_name=STAGES)

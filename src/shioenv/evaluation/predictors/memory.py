@@ -23,6 +23,8 @@ from shioenv.modeling.material import datasets_in
 from shioenv.modeling.memory import Memory, behavior_of
 from shioenv.modeling.model import located, opened, read_card
 from shioenv.modeling.ranking import difference
+from shioenv.modeling.world import World
+from shioenv.modeling.worlds import world_called
 from shioenv.system.build import cache_directory
 
 QUESTIONS = 2000
@@ -43,8 +45,17 @@ class Remembering:
 
     patch_level = Level.FULL
 
-    def __init__(self, memory: Memory, version: str, training: Sequence[Path], fills: bool) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        version: str,
+        training: Sequence[Path],
+        fills: bool,
+        world: World | None = None,
+    ) -> None:
         self.version = version
+        self.world = world or memory.world
+        """Of the machine that it is asked about; another one than what it remembers, perhaps."""
         self.training = str(training[0]) if len(training) == 1 else ""
         """The dataset, whose inputs are set aside where what is new is asked for."""
         self.memory, self._fills = memory, fills
@@ -58,13 +69,17 @@ class Remembering:
 
         Errors: Abstained where nothing of the same utility was executed.
         """
-        state = replace(state, history=(), context=None) if state else None
+        if state is None or state.pristine is None:
+            stdin, fed = (state.stdin, state.fed) if state else (b"", False)
+            cwd = state.cwd if state else None
+            state = replace(self.world.state(cwd), stdin=stdin, fed=fed)
+        state = replace(state, history=(), context=None)
         if self._fills:
             return self.memory.answer(shell_input, state)
         exact = self.memory.exact(shell_input, state)
         if exact is not None:
             return exact
-        near = self.nearest(shell_input, state.cwd if state else self.memory.world.start, 1)
+        near = self.nearest(shell_input, state.cwd, 1)
         if not near:
             raise Abstained(f"nothing like {shell_input!r:.60} was executed")
         return Answer(near[0].behavior, 0.1, near[0].text)
@@ -72,7 +87,7 @@ class Remembering:
     def nearest(self, shell_input: str, cwd: str, count: int) -> list[Near]:
         """So many records of the same utility, the nearest first; perhaps none."""
         memory = self.memory
-        state = memory.world.state(cwd)
+        state = self.world.state(cwd)
         ours = memory.take(shell_input, state)
         if ours is None:
             return []
@@ -90,7 +105,9 @@ class Remembering:
 
 
 def memory(setting: Setting) -> Remembering:
-    """The predictor `memory:DATASET`, or `memory:MODEL`."""
+    """The predictor `memory:DATASET`, or `memory:MODEL`. About another system than the one it is
+    of it says what its records did, of that system's files.
+    """
     return _memory(setting, fills=True)
 
 
@@ -113,7 +130,11 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     card = read_card(directory)
     digest = hashlib.sha256((directory / "index.json").read_bytes()).hexdigest()[:12]
     version = f"{card.get('records')} records {digest}"
-    return Remembering(Memory(directory), version, datasets, fills)
+    world = None
+    if card.get("system", setting.system) != setting.system:
+        world = world_called(setting.system, setting.start)
+        version += f" of {card.get('system')}"
+    return Remembering(Memory(directory), version, datasets, fills, world)
 
 
 def _remembered(datasets: Sequence[Path]) -> Path:

@@ -1,0 +1,68 @@
+"""A sequence model by itself: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
+
+What it is asked about is the system that the suite was recorded on: another one than those it was
+trained on has to be built here, and is only looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import PredictorError
+from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.predictor import Setting
+from shioenv.modeling.composition import Composition
+from shioenv.modeling.memory import Memory
+from shioenv.modeling.model import load_seq2seq, located, opened, read_card
+from shioenv.modeling.preparing import now_of
+from shioenv.modeling.seq2seq import Seq2seq
+from shioenv.modeling.worlds import world_called
+from shioenv.system.store import find_system
+
+
+class Written:
+    """A sequence model as it is judged: of several commands it is asked about each, in the state
+    that those before left.
+    """
+
+    patch_level = Level.FULL
+
+    def __init__(self, model: Seq2seq, version: str) -> None:
+        self.version = version
+        self._model = model
+        self._composition = Composition(model, model.world.state())
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the model writes. Errors: Abstained where it comes to no end, or the input cannot be
+        put together by rule.
+        """
+        here = self._model.world.state(state.cwd if state else None)
+        for text in state.history if state else ():
+            here = here.after(text, self._composition.run(text, here))
+        if state is not None:
+            here = replace(here, stdin=state.stdin)
+        return self._composition.answer(shell_input, here)
+
+
+def seq2seq(setting: Setting) -> Written:
+    """The predictor `seq2seq:MODEL`."""
+    name, _, rest = setting.text.partition(",")
+    kept = rest.removeprefix("memory=")
+    if not name or (rest and kept == rest):
+        raise PredictorError("no model is named", hint="seq2seq:DIR, or seq2seq:DIR,memory=MODEL")
+    known = read_card(opened(located(name))).get("systems", {})
+    memory = Memory(opened(located(kept))) if kept else None
+    if setting.system == next(iter(known), ""):
+        model = load_seq2seq(name, memory=memory)
+        return Written(model, model.version)
+    world = world_called(setting.system, setting.start)
+    now = now_of(find_system(setting.system).declaration)
+    model = load_seq2seq(name, memory=memory, world=world, now=now)
+    where = "" if setting.system in known else ", of a system it never saw"
+    return Written(model, f"{model.version}{where}")

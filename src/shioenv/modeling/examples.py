@@ -1,0 +1,92 @@
+"""What sequence models are trained on, as tokens in packed files that are mapped into memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.modeling.codec import TOKENIZER, Codec
+
+FILES = ("examples.json", "examples.npy", "tokens.bin", TOKENIZER, "world.json")
+"""Of a directory of examples."""
+
+ROW = np.dtype([("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", "u1")])
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A prompt and its target, as tokens."""
+
+    source: list[int]
+    target: list[int]
+    dev: bool
+    """It judges, and is not learned from."""
+
+
+class Examples:
+    """A directory that `write_examples` filled."""
+
+    def __init__(self, directory: Path) -> None:
+        """Errors: ModelError for a directory that holds none."""
+        try:
+            self.facts: dict[str, Any] = json.loads((directory / "examples.json").read_bytes())
+            self.rows: npt.NDArray[Any] = np.load(directory / "examples.npy")
+            self._tokens = np.memmap(directory / "tokens.bin", dtype="<u2", mode="r")
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{directory} holds no examples: {error}") from None
+        self.directory = directory
+        self.codec = Codec.read(directory)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, *, dev: bool) -> npt.NDArray[np.int64]:
+        """Those that judge, or those that are learned from, in order."""
+        found: npt.NDArray[np.int64] = np.flatnonzero(self.rows["dev"] == int(dev))
+        return found
+
+    def source(self, number: int) -> npt.NDArray[np.int64]:
+        """The prompt of an example."""
+        row = self.rows[number]
+        return self._slice(int(row["start"]), int(row["source"]))
+
+    def target(self, number: int) -> npt.NDArray[np.int64]:
+        """What is to be written to it."""
+        row = self.rows[number]
+        return self._slice(int(row["start"]) + int(row["source"]), int(row["target"]))
+
+    def _slice(self, start: int, length: int) -> npt.NDArray[np.int64]:
+        return np.asarray(self._tokens[start : start + length]).astype(np.int64)
+
+
+def write_examples(
+    directory: Path, codec: Codec, examples: Iterable[Example], facts: dict[str, Any]
+) -> int:
+    """Writes examples into a directory; how many. `facts` is what is told of them.
+
+    Errors: ModelError where there is none that is learned from.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    codec.save(directory)
+    rows: list[tuple[int, int, int, int]] = []
+    at = 0
+    with (directory / "tokens.bin").open("wb") as file:
+        for example in examples:
+            numbers = np.array([*example.source, *example.target], dtype="<u2")
+            rows.append((at, len(example.source), len(example.target), int(example.dev)))
+            file.write(numbers.tobytes())
+            at += len(numbers)
+    if not any(not row[3] for row in rows):
+        raise ModelError("there is nothing to learn from")
+    np.save(directory / "examples.npy", np.array(rows, dtype=ROW))
+    counts = {"examples": len(rows), "dev": sum(row[3] for row in rows), "tokens": at}
+    text = json.dumps({**facts, **counts}, ensure_ascii=False, indent=1)
+    (directory / "examples.json").write_text(f"{text}\n", encoding="utf-8")
+    return len(rows)

@@ -1,0 +1,23 @@
+"""What is known of a built system, written down."""
+
+from __future__ import annotations
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.domain.context import Context
+from shioenv.modeling.learning import _shown_in_proc, reader
+from shioenv.modeling.world import World
+from shioenv.system.store import System, find_system
+
+
+def world_called(name: str, start: str | None = None) -> World:
+    """A built system of this name as a world, told from a start directory. It is opened for that.
+
+    Errors: those of `open_sandbox`.
+    """
+    with open_sandbox(name) as sandbox:
+        return world_of(find_system(name), sandbox.context(start))
+
+
+def world_of(system: System, context: Context) -> World:
+    """A built system as a world, told from where the context is."""
+    return World.of(context, reader(system), _shown_in_proc(system))

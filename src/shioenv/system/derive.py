@@ -1,0 +1,217 @@
+"""Another system drawn from a declared one: other users, another tree, other names and times.
+
+Its programs are the same. A model that is asked about it has to read what it is given: nothing that
+it remembers of names is true there.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from shioenv.errors import MissingExtraError, OutputExistsError
+from shioenv.files.durable import storage_errors
+from shioenv.seeding import generator
+from shioenv.system.declare import parse_declaration, read_text, systems_directory
+
+_PEOPLE = (
+    ("carol", "Carol Jensen"), ("dmitri", "Dmitri Volkov"), ("esther", "Esther Okafor"),
+    ("farid", "Farid Haddad"), ("greta", "Greta Lindqvist"), ("hiro", "Hiro Sato"),
+    ("ines", "Ines Duarte"), ("jonas", "Jonas Weber"), ("kavya", "Kavya Rao"),
+    ("liam", "Liam Byrne"), ("mei", "Mei Chen"), ("nadia", "Nadia Petrova"),
+)  # fmt: skip
+_GROUPS = ("analysts", "builders", "crew", "editors", "finance", "keepers", "ops", "writers")
+_HOSTS = ("atlas", "birch", "condor", "delta", "ember", "falcon", "granite", "harbor")
+_PLACES = (
+    "assets", "base", "bundle", "cellar", "depot", "drafts", "exports", "field", "harvest",
+    "inputs", "lab", "ledger", "media", "output", "papers", "pool", "queue", "records", "samples",
+    "shelf", "sources", "stock", "tools", "vault", "work",
+)  # fmt: skip
+_STEMS = (
+    "agenda", "anchor", "apples", "basin", "beacon", "brief", "bridge", "canvas", "catalog",
+    "cedar", "census", "cipher", "circuit", "cobalt", "contract", "copper", "cradle", "digest",
+    "docket", "engine", "entry", "estate", "fabric", "figures", "forest", "gallery", "garden",
+    "glossary", "harvest", "index_a", "invoice", "island", "journal", "kernel", "lantern",
+    "letterbox", "library", "lumber", "manual", "margin", "market", "memo", "meter", "mirror",
+    "mosaic", "orbit", "outline", "packet", "parcel", "pattern", "pepper", "pigment", "pillar",
+    "planet", "policy", "profile_b", "quarry", "recipe", "register", "river", "roster", "saddle",
+    "sample", "season", "sketch", "spindle", "station", "summary", "survey", "table", "thread",
+    "ticket", "timber", "token", "travel", "tunnel", "update", "valley", "vector", "velvet",
+    "window", "winter", "yield",
+)  # fmt: skip
+_MODES = ("0600", "0640", "0644", "0664", "0444")
+_RENAMED, _OTHER_MODE, _DROPPED, _SHUFFLED = 0.75, 0.15, 0.1, 0.5
+_LEAST_LINES = 4
+
+_OF_USERS = ("groups", "users", "session", "home")
+_OF_MACHINE = ("hostname", "logins", "failed_logins", "processes", "interfaces", "nameservers")
+
+
+def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
+    """Writes another system into a directory, which is made: `NAME.toml`, and the tree that it
+    names. The file, which is what `build_system` takes. The same base, name and seed give the same
+    files, but for the place of the tree.
+
+    Errors: those of `read_text` and `parse_declaration`, OutputExistsError, MissingExtraError.
+    """
+    try:
+        import tomli_w
+    except ImportError:
+        raise MissingExtraError("deriving a system", "tomli-w", "train") from None
+    rng = generator(seed, "system")
+    data = tomllib.loads(read_text(base))
+    source = systems_directory().joinpath(data["home"].get("source", "home"))
+    tree = tomllib.loads(source.joinpath("tree.toml").read_text(encoding="utf-8"))["entries"]
+    before = data["instant"]
+    instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
+    named = _declared(data, instant - before, rng)
+    data["name"], data["title"], data["instant"] = name, f"drawn from {data['name']}", instant
+    target = directory / "home"
+    with storage_errors(directory):
+        if target.exists() or (directory / f"{name}.toml").exists():
+            raise OutputExistsError(f"{directory} has a system already", hint="name another one")
+        entries, files = _tree(tree, source.joinpath("files"), before, instant, named, rng)
+        for path, content in files.items():
+            file = target / "files" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8", newline="")
+        (target / "tree.toml").write_text(tomli_w.dumps({"entries": entries}), encoding="utf-8")
+        data["home"]["source"] = str(target.absolute())
+        text = tomli_w.dumps(data)
+        parse_declaration(text, source=f"{name}.toml")
+        (directory / f"{name}.toml").write_text(text, encoding="utf-8")
+    return directory / f"{name}.toml"
+
+
+def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[str], str]:
+    """Gives a declaration other users, groups, host, addresses and dates; what names become."""
+    names: dict[str, str] = {}
+    people = rng.sample(_PEOPLE, len(_PEOPLE))
+    for user, (name, comment) in zip(data.get("users", ()), people, strict=False):
+        names[user["name"]] = name
+        if "comment" in user:
+            user["comment"] = ",".join([comment, *user["comment"].split(",")[1:]])
+    left = [each["name"] for each in data.get("groups", ()) if each["name"] not in names]
+    names.update(zip(left, rng.sample(_GROUPS, len(_GROUPS)), strict=False))
+    users = _replacer(names)
+    host = rng.choice(_HOSTS)
+    machine = data["machine"]
+    prefix = f"10.{rng.randrange(1, 250)}.{rng.randrange(1, 250)}."
+    own = machine["interfaces"][0]["address"] if machine.get("interfaces") else ""
+    network = own[: own.rfind(".") + 1]
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value + later
+        if isinstance(value, Mapping):
+            return {key: changed(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [changed(each) for each in value]
+        if isinstance(value, str):
+            return users(value.replace(network, prefix) if network else value)
+        return value
+
+    for key in _OF_USERS:
+        if key in data:
+            data[key] = changed(data[key])
+    for key in _OF_MACHINE:
+        if key in machine:
+            machine[key] = changed(machine[key])
+    machine["hostname"] = host
+    machine["machine_id"] = f"{rng.getrandbits(128):032x}"
+    return users
+
+
+def _tree(
+    tree: Mapping[str, dict[str, Any]],
+    files: Traversable,
+    before: datetime,
+    instant: datetime,
+    users: Callable[[str], str],
+    rng: Random,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The entries of another tree, and its files by path beneath `files`."""
+    held = {name for value in tree.values() for name in value.get("holds", ())}
+    parents = {path.rpartition("/")[0] for path in tree}
+    kept = [
+        path for path in tree if path == "." or path in held | parents or rng.random() >= _DROPPED
+    ]
+    renamed = _renamed(kept, rng)
+    paths = _replacer({old: new for old, new in renamed.items() if old != "."})
+    entries: dict[str, dict[str, Any]] = {}
+    texts: dict[str, str] = {}
+    for path in kept:
+        value = dict(tree[path])
+        value["time"] = _earlier(instant, before - value["time"], rng)
+        for key in ("owner", "group"):
+            if key in value:
+                value[key] = users(value[key])
+        if "holds" in value:
+            value["holds"] = [renamed[name] for name in value["holds"]]
+        if "link" in value:
+            value["link"] = paths(value["link"])
+        if "lines" in value:
+            value["lines"] = max(8, round(value["lines"] * rng.uniform(0.4, 1.4)))
+            value["seed"] = rng.randrange(1, 10_000)
+        is_file = not {"link", "kind", "make"} & value.keys()
+        if is_file and "mode" not in value and rng.random() < _OTHER_MODE:
+            value["mode"] = rng.choice(_MODES)
+        if is_file and not {"text", "hex"} & value.keys():
+            origin = value.get("from", path)
+            if origin not in texts:
+                content = files.joinpath(*origin.split("/")).read_bytes().decode("utf-8")
+                texts[origin] = _rewritten(origin, users(paths(content)), rng)
+            value["from"] = origin
+        entries[renamed[path]] = value
+    return entries, texts
+
+
+def _earlier(instant: datetime, ago: timedelta, rng: Random) -> datetime:
+    """A moment before the instant, not so long ago as another was."""
+    return (instant - ago * rng.uniform(0.3, 1.0)).replace(microsecond=0)
+
+
+def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
+    """New names for paths, each directory one, whose files keep their suffixes."""
+    stems, places = rng.sample(_STEMS, len(_STEMS)), rng.sample(_PLACES, len(_PLACES))
+    directories = {path.rpartition("/")[0] for path in paths}
+    found = {".": "."}
+    for path in sorted(paths):
+        if path == ".":
+            continue
+        above, _, name = path.rpartition("/")
+        new = name
+        if re.fullmatch(r"[a-z]\w*(\.[\w.]+)?", name) and rng.random() < _RENAMED:
+            stem, dot, suffix = name.partition(".")
+            pool = places if path in directories else stems
+            new = f"{pool.pop() if pool else stem}{dot}{suffix}"
+        found[path] = f"{found[above]}/{new}" if above else new
+    return found
+
+
+def _rewritten(path: str, content: str, rng: Random) -> str:
+    """Some lines fewer, in another order, where a text is one of lines that stand by themselves."""
+    lines = content.splitlines(keepends=True)
+    by_itself = path.endswith((".txt", ".csv", ".tsv", ".dat", ".list"))
+    whole = all(line.endswith("\n") for line in lines)
+    if not by_itself or not whole or len(lines) < _LEAST_LINES or rng.random() >= _SHUFFLED:
+        return content
+    head, rest = lines[:1], lines[1:]
+    rest = [line for line in rest if rng.random() >= _DROPPED] or rest
+    rng.shuffle(rest)
+    return "".join(head + rest)
+
+
+def _replacer(names: Mapping[str, str]) -> Callable[[str], str]:
+    """Puts the new names in place of the old ones, where these stand as words."""
+    if not names:
+        return lambda text: text
+    longest = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
+    return lambda text: pattern.sub(lambda match: names[match[0]], text)

@@ -1,0 +1,87 @@
+# ruff: noqa: E402 - what is imported needs what may not be installed
+"""Examples made of what was executed: of commands by themselves, and of those behind a pipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+WHY = "the extra shioenv[train] is not installed"
+pytest.importorskip("regex", reason=WHY)
+pytest.importorskip("tokenizers", reason=WHY)
+
+from shioenv.dataset.read import read_records
+from shioenv.domain.inputs import without_start
+from shioenv.domain.record import Record
+from shioenv.execution.local import SerialExecutor
+from shioenv.modeling.codec import Codec
+from shioenv.modeling.compact import Names
+from shioenv.modeling.examples import Examples
+from shioenv.modeling.material import make_material
+from shioenv.modeling.preparing import Shape, prepare
+from shioenv.modeling.stages import PIPED, is_source, parted
+from shioenv.modeling.world import World
+from shioenv.system.store import System
+
+RECIPE = """
+schema = 1
+[[part]]
+name = "people"
+policy = "people"
+count = 60
+seed = 3
+[[part]]
+name = "stages"
+sampler = "stages"
+policy = "people"
+count = 12
+seed = 3
+"""
+
+
+def text_of(codec: Codec, numbers: list[int]) -> str:
+    return b"".join(codec.data[number] or b"" for number in numbers).decode()
+
+
+def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    made = make_material(tmp_path / "recipe.toml", tmp_path / "material", SerialExecutor())
+    people, stages = made.directories
+    printed = {without_start(each.input)[1]: each for each in read_records(people)}
+    records = list(read_records(stages))
+    assert len(records) == 12
+    assert {each.sampler for each in records} == {PIPED}
+    piped: dict[str, dict[str, Record]] = {}
+    for record in records:
+        first, stage = parted(without_start(record.input)[1])
+        assert is_source(printed[first])
+        piped.setdefault(stage, {})[printed[first].output] = record
+    directory = tmp_path / "examples"
+    count = prepare(list(made.directories), directory, Shape(vocabulary=400, source_tokens=4000))
+    examples = Examples(directory)
+    left_out = sum(examples.facts["left_out"].values())
+    assert count + left_out == 72
+    assert count > 30
+    assert examples.facts["systems"][system.name]["digest"] == system.digest
+    world = World.from_json((directory / "world.json").read_bytes())
+    assert Names(world.state().before.document).files
+    given = 0
+    for number in range(count):
+        prompt = text_of(examples.codec, examples.source(number).tolist())
+        target = examples.codec.decode_target(examples.target(number).tolist())
+        assert target is not None
+        text = prompt.partition("\n")[0].removeprefix("$ ")
+        if "\nx" in prompt and text in piped:
+            shown = prompt.partition("\nx")[2].partition("\n")[2].splitlines()
+            stdin = "".join(line[1:] + "\n" * line.startswith("|") for line in shown)
+            record = piped[text][stdin]
+            given += 1
+        elif text in printed:
+            record = printed[text]
+        else:
+            continue
+        assert target.exit_code == record.exit_code
+        assert b"".join(data for _, data in target.printed) == record.output_bytes
+        assert bool(target.patch) == (record.context_patch != "[]")
+    assert given >= 5
