@@ -1,4 +1,4 @@
-"""The backend that everything runs on unless it tests one: which it is, is said here alone."""
+"""The backend that everything runs on unless it tests one: which it is, is decided here alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shioenv.errors import ShellStateError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox
+from shioenv.sandbox.microvm.backend import MicrovmSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
@@ -22,12 +23,14 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     `without_shell_state`, SandboxError where it could not be opened for another reason, as with a
     damaged system.
     """
-    if limits is not None and limits.without_shell_state:
-        return NamespaceSandbox(system, limits, mode=ShellMode.FRESH)
+    limits = limits or Limits()
+    backend = MicrovmSandbox if limits.sandbox == "microvm" else NamespaceSandbox
+    if limits.without_shell_state:
+        return backend(system, limits, mode=ShellMode.FRESH)
     verdict = proven_shell(system)
     if verdict.mode is ShellMode.FRESH:
         raise ShellStateError(system.name, verdict.reason)
-    return NamespaceSandbox(system, limits, mode=verdict.mode)
+    return backend(system, limits, mode=verdict.mode)
 
 
 def lower_layer() -> str:
