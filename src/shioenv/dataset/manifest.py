@@ -118,7 +118,7 @@ class Plan:
         document = {**_LATER, **document}
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
-        limits = _part(document["limits"], dict[str, bool | int | float] | None, "$.limits")
+        limits = _part(document["limits"], dict[str, bool | int | float | str] | None, "$.limits")
         return cls(
             drawing=_part(drawn, Drawing),
             scoring=None if limits is None else _scoring(document),

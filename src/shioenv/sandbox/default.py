@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 
 from shioenv.errors import ShellStateError, ShioenvError
@@ -12,7 +13,8 @@ from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.build import cache_directory
-from shioenv.system.store import System
+from shioenv.system.microvm import find_microvm
+from shioenv.system.store import System, find_system
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
@@ -42,6 +44,18 @@ def lower_layer() -> str:
         return f"{form_here()} over {file_system_of(cache_directory())}"
     except (ShioenvError, OSError):
         return "unknown"
+
+
+def kernel_of(system: str, limits: Limits) -> str:
+    """The release of the kernel that inputs run under: this host's, or a microVM's."""
+    if limits.sandbox == "microvm":
+        return find_microvm(find_system(system)).release
+    return platform.release()
+
+
+def layer_of(limits: Limits) -> str:
+    """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
+    return "ext4 in a microVM" if limits.sandbox == "microvm" else lower_layer()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:

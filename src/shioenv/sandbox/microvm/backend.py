@@ -1,21 +1,24 @@
 """Namespaces in a machine of its own: the hardware's wall around the kernel's.
 
-A machine boots once for each sandbox, opens the same supervisor that the other backend has, and is
-saved. Every machine that runs inputs continues from that moment: as often as `Limits.revert` says,
-after every run that the supervisor cannot undo, and after a machine broke.
+A machine boots once, opens the same supervisor that the other backend has, and is saved beside what
+it booted from. Every machine that runs inputs continues from that moment: as often as
+`Limits.revert` says, after every run that the supervisor cannot undo, and after a machine broke.
 """
 
 from __future__ import annotations
 
+import hashlib
 import weakref
+from contextlib import suppress
+from pathlib import Path
 
 from shioenv.errors import SandboxError, SystemCorruptError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.microvm.accelerator import accelerator
 from shioenv.sandbox.microvm.channel import Kind, SupervisorStream
-from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
+from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template, version
 from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor
-from shioenv.sandbox.namespaces.configuration import Kernel
+from shioenv.sandbox.namespaces.configuration import Kernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.microvm import find_microvm
@@ -29,8 +32,8 @@ _SECONDS = 120.0
 class MicrovmSandbox(NamespaceSandbox):
     """A pristine system on a machine of its own; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs a boot. Raises HostError where QEMU is missing, SystemNotBuiltError where the
-    system has no microVM.
+    The first opening with the same limits costs a boot. Raises HostError where QEMU is missing,
+    SystemNotBuiltError where the system has no microVM.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class MicrovmSandbox(NamespaceSandbox):
         """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`."""
         if self.limits.revert and self._runs >= self.limits.revert:
             self._end()
+            self._runs = 0
         self._runs += 1
         return super().run(request)
 
@@ -70,19 +74,26 @@ class MicrovmSandbox(NamespaceSandbox):
             machine.close()
             raise SandboxError(f"the machine is gone: {error}") from error
         self._process, self._socket = machine, SupervisorStream(machine.channel, _SECONDS)
-        self._runs = 0
 
     def _saved(self) -> Template:
         """A machine whose supervisor waits for inputs, at rest."""
         needed = _OWN_MEMORY + self.limits.memory_bytes + self.limits.disk_bytes
         memory = -(-needed // MEBIBYTE) * MEBIBYTE
-        template = Template(Hardware(self._microvm, memory, accelerator()))
+        hardware = Hardware(self._microvm, memory, accelerator(self._microvm))
+        place = self._microvm.path / "snapshots" / self._digest(hardware)
+        with suppress(OSError):
+            template = Template(hardware, place)
+            weakref.finalize(self, template.close)
+            return template
+        template = Template(hardware)
         try:
             self._template = template
             super()._open()
             machine, self._process = self._process, None
             assert isinstance(machine, Machine)
             machine.save()
+            with suppress(OSError):  # nobody's loss but time
+                template.keep(place)
         except BaseException:
             self._template = None
             self._end()
@@ -90,6 +101,15 @@ class MicrovmSandbox(NamespaceSandbox):
             raise
         weakref.finalize(self, template.close)
         return template
+
+    def _digest(self, hardware: Hardware) -> str:
+        """Of everything that decides what the machine is when it is saved."""
+        configured = configuration(self.system, self.limits, self.mode, self._kernel(), plain=False)
+        about = [hardware.memory, hardware.accelerator, version(), self._lower]
+        if hardware.accelerator == "kvm":
+            about += [line for line in Path("/proc/cpuinfo").read_text().splitlines()
+                      if line.startswith(("model name", "flags"))][:2]  # fmt: skip
+        return hashlib.sha256(repr(about).encode() + configured).hexdigest()[:16]
 
     def _start(self) -> tuple[Supervisor, Connection]:
         assert self._template

@@ -12,10 +12,12 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
@@ -23,9 +25,11 @@ from shioenv.sandbox.microvm.channel import Channel, Kind
 from shioenv.system.microvm import Microvm
 
 PROGRAM = "qemu-system-x86_64"
-_BOOT_SECONDS = 240.0
+BOOT_SECONDS = 240.0
+"""How long booting may take where the processor is simulated."""
 _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
+_KEPT = ("memory", "state")
 _CAPABILITY = "x-ignore-shared"
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
@@ -53,13 +57,41 @@ class Hardware:
 
 
 class Template:
-    """A machine at rest: its memory and the state of its devices. Closed with its last user."""
+    """A machine at rest: its memory and the state of its devices. Closed with its last user.
 
-    def __init__(self, hardware: Hardware) -> None:
+    `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
+    OSError where it does not.
+    """
+
+    def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
         self.hardware = hardware
-        self.memory = os.memfd_create("shioenv-memory")
-        self.state = os.memfd_create("shioenv-state")
-        os.ftruncate(self.memory, hardware.memory)
+        self.memory = self.state = -1
+        if kept is None:
+            self.memory = os.memfd_create("shioenv-memory")
+            self.state = os.memfd_create("shioenv-state")
+            os.ftruncate(self.memory, hardware.memory)
+            return
+        try:
+            self.memory, self.state = (
+                os.open(kept / name, os.O_RDONLY | os.O_CLOEXEC) for name in _KEPT
+            )
+        except OSError:
+            self.close()
+            raise
+
+    def keep(self, place: Path) -> None:
+        """Writes both to a directory, which is either wholly there or not at all."""
+        place.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
+        try:
+            for name, descriptor in zip(_KEPT, (self.memory, self.state), strict=True):
+                with (work / name).open("wb") as file:
+                    _copy_data(descriptor, file.fileno())
+            work.rename(place)
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            if not place.is_dir():
+                raise
 
     def close(self) -> None:
         """Frees both; machines that run on go on."""
@@ -70,13 +102,36 @@ class Template:
             setattr(self, name, -1)
 
 
+def _copy_data(source: int, target: int) -> None:
+    """Copies what was ever written to a sparse file."""
+    size, at = os.fstat(source).st_size, 0
+    os.ftruncate(target, size)
+    while True:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError:  # nothing more
+            return
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end:
+            at += os.sendfile(target, source, at, end - at)
+
+
+def version() -> str:
+    """What QEMU says it is."""
+    done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.partition("\n")[0]
+
+
 class Machine:
     """A machine that runs in QEMU. It ends with the thread that started it.
 
     HostError where QEMU is missing, SandboxError where it does not start.
     """
 
-    def __init__(self, template: Template, *, restored: bool) -> None:
+    def __init__(
+        self, template: Template, *, restored: bool, boot_seconds: float = BOOT_SECONDS
+    ) -> None:
         self.template = template
         program = find_qemu()
         ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
@@ -104,7 +159,7 @@ class Machine:
             if restored:
                 self._restore()
             else:
-                self.release = self.channel.expect(Kind.BOOTED, _BOOT_SECONDS).decode()
+                self.release = self.channel.expect(Kind.BOOTED, boot_seconds).decode()
         except (OSError, EOFError) as error:
             said = self.said()
             self.close()
@@ -163,7 +218,9 @@ class Machine:
         self._ask(
             "migrate-set-capabilities", capabilities=[{"capability": _CAPABILITY, "state": True}]
         )
-        way = os.open(f"/proc/self/fd/{self.template.state}", os.O_RDWR)
+        way = os.open(
+            f"/proc/self/fd/{self.template.state}", os.O_RDWR if name == "out" else os.O_RDONLY
+        )
         try:
             request = {"execute": "getfd", "arguments": {"fdname": name}}
             socket.send_fds(self._control, [json.dumps(request).encode()], [way])
