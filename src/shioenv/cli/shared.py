@@ -230,14 +230,14 @@ StartDirectory = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="Wall time of one execution (default: 5; 40 in a microvm)."
+        metavar="SECONDS", help="Wall time of one execution (default: 5); 40 in a microvm."
     ),
 ]
 
 RecordTimeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="Wall time of one execution (default: 2; 16 in a microvm)."
+        metavar="SECONDS", help="Wall time of one execution (default: 2); 16 in a microvm."
     ),
 ]
 """Of what makes a dataset."""
