@@ -339,8 +339,8 @@ def open_sandbox(
 ) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` for a machine of its own,
-    where a simulated processor needs other limits of time than the default ones.
+    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` for a machine of its
+    own, where a simulated processor needs other limits of time than the default ones.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host
