@@ -74,7 +74,7 @@ def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
     violations: Violations = []
     chosen = cases()
     chosen = chosen[:: max(1, len(chosen) // given.hostile)][: given.hostile]
-    limits = replace(slower(Limits(), given.slower, 0), wall_seconds=15.0, cpu_seconds=15.0)
+    limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=10.0)
     progress, broke = Progress("hostile inputs", len(chosen)), 0
     with default_sandbox(system, limits) as sandbox:
         always = sandbox.run(Request(ORDINARY)).output
