@@ -6,20 +6,24 @@ Booting a machine takes half a minute where the processor is simulated, so one i
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from shioenv.errors import SandboxError, ShioenvError
+from shioenv.files.durable import sha256_of
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.conformance import LIMITS, Check
 from shioenv.sandbox.microvm.backend import MicrovmSandbox
 from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system.microvm import build_microvm
+from shioenv.system.microvm import build_microvm, find_microvm, make_disk
 from shioenv.system.store import System
 
 SLOWER = 60
@@ -61,6 +65,16 @@ def machine(system: System) -> Iterator[MicrovmSandbox]:
 @pytest.mark.parametrize("check", SHORT, ids=lambda check: check.__name__)
 def test_contract(check: Check, machine: MicrovmSandbox) -> None:
     check(machine)
+
+
+def test_a_disk_is_the_same_bytes_each_time(machine: MicrovmSandbox) -> None:
+    made = find_microvm(machine.system)
+    place = Path(tempfile.mkdtemp(prefix="test-", dir=made.path.parent))
+    try:
+        make_disk(machine.system, 0, place / "disk")
+        assert sha256_of(place / "disk") == made.record["files"]["disk"]
+    finally:
+        shutil.rmtree(place)
 
 
 def test_the_same_bytes_as_in_namespaces(machine: MicrovmSandbox, system: System) -> None:

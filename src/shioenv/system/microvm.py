@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import UUID
 
 from shioenv import native
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
@@ -31,7 +32,7 @@ from shioenv.system import build as building
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 
-_LAYOUT = 1
+_LAYOUT = 2
 _BESIDE = ("proc", "processes", "web")
 """Directories beside a system's `rootfs` that a supervisor reads."""
 
@@ -357,16 +358,16 @@ def boot_files(kernel: Kernel, wanted: Sequence[str], agent: bytes) -> list[Entr
 
 def _initramfs(system: System, kernel: Kernel) -> bytes:
     agent, supervisor = native.guest_agent(), native.guest_sandbox()
+    instant = int(system.declaration.instant.timestamp())
     entries = boot_files(kernel, MODULES, agent.read_bytes())
     entries.append(Entry("shioenv-sandbox", stat.S_IFREG | 0o755, supervisor.read_bytes()))
     entries += [Entry(name, stat.S_IFDIR | 0o755) for name in ("system", "system/rootfs")]
     for top in _BESIDE:
         beside = system.path / top
         for path in (beside, *sorted(beside.rglob("*"))):
-            status = path.stat()
             content = path.read_bytes() if path.is_file() else b""
             name = f"system/{path.relative_to(system.path)}"
-            entries.append(Entry(name, status.st_mode, content, mtime=int(status.st_mtime)))
+            entries.append(Entry(name, path.stat().st_mode, content, mtime=instant))
     return archive(entries)
 
 
@@ -385,25 +386,43 @@ def make_disk(system: System, number: int, image: Path) -> None:
     inside = image.is_relative_to(system.path)
     shown = str(image.relative_to(system.path)) if inside else str(image)
     options = "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"
-    command = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]
-    if declared.uuid:
-        command += ["-U", declared.uuid]
-        options += f",hash_seed={declared.uuid}"
-    command += ["-E", options, "-L", declared.label or ""]
+    uuid = declared.uuid or str(UUID(system.digest[:32]))
+    command = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-U", uuid]
+    command += ["-E", f"{options},hash_seed={uuid}", "-L", declared.label or ""]
     if declared.mount == "/":
-        command += ["-d", "rootfs"]
+        command = ["unshare", "-m", "sh", "-ec", _IN_ORDER, "sh", *command, "-d", "/mnt"]
     _run_mapped([*command, shown], system, instant)
     if declared.mount == "/":
-        # what says when the image was made, and a directory that no system has
-        root = system.index["/"]
-        script = ["rmdir lost+found"]
-        for entry in system.index.values():
-            quoted = '"' + entry.path + '"'
-            script += [
-                f"set_inode_field {quoted} {name} @{entry.mtime:#x}" for name in ("ctime", "crtime")
-            ]
-        _debugfs(shown, "\n".join([*script, f"sif / mtime @{root.mtime:#x}"]), system, instant)
+        # by number, since names may be anything: what says when the image was made, and a directory
+        # that no system has
+        script = ["rmdir lost+found", f"set_inode_field <2> mtime @{system.index['/'].mtime}"]
+        for number in (2, *range(12, 12 + _inodes(system))):
+            for name in ("ctime", "crtime", "atime"):
+                script.append(f"set_inode_field <{number}> {name} @{instant}")
+        _debugfs(shown, "\n".join(script), system, instant)
     image.chmod(0o644)
+
+
+_IN_ORDER = """
+mount -t tmpfs -o mode=755 none /mnt
+tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
+    tar -x --numeric-owner --same-owner --same-permissions --xattrs --xattrs-include='*' \\
+        --delay-directory-restore -C /mnt
+exec "$@"
+"""
+"""`mke2fs` takes the names of a directory in the order in which it is given them: that of a tmpfs
+is that in which they were made, and not the host's."""
+
+
+def _inodes(system: System) -> int:
+    """How many files there are, those with several names counted once, without the root."""
+    return round(
+        sum(
+            1 if stat.S_ISDIR(entry.mode) else 1 / entry.links
+            for entry in system.index.values()
+            if entry.path != "/"
+        )
+    )
 
 
 def _debugfs(image: str, script: str, system: System, instant: int) -> None:
@@ -423,5 +442,5 @@ def _run_mapped(command: list[str], system: System, instant: int, **options: Any
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
         if done.returncode == 127:
-            raise BuildToolError(f"{command[0]}: {said}", hint="apt-get install e2fsprogs")
+            raise BuildToolError(f"a disk: {said}", hint="apt-get install e2fsprogs tar")
         raise HostError(f"{command[0]}: {said}", hint="a disk was not made")
