@@ -37,7 +37,11 @@ from shioenv.system.store import System, find_system
 
 SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 CASES = Path(__file__).parents[1] / "tests" / "adversarial" / "cases"
-ORDINARY = "echo $((6 * 7)); ls -lA / /var/tmp /tmp; cat /etc/hostname; ps -e -o pid=,args=; mount"
+ORDINARY = Request(
+    "echo $((6 * 7)); ls -lA --time-style=+ / /var/tmp /tmp; cat /etc/hostname; "
+    "ps -e -o pid=,args=; mount",
+    wall_seconds=120.0,
+)
 
 Violations = list[dict[str, Any]]
 
@@ -74,16 +78,16 @@ def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
     violations: Violations = []
     chosen = cases()
     chosen = chosen[:: max(1, len(chosen) // given.hostile)][: given.hostile]
-    limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=10.0)
+    limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=60.0)
     progress, broke = Progress("hostile inputs", len(chosen)), 0
     with default_sandbox(system, limits) as sandbox:
-        always = sandbox.run(Request(ORDINARY)).output
+        always = sandbox.run(ORDINARY).output
         for name, attack in chosen:
             try:
                 sandbox.run(Request(attack))
             except ShioenvError:
                 broke += 1  # the machine is restored; never a record
-            after = sandbox.run(Request(ORDINARY)).output
+            after = sandbox.run(ORDINARY).output
             if after != always:
                 violations.append({"case": name, "printed": after, "always": always})
             progress.step()
