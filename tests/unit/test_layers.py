@@ -192,7 +192,7 @@ def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[st
 
 def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
     """Another one can take its place without a change to what runs inputs."""
-    backends = "shioenv.sandbox.namespaces"
+    backends = ("shioenv.sandbox.namespaces", "shioenv.sandbox.microvm")
     for importer, imported in package_imports():
         if imported.startswith(backends) and not importer.startswith(backends):
             assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer

@@ -331,8 +331,16 @@ def _file_stat(entry: IndexEntry) -> FileStat:
     )
 
 
-def open_sandbox(system: str | System | None = None, limits: Limits | None = None) -> SandboxRunner:
+def open_sandbox(
+    system: str | System | None = None,
+    limits: Limits | None = None,
+    *,
+    sandbox: str | None = None,
+) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
+
+    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` for a machine of its
+    own, where a simulated processor needs other limits of time than the default ones.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host
@@ -340,6 +348,8 @@ def open_sandbox(system: str | System | None = None, limits: Limits | None = Non
     shell cannot be read and `Limits(without_shell_state=True)` does not say to go without.
     """
     built = system if isinstance(system, System) else find_system(system)
+    if sandbox is not None:
+        limits = replace(limits or Limits(), sandbox=sandbox)
     try:
         return SandboxRunner(built, limits)
     except SandboxError:

@@ -77,8 +77,10 @@ def _running(
     workers: Workers = None,
     without_shell_state: shared.WithoutShellState = False,
     system: shared.SystemName = None,
+    sandbox: shared.SandboxName = "namespaces",
+    revert: shared.Revert = "input",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    limits = shared.record_limits(without_shell_state=without_shell_state)
+    limits = shared.record_limits(None, without_shell_state, sandbox, revert)
     return partial(_run, seed=seed, workers=workers, limits=limits, system=system)
 
 
@@ -86,8 +88,10 @@ def _running_often(
     seed: shared.Seed = 0,
     without_shell_state: shared.WithoutShellState = False,
     system: shared.SystemName = None,
+    sandbox: shared.SandboxName = "namespaces",
+    revert: shared.Revert = "input",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    return _running(seed, None, without_shell_state, system)
+    return _running(seed, None, without_shell_state, system, sandbox, revert)
 
 
 Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]

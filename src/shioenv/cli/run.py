@@ -22,6 +22,8 @@ def run(
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
     timeout: shared.Timeout = None,
+    sandbox: shared.SandboxName = "namespaces",
+    revert: shared.Revert = "input",
     tty: Annotated[
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
@@ -32,10 +34,10 @@ def run(
     status is 0 when the input was observed: its own exit code is part of the result. Where what it
     changes of its shell cannot be read, that is said, and the patch holds the rest.
     """
-    with _opened(system, shared.limits_of(timeout)) as sandbox:
-        behavior = sandbox.execute(shell_input, sandbox.state(cwd), tty=tty)
-        start = cwd or sandbox.system.declaration.start_directory
-        name = sandbox.system.name
+    with _opened(system, shared.limits_of(timeout, False, sandbox, revert)) as opened:
+        behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
+        start = cwd or opened.system.declaration.start_directory
+        name = opened.system.name
     return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior))
 
 

@@ -228,11 +228,17 @@ StartDirectory = Annotated[
 ]
 
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Wall time of one execution (default: 5).")
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Wall time of one execution (default: 5); 40 in a microvm."
+    ),
 ]
 
 RecordTimeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Wall time of one execution (default: 2).")
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Wall time of one execution (default: 2); 16 in a microvm."
+    ),
 ]
 """Of what makes a dataset."""
 
@@ -242,6 +248,26 @@ WithoutShellState = Annotated[
         "--without-shell-state",
         help="Read nothing of what inputs change of their shell (directory, variables, functions, "
         "options): what is left where that cannot be read.",
+    ),
+]
+
+SandboxName = Annotated[
+    str,
+    typer.Option(
+        "--sandbox",
+        metavar="NAME",
+        autocompletion=completing("namespaces", "microvm"),
+        help="What stands around every run: namespaces, or a microvm (a machine of its own; "
+        "`shioenv system build --microvm` first).",
+    ),
+]
+
+Revert = Annotated[
+    str,
+    typer.Option(
+        metavar="input|N|never",
+        help="A microvm is restored to its snapshot before every input, every N of them, or only "
+        "after one that cannot be undone from within.",
     ),
 ]
 
@@ -409,26 +435,54 @@ DrawingOptions = Annotated["Drawing", MadeBy(_drawing)]
 """All but sampler and seed, which stand apart from the others."""
 
 
-def limits_of(timeout: Timeout = None, without_shell_state: WithoutShellState = False) -> Limits:
+def limits_of(
+    timeout: Timeout = None,
+    without_shell_state: WithoutShellState = False,
+    sandbox: SandboxName = "namespaces",
+    revert: Revert = "input",
+) -> Limits:
     """The default limits, but for what is given. LimitsError for a time that leaves none to run."""
     from shioenv.sandbox.base import Limits
 
-    return _but_for(Limits(), timeout, without_shell_state)
+    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert)
 
 
 def record_limits(
-    timeout: RecordTimeout = None, without_shell_state: WithoutShellState = False
+    timeout: RecordTimeout = None,
+    without_shell_state: WithoutShellState = False,
+    sandbox: SandboxName = "namespaces",
+    revert: Revert = "input",
 ) -> Limits:
     """Those of what makes a dataset, but for what is given. LimitsError as above."""
     from shioenv.recording.bounds import LIMITS
 
-    return _but_for(LIMITS, timeout, without_shell_state)
+    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
 
 
-def _but_for(limits: Limits, timeout: float | None, without_shell_state: bool) -> Limits:
-    seconds = limits.wall_seconds if timeout is None else timeout
-    return replace(limits, wall_seconds=seconds, without_shell_state=without_shell_state)
+def _but_for(
+    limits: Limits, timeout: float | None, without_shell_state: bool, sandbox: str, revert: str
+) -> Limits:
+    from shioenv.errors import UsageError
 
+    runs = {"input": "1", "never": "0"}.get(revert, revert)
+    if not runs.isdecimal() or (runs == "0" and revert != "never"):
+        raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")
+    if sandbox == "microvm":  # whose processor may be simulated
+        slower = {name: getattr(limits, name) * SLOWER for name in _SECONDS}
+        limits = replace(limits, **slower)
+    return replace(
+        limits,
+        wall_seconds=limits.wall_seconds if timeout is None else timeout,
+        without_shell_state=without_shell_state,
+        sandbox=sandbox,
+        revert=int(runs),
+    )
+
+
+SLOWER = 8
+"""How much longer a run in a microVM may take where nobody says how long: a processor that is
+simulated needs it."""
+_SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 LimitsOptions = Annotated["Limits", MadeBy(limits_of)]
 RecordLimits = Annotated["Limits", MadeBy(record_limits)]

@@ -36,14 +36,30 @@ def build(
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
+    microvm: Annotated[
+        bool,
+        typer.Option(
+            "--microvm", help="Make also what machines of its own boot from (--sandbox microvm)."
+        ),
+    ] = False,
+    kernel: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --microvm: a kernel's package (.deb), not Debian's 6.18."
+        ),
+    ] = None,
 ) -> shared.Printout:
     """Build a system's root filesystem into the cache, and prove its shell.
 
     What is there already is reused. The packages come through this host's own package mirror.
     """
+    from shioenv.errors import UsageError
     from shioenv.sandbox.default import prove
+    from shioenv.system.microvm import build_microvm
     from shioenv.system.store import build_system
 
+    if kernel and not microvm:
+        raise UsageError("--kernel is for --microvm", hint="give both")
     built_now: list[str] = []
 
     def report(line: str) -> None:
@@ -53,6 +69,8 @@ def build(
     system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, shared.note, anew=not was_there)
+    if microvm:
+        build_microvm(system, kernel=kernel, report=shared.note)
     return shared.Printout(_facts(system))
 
 
@@ -94,6 +112,9 @@ def show(name: Name = None) -> shared.Printout:
         "size": f"{facts['bytes'] / 1e6:.0f} MB",
         "shell": facts["shell"] or "not probed yet",
         "lower layer": facts["lower_layer"],
+        "microVM": f"kernel {facts['microvm']['kernel']['release']}"
+        if facts["microvm"]
+        else "not built: --microvm",
         "machine": f"{machine['hostname']}: {machine['processors']} processor, "
         f"{machine['memory'] >> 20} MB memory, {machine['disk'] >> 20} MB disk",
         "time": f"declared, {facts['instant']}"
@@ -199,6 +220,17 @@ def remove(
     print(f"{built} is removed")
 
 
+def _microvm(system: System) -> dict[str, Any] | None:
+    """What is written down of its microVM; None where none is built."""
+    from shioenv.errors import ShioenvError
+    from shioenv.system.microvm import find_microvm
+
+    try:
+        return dict(find_microvm(system).record)
+    except ShioenvError:
+        return None
+
+
 def _facts(system: System) -> dict[str, Any]:
     """What `system show --json` prints."""
     from contextlib import suppress
@@ -229,5 +261,6 @@ def _facts(system: System) -> dict[str, Any]:
         "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
         "answers": dict(system.facts["answers"]),
+        "microvm": _microvm(system),
         "packages": dict(system.packages),
     }

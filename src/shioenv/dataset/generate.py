@@ -7,7 +7,6 @@ number is its place in it. What a record's score draws depends on the seed and t
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -37,6 +36,7 @@ from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.default import kernel_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import policy_label
 from shioenv.synthesis.sample import Sample, sample_on
@@ -247,7 +247,7 @@ def run(
         stack.enter_context(executor)
         if not (Path(directory) / MANIFEST).exists():
             executor.check(job)
-        kernel = platform.release()
+        kernel = kernel_of(system, job.limits)
         store = stack.enter_context(
             Store(directory, plan, count, kernel=kernel, report=teller.tell)
         )

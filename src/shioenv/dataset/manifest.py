@@ -118,7 +118,12 @@ class Plan:
         document = {**_LATER, **document}
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
-        limits = _part(document["limits"], dict[str, bool | int | float] | None, "$.limits")
+        limits = document["limits"]
+        named = {}  # the one that is no number
+        if isinstance(limits, dict) and "sandbox" in limits:
+            named = {"sandbox": _part(limits["sandbox"], str, "$.limits.sandbox")}
+            limits = {name: value for name, value in limits.items() if name != "sandbox"}
+        limits = _part(limits, dict[str, bool | int | float] | None, "$.limits")
         return cls(
             drawing=_part(drawn, Drawing),
             scoring=None if limits is None else _scoring(document),
@@ -126,7 +131,7 @@ class Plan:
             system_digest=system.digest,
             packages=system.packages,
             grammar_digest=grammar.digest,
-            limits=None if limits is None else Limits(**limits),
+            limits=None if limits is None else Limits(**limits, **named),
             version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
             compression=_compression(document.get("compression")),
             record_schema=document.get("record_schema_version", RECORD_SCHEMA_VERSION),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import platform
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,7 +56,7 @@ from shioenv.errors import (
     RecordError,
     UsageError,
 )
-from shioenv.execution.job import Opener, layers_of
+from shioenv.execution.job import Opener, surroundings_of
 from shioenv.execution.lanes import Lane
 from shioenv.files.compressed import reading
 from shioenv.irreducibility.scoring import Scoring
@@ -526,5 +525,6 @@ def replay(
             done += 1
             report(done, len(wanted))
     made_on = ", ".join(["Linux " + ", ".join(manifest.kernels), *manifest.layers])
-    here = ", ".join([f"Linux {platform.release()}", *layers_of(opener)])
+    kernels, layers = surroundings_of(opener, job.system, plan.limits)
+    here = ", ".join(["Linux " + ", ".join(kernels), *layers])
     return Replayed(done, volatile, tuple(differing), made_on, here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
@@ -14,7 +15,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
 from shioenv.sandbox.base import Limits
-from shioenv.sandbox.default import lower_layer
+from shioenv.sandbox.default import kernel_of, layer_of
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -114,9 +115,15 @@ def silent(text: str) -> None:
     """Tells nobody."""
 
 
-def layers_of(opener: Opener) -> frozenset[str]:
-    """What this host's sandboxes show of systems' files; nothing where others stand in for them."""
-    return frozenset({lower_layer()} if opener is open_sandbox else ())
+def surroundings_of(
+    opener: Opener, system: str, limits: Limits
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Releases of kernels, and what sandboxes show of systems' files: of the latter nothing where
+    others stand in for them.
+    """
+    if opener is not open_sandbox or not system:
+        return frozenset({platform.release()}), frozenset()
+    return frozenset({kernel_of(system, limits)}), frozenset({layer_of(limits)})
 
 
 def processes(workers: int | None) -> int:

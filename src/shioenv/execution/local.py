@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from functools import cached_property
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import IO, Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
-from shioenv.execution.job import Job, Opener, Tell, layers_of, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, processes, silent, surroundings_of
 from shioenv.execution.lanes import Lane
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
@@ -45,7 +43,8 @@ class SerialExecutor:
 
     def __init__(self, opener: Opener = open_sandbox) -> None:
         self._opener = opener
-        self.kernels = frozenset({platform.release()})
+        self.kernels: frozenset[str] = frozenset()
+        self.layers: frozenset[str] = frozenset()
         self.retried = self.restarts = 0
 
     def check(self, job: Job[Any, Any]) -> None:
@@ -58,6 +57,7 @@ class SerialExecutor:
     ) -> Iterator[tuple[int, A]]:
         """As every executor; in the order of the tasks."""
         schedule = Schedule(tasks, what=job.what)
+        self.kernels, self.layers = surroundings_of(self._opener, job.system, job.limits)
         with closing(Lane(lambda: job.opened(self._opener))) as lane:
             while (task := schedule.take()) is not None:
                 try:
@@ -69,11 +69,6 @@ class SerialExecutor:
                 else:
                     schedule.done(task[0])
                     yield task[0], answer
-
-    @cached_property
-    def layers(self) -> frozenset[str]:
-        """What this host shows of systems' files."""
-        return layers_of(self._opener)
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +93,8 @@ class LocalExecutor:
         self.workers = processes(workers)
         self._opener, self._cache_bytes = opener, cache_bytes
         self._crew: Crew | None = None
-        self.kernels = frozenset({platform.release()})
+        self.kernels: frozenset[str] = frozenset()
+        self.layers: frozenset[str] = frozenset()
         self.retried = self.restarts = 0
 
     def check(self, job: Job[Any, Any]) -> None:
@@ -114,6 +110,7 @@ class LocalExecutor:
         schedule = Schedule(tasks, what=job.what)
         if not schedule.left:
             return
+        self.kernels, self.layers = surroundings_of(self._opener, job.system, job.limits)
         crew = self._crew_of(job)
         restarts = crew.restarts
         try:
@@ -139,11 +136,6 @@ class LocalExecutor:
         crew, self._crew = self._crew, None
         if crew is not None:
             crew.close()
-
-    @cached_property
-    def layers(self) -> frozenset[str]:
-        """What this host shows of systems' files."""
-        return layers_of(self._opener)
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
-from shioenv.execution.job import Job, Opener, Tell, layers_of, processes, silent
+from shioenv.execution.job import Job, Opener, Tell, processes, silent, surroundings_of
 from shioenv.execution.local import Crew
 from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
 from shioenv.system.store import find_system
@@ -91,7 +91,7 @@ class Host:
     """What a node says of itself first."""
 
     name: str
-    kernel: str
+    kernels: frozenset[str]
     layers: frozenset[str]
     refusal: Failure | None
     """Why no sandbox opens there."""
@@ -117,7 +117,7 @@ class NodeCrew:
 
     def start(self) -> Host:
         """Opens a first sandbox."""
-        refusal, layers = None, frozenset[str]()
+        refusal, kernels, layers = None, frozenset({platform.release()}), frozenset[str]()
         try:
             if (installed := package_version()) != self._version:
                 raise HostError(
@@ -129,10 +129,10 @@ class NodeCrew:
             self._crew = Crew(job, opener, cache_bytes, self._workers)
             self._schedule = Schedule(what=job.what)
             self._crew.start()
-            layers = layers_of(opener)
+            kernels, layers = surroundings_of(opener, job.system, job.limits)
         except ShioenvError as error:
             refusal = Failure.of(error)
-        return Host(platform.node(), platform.release(), layers, refusal)
+        return Host(platform.node(), kernels, layers, refusal)
 
     def exchange(self, tasks: list[tuple[int, Any]]) -> Made | Failure:
         """Takes tasks and waits for finished ones; needs tasks, now or from before."""
@@ -359,11 +359,11 @@ class RayExecutor:
         """A node works, or cannot run sandboxes: then it goes on without."""
         if host.refusal is None:
             node.ready = True
-            self.kernels.add(host.kernel)
+            self.kernels |= host.kernels
             self.layers |= host.layers
             self._tell(
                 f"node {node.address} ({host.name}) works: {node.workers} at once, "
-                f"Linux {host.kernel}"
+                f"Linux {', '.join(host.kernels)}"
             )
             return
         del self._nodes[node.name]

@@ -2,6 +2,7 @@
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
 bash into a fork server; `answers.so` holds what the build of a system writes into its C library.
+`shioenv-guest` is process 1 of a microVM and `shioenv-guest-sandbox` the supervisor there.
 All are compiled when the package is built.
 """
 
@@ -33,6 +34,26 @@ def sandbox_program() -> Path:
 def preload_library() -> Path:
     """The library that is loaded into a system's bash."""
     return _built("preload.so")
+
+
+def guest_agent() -> Path:
+    """Process 1 of a microVM, linked against nothing."""
+    return _built_static("shioenv-guest")
+
+
+def guest_sandbox() -> Path:
+    """What `sandbox_program` is, linked against nothing."""
+    return _built_static("shioenv-guest-sandbox")
+
+
+def _built_static(name: str) -> Path:
+    if (_BINARIES / "shioenv-sandbox").exists() and not (_BINARIES / name).exists():
+        raise HostError(
+            f"{name} was not compiled with the other helpers: the C library for static linking "
+            "was missing",
+            hint="install it (Debian: libc6-dev, Fedora: glibc-static) and shioenv again",
+        )
+    return _built(name)
 
 
 def answers_code() -> bytes:

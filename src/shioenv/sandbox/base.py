@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from shioenv.errors import InputError, LimitsError
+from shioenv.errors import InputError, LimitsError, did_you_mean
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -20,6 +20,11 @@ LARGEST = {
     "output_bytes": GIBIBYTE,
 }
 """The largest values of limits; of the others it is a pebibyte, or as many."""
+
+_MAY_BE_0 = {"background_seconds", "revert"}
+
+SANDBOXES: Final = ("namespaces", "microvm")
+"""Names of the backends."""
 
 LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
@@ -67,13 +72,25 @@ class Limits:
     functions, options): each has a newly executed bash, and its shell state stays unknown. What is
     left where no fork server can serve a system's bash, and the same wherever it is asked for."""
 
+    sandbox: str = "namespaces"
+    """What stands around every run, one of `SANDBOXES`: namespaces of this host's kernel, or a
+    machine of its own with namespaces inside."""
+    revert: int = 1
+    """Of a `microvm`: it is restored to its snapshot before every so many runs. 1: before each, as
+    in the paper; 0: only where what a run left cannot be undone from within. Between two restores
+    runs are kept apart as they are in namespaces."""
+
     def __post_init__(self) -> None:
+        if self.sandbox not in SANDBOXES:
+            raise LimitsError(
+                f"no sandbox is called {self.sandbox!r}", hint=did_you_mean(self.sandbox, SANDBOXES)
+            )
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, bool):
+            if isinstance(value, bool | str):
                 continue
             most = LARGEST.get(name, GIBIBYTE * MEBIBYTE)
-            if not 0 <= value <= most or (value == 0 and name != "background_seconds"):
+            if not 0 <= value <= most or (value == 0 and name not in _MAY_BE_0):
                 raise LimitsError(
                     f"the limit {name} is {value!r}",
                     hint=f"limits are above 0 and at most {most:,}; leave it out for the default",

@@ -1,17 +1,20 @@
-"""The backend that everything runs on unless it tests one: which it is, is said here alone."""
+"""The backend that everything runs on unless it tests one: which it is, is decided here alone."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 
 from shioenv.errors import ShellStateError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox
+from shioenv.sandbox.microvm.backend import MicrovmSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.build import cache_directory
-from shioenv.system.store import System
+from shioenv.system.microvm import find_microvm
+from shioenv.system.store import System, find_system
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
@@ -22,12 +25,14 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     `without_shell_state`, SandboxError where it could not be opened for another reason, as with a
     damaged system.
     """
-    if limits is not None and limits.without_shell_state:
-        return NamespaceSandbox(system, limits, mode=ShellMode.FRESH)
+    limits = limits or Limits()
+    backend = MicrovmSandbox if limits.sandbox == "microvm" else NamespaceSandbox
+    if limits.without_shell_state:
+        return backend(system, limits, mode=ShellMode.FRESH)
     verdict = proven_shell(system)
     if verdict.mode is ShellMode.FRESH:
         raise ShellStateError(system.name, verdict.reason)
-    return NamespaceSandbox(system, limits, mode=verdict.mode)
+    return backend(system, limits, mode=verdict.mode)
 
 
 def lower_layer() -> str:
@@ -39,6 +44,18 @@ def lower_layer() -> str:
         return f"{form_here()} over {file_system_of(cache_directory())}"
     except (ShioenvError, OSError):
         return "unknown"
+
+
+def kernel_of(system: str, limits: Limits) -> str:
+    """The release of the kernel that inputs run under: this host's, or a microVM's."""
+    if limits.sandbox == "microvm":
+        return find_microvm(find_system(system)).release
+    return platform.release()
+
+
+def layer_of(limits: Limits) -> str:
+    """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
+    return "ext4 in a microVM" if limits.sandbox == "microvm" else lower_layer()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
+from shioenv.sandbox.microvm.accelerator import accelerator
+from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.host import host_checks
 from shioenv.system.declare import DEFAULT_SYSTEM
 from shioenv.system.host import HostCheck, building_checks, try_it
+from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
 
 
@@ -25,7 +30,24 @@ def check_host() -> list[HostCheck]:
         return parts
     if system is None or not whole.ok:
         return [*parts, whole]
-    return [*parts, whole, _shell_state(system)]
+    return [*parts, whole, _shell_state(system), _microvm(system)]
+
+
+def _microvm(system: System) -> HostCheck:
+    """Whether inputs can have a machine of their own, and how fast that is."""
+
+    def attempt() -> str:
+        program = find_qemu()
+        microvm = find_microvm(system)
+        how = (
+            "KVM: the processor runs the guest"
+            if accelerator(microvm) == "kvm"
+            else "TCG: the processor is simulated, ten to a hundred times as slow"
+        )
+        return f"{program}, Linux {microvm.release}, {how}"
+
+    why = "with --sandbox microvm inputs run under a kernel of their own"
+    return replace(try_it("microVM", attempt, why), needed=False)
 
 
 def _built() -> System | None:

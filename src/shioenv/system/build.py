@@ -227,7 +227,7 @@ def _build(
                 ),
             },
         }
-        _write_json(final / "system.json", facts)
+        write_json(final / "system.json", facts)
         final.chmod(0o755)
         if where.exists():  # damaged
             remove_tree(where)
@@ -235,7 +235,7 @@ def _build(
     else:
         report("the same system is already there")
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
-    _write_json(cache / "names" / f"{declaration.name}.json", named)
+    write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
 
 
@@ -318,13 +318,13 @@ def damage(path: Path) -> str | None:
     return None
 
 
-def _write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write a JSON file that is either wholly there or not at all."""
     atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What `_write_json` wrote. Raises OSError or ValueError."""
+    """What `write_json` wrote. Raises OSError or ValueError."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no object")

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from shioenv import native
 from shioenv.errors import HostError, SandboxError
@@ -142,7 +142,15 @@ def spawn_mapped(
     return process, ours
 
 
-def read_line(connection: socket.socket) -> str:
+class Readable(Protocol):
+    """What is read from as from a socket."""
+
+    def recv(self, most: int, /) -> bytes:
+        """Some of what came; nothing at its end."""
+        ...
+
+
+def read_line(connection: Readable) -> str:
     """The program's next line, without its end; empty where it ended without a word."""
     text = bytearray()
     while not text.endswith(b"\n") and len(text) < _LONGEST_LINE:

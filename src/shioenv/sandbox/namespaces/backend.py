@@ -11,13 +11,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from shioenv.errors import (
     SandboxError,
@@ -26,7 +28,7 @@ from shioenv.errors import (
     SystemNotBuiltError,
 )
 from shioenv.sandbox.base import Execution, Limits, Request
-from shioenv.sandbox.namespaces.configuration import configuration
+from shioenv.sandbox.namespaces.configuration import Kernel, configuration
 from shioenv.sandbox.namespaces.lower import Kept, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
@@ -62,6 +64,42 @@ _LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
 _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
 
+class Connection(Protocol):
+    """What a supervisor talks over: a socket, or what is used as one."""
+
+    def settimeout(self, seconds: float, /) -> None:
+        """How long it may be silent."""
+
+    def gettimeout(self) -> float | None:
+        """What was set."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Has it read these bytes."""
+
+    def recv(self, most: int, /) -> bytes:
+        """Some of what it wrote; nothing once it ended."""
+        ...
+
+    def close(self) -> None:
+        """Ends the talk, and with it the supervisor."""
+
+
+class Supervisor(Protocol):
+    """The process that everything of a sandbox ends with."""
+
+    @property
+    def pid(self) -> int:
+        """Its number on this host."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it ended."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once."""
+
+
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
@@ -91,7 +129,7 @@ class NamespaceSandbox:
         self._kept: Kept | None = None
         self._closed = False
         self._owner = os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Supervisor | None = None
         self._open()
 
     @property
@@ -159,6 +197,14 @@ class NamespaceSandbox:
     # ---- the supervisor ----
 
     def _open(self) -> None:
+        self._process, self._socket = self._start()
+        line = self._configure()
+        if line != "R":
+            self._end()
+            raise opening_failed(line)
+
+    def _start(self) -> tuple[Supervisor, Connection]:
+        """A supervisor that is to be configured, and what it talks over."""
         allow_open_files()
         directory, declaration = self.system.path, self.system.declaration
         if not self.system.rootfs.is_dir():
@@ -177,7 +223,7 @@ class NamespaceSandbox:
                     f"shioenv system build {self.system.name} makes them anew",
                 )
         kept = self._kept
-        process, connection = spawn(
+        return spawn(
             ["run", str(kept.user), str(kept.mounts), kept.form, str(kept.number)],
             descriptors=(kept.user, kept.mounts),
             cwd=directory,
@@ -185,17 +231,21 @@ class NamespaceSandbox:
             stdout=subprocess.DEVNULL,
             env={},
         )
-        self._process, self._socket = process, connection
+
+    def _configure(self) -> str:
+        """Tells the supervisor what it needs to know; what it says then, "R" where it is ready."""
+        plain = self._plain is not None
         try:
-            connection.sendall(
-                configuration(self.system, self.limits, self.mode, plain=self._plain is not None)
+            self._socket.sendall(
+                configuration(self.system, self.limits, self.mode, self._kernel(), plain=plain)
             )
-            line = read_line(connection)
+            return read_line(self._socket)
         except OSError as error:
-            line = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
-        if line != "R":
-            self._end()
-            raise opening_failed(line)
+            return f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
+
+    def _kernel(self) -> Kernel:
+        """That of the machine that the supervisor runs on."""
+        return Kernel(platform.release(), time.time())
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory

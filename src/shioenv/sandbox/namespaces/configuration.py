@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-import time
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from shioenv import native
 from shioenv.sandbox.base import Limits
@@ -17,16 +16,28 @@ from shioenv.system.profile import idle_time, live_proc_files
 from shioenv.system.store import System
 
 
-def configuration(system: System, limits: Limits, mode: ShellMode, *, plain: bool) -> bytes:
-    """The message that configures a supervisor; `plain` where inputs run on a plain copy."""
+class Kernel(NamedTuple):
+    """What runs where the supervisor does, as far as a system shows it."""
+
+    release: str
+    now: float
+    """Its time, seconds since 1970."""
+
+
+def configuration(
+    system: System, limits: Limits, mode: ShellMode, kernel: Kernel, *, plain: bool
+) -> bytes:
+    """The message that configures a supervisor under this kernel; `plain` where inputs run on a
+    plain copy.
+    """
     declaration, told = system.declaration, system.answers
     machine, session = declaration.machine, declaration.session
     inside, gateway = network_messages(machine.interfaces)
     root_disk = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
     live = live_proc_files(
         declaration,
-        now=declaration.instant.timestamp() if told.clock == "declared" else time.time(),
-        release=machine.kernel.release if told.kernel == "declared" else platform.release(),
+        now=declaration.instant.timestamp() if told.clock == "declared" else kernel.now,
+        release=machine.kernel.release if told.kernel == "declared" else kernel.release,
     )
     size = min(limits.disk_bytes, machine.disk - told.disk_used)
     usage = f"{limits.cpu_seconds * 1000:.0f} {limits.processes}"

@@ -1,0 +1,178 @@
+"""Machines of their own beside namespaces: the contract, hostile inputs, and the same bytes.
+
+    python soak/microvm.py
+    python soak/microvm.py --only equality --count 300 --json
+
+Three parts, each of which `--only` can choose. **contract**: every check of
+`shioenv.sandbox.conformance`, with longer walls. **hostile**: so many cases of `tests/adversarial`
+that need nothing around them, and after each an ordinary input, which prints what it always does.
+**equality**: inputs that the project's own synthesis wrote, in namespaces and in a microVM. A
+violation is a check that fails, an ordinary input that prints something else, and a difference that
+two runs in namespaces do not have as well: each is for a person to explain.
+
+Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from common import Progress, drawn, parser, report
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import ShioenvError
+from shioenv.sandbox import conformance
+from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.default import default_sandbox
+from shioenv.system.microvm import build_microvm
+from shioenv.system.store import System, find_system
+
+SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
+CASES = Path(__file__).parents[1] / "tests" / "adversarial" / "cases"
+ORDINARY = Request(
+    "echo $((6 * 7)); ls -lA --time-style=+ / /var/tmp /tmp; cat /etc/hostname; "
+    "ps -e -o pid=,args=; mount",
+    wall_seconds=120.0,
+)
+
+Violations = list[dict[str, Any]]
+
+
+def slower(limits: Limits, factor: float, revert: int) -> Limits:
+    """Those in a microVM."""
+    longer = {name: getattr(limits, name) * factor for name in SECONDS}
+    return replace(limits, sandbox="microvm", revert=revert, **longer)
+
+
+def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """Every check of the contract."""
+    limits = slower(conformance.LIMITS, given.slower, 0)
+    with default_sandbox(system, limits) as sandbox:
+        results = list(conformance.run_checks(sandbox))
+    failed = [{"check": one.name, "why": one.failure} for one in results if one.failure]
+    return {"checks": len(results), "checks failed": len(failed)}, failed
+
+
+def cases() -> list[tuple[str, str]]:
+    """Names and texts of hostile inputs that need nothing around them."""
+    found = []
+    for path in sorted(CASES.glob("[a-z]*.txt")):
+        for block in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            name, _, rest = block.partition("\n")
+            text, mark, said = rest.partition("\n=> ")
+            if mark and "limits" not in said and "%" not in text:
+                found.append((f"{path.stem}/{name.strip()}", text.strip("\n")))
+    return found
+
+
+def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """Hostile inputs one after the other, and after each an ordinary one."""
+    violations: Violations = []
+    chosen = cases()
+    chosen = chosen[:: max(1, len(chosen) // given.hostile)][: given.hostile]
+    limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=60.0)
+    progress, broke = Progress("hostile inputs", len(chosen)), 0
+    with default_sandbox(system, limits) as sandbox:
+        always = sandbox.run(ORDINARY).output
+        for name, attack in chosen:
+            try:
+                sandbox.run(Request(attack))
+            except ShioenvError:
+                broke += 1  # the machine is restored; never a record
+            after = sandbox.run(ORDINARY).output
+            if after != always:
+                violations.append({"case": name, "printed": after, "always": always})
+            progress.step()
+    return {"hostile inputs": len(chosen), "that broke a sandbox": broke}, violations
+
+
+def channels(one: Behavior, other: Behavior) -> list[str]:
+    """In what two behaviors differ."""
+    found = {
+        "exit code": one.exit_code != other.exit_code,
+        "output": one.output != other.output,
+        "patch": one.patch != other.patch,
+        "contents": one.content_digests != other.content_digests,
+        "limits": (one.timed_out, one.limits_hit) != (other.timed_out, other.limits_hit),
+    }
+    return [name for name, differs in found.items() if differs]
+
+
+def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """The same inputs in both sandboxes."""
+    limits = Limits(wall_seconds=10.0)
+    done: Counter[str] = Counter()
+    violations: Violations = []
+    progress = Progress("compared", given.count)
+    with (
+        open_sandbox(system, limits) as here,
+        open_sandbox(system, slower(limits, given.slower, given.revert)) as there,
+    ):
+        for one in drawn(system=system, seed=given.seed, count=given.count):
+
+            def ran(runner: SandboxRunner, text: str = one.text, cwd: str = one.cwd) -> Behavior:
+                return runner.run(text, runner.state(cwd))
+
+            first, other = ran(here), ran(there)
+            differ = channels(first, other)
+            progress.step()
+            if not differ:
+                done["equal"] += 1
+            elif one.volatile or channels(first, ran(here)):
+                done["volatile in namespaces"] += 1
+            else:
+                done["different"] += 1
+                lines = zip(first.output.splitlines(), other.output.splitlines(), strict=False)
+                violations.append(
+                    {
+                        "input": one.text,
+                        "differs in": differ,
+                        "exit": (first.exit_code, other.exit_code),
+                        "lines": [pair for pair in lines if pair[0] != pair[1]][:2],
+                        "patch": (first.patch.to_json()[:300], other.patch.to_json()[:300])
+                        if "patch" in differ
+                        else None,
+                        "limits": (first.limits_hit, other.limits_hit),
+                    }
+                )
+    return dict(done), violations
+
+
+PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] = {
+    "contract": contract,
+    "hostile": hostile,
+    "equality": equality,
+}
+
+
+def main() -> int:
+    """The parts that were chosen."""
+    options = parser(__doc__, count=300)
+    options.add_argument("--only", choices=PARTS, action="append", help="a part (default: all)")
+    options.add_argument("--hostile", type=int, default=100, help="hostile inputs (default: 100)")
+    options.add_argument("--slower", type=float, default=20.0, help="walls (default: 20 times)")
+    options.add_argument("--revert", type=int, default=1, help="as Limits.revert (default: 1)")
+    given = options.parse_args()
+    system = find_system(given.system)
+    build_microvm(system)
+    began = time.time()
+    facts: dict[str, Any] = {"system": system.digest}
+    violations: Violations = []
+    for name in given.only or PARTS:
+        found, wrong = PARTS[name](system, given)
+        facts |= found
+        violations += [{"part": name, **one} for one in wrong]
+    facts["seconds"] = round(time.time() - began)
+    return report(facts, violations, as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Whether this host's processor runs a guest's kernel, or QEMU simulates one: found out by booting.
+
+A `/dev/kvm` that can be opened says little: under some, as those of virtual machines on a host that
+rewrites its guests' kernels, no kernel of a distribution gets to its first process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from shioenv.errors import SandboxError
+from shioenv.files.durable import atomic_write
+from shioenv.sandbox.base import MEBIBYTE
+from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
+from shioenv.system.build import cache_directory
+from shioenv.system.microvm import Microvm
+
+KVM = "/dev/kvm"
+_MEMORY = 256 * MEBIBYTE
+_BOOT_SECONDS = 20.0
+"""A kernel takes one or two where the processor runs it."""
+
+
+def accelerator(microvm: Microvm) -> str:
+    """`kvm` where it can be opened and a guest boots with it, else `tcg`, which simulates.
+
+    The guest is booted once after each start of this host; what came of it is kept in the cache
+    directory.
+    """
+    if not os.access(KVM, os.R_OK | os.W_OK):
+        return "tcg"
+    kept = cache_directory() / "accelerator.json"
+    host = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError, ValueError, KeyError):
+        verdict = json.loads(kept.read_text())
+        if verdict["host"] == host:
+            return "kvm" if verdict["kvm"] else "tcg"
+    works = _boots(microvm)
+    with suppress(OSError):
+        atomic_write(kept, f"{json.dumps({'host': host, 'kvm': works})}\n".encode())
+    return "kvm" if works else "tcg"
+
+
+def _boots(microvm: Microvm) -> bool:
+    template = Template(Hardware(microvm, _MEMORY, "kvm"))
+    try:
+        Machine(template, restored=False, boot_seconds=_BOOT_SECONDS).close()
+    except SandboxError:
+        return False
+    finally:
+        template.close()
+    return True

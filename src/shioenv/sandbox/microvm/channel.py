@@ -1,0 +1,111 @@
+"""What the host and process 1 of a microVM say to each other: `native/guest/agent.c`, in Python.
+
+Frames of a kind, a length and a body, in both directions over one stream of bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from enum import Enum
+
+_HEAD = struct.Struct("<cI")
+_TIME = struct.Struct("<q")
+_LONGEST = 1 << 18
+"""Bytes of a frame's body that the host sends; what comes back is no longer either."""
+_ENTROPY = 32
+
+
+class Kind(bytes, Enum):
+    """Kinds of frames."""
+
+    OPEN = b"O"
+    DATA = b"D"
+    CLOSE = b"C"
+    TIME = b"T"
+    PING = b"P"
+    BOOTED = b"B"
+    KEPT = b"K"
+
+
+class Channel:
+    """The host's end. OSError where the machine is gone, or silent for too long."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pending = bytearray()
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self._connection.close()
+
+    def send(self, kind: Kind, body: bytes = b"") -> None:
+        """Sends a frame."""
+        self._connection.sendall(_HEAD.pack(kind.value, len(body)) + body)
+
+    def receive(self, seconds: float) -> tuple[bytes, bytes]:
+        """The kind and body of the next frame, which begins within so many seconds."""
+        until = time.monotonic() + seconds
+        kind, length = _HEAD.unpack(self._read(_HEAD.size, until))
+        if length > 4 * _LONGEST:
+            raise ConnectionError(f"a frame of {length} bytes")
+        return kind, self._read(length, until)
+
+    def expect(self, kind: Kind, seconds: float) -> bytes:
+        """The body of the next frame, which has to be of this kind."""
+        got, body = self.receive(seconds)
+        if got != kind.value:
+            raise ConnectionError(f"a frame of kind {got!r} where {kind.value!r} was due")
+        return body
+
+    def set_time(self, seconds: float) -> None:
+        """Sets the machine's clock, in seconds since 1970, and gives it fresh entropy."""
+        self.send(Kind.TIME, _TIME.pack(round(seconds * 1e9)) + os.urandom(_ENTROPY))
+
+    def _read(self, length: int, until: float) -> bytes:
+        while len(self._pending) < length:
+            self._connection.settimeout(max(0.001, until - time.monotonic()))
+            more = self._connection.recv(_LONGEST)
+            if not more:
+                raise ConnectionResetError("the machine ended")
+            self._pending += more
+        read = bytes(self._pending[:length])
+        del self._pending[:length]
+        return read
+
+
+class SupervisorStream:
+    """A supervisor in the machine, used as the socket is that one on this host talks over."""
+
+    def __init__(self, channel: Channel, seconds: float) -> None:
+        self._channel = channel
+        self._seconds = seconds
+        self._data = b""
+
+    def gettimeout(self) -> float:
+        """Seconds until an answer must have begun."""
+        return self._seconds
+
+    def settimeout(self, seconds: float) -> None:
+        """Changes these."""
+        self._seconds = seconds
+
+    def sendall(self, data: bytes) -> None:
+        """Has the supervisor read these bytes."""
+        for at in range(0, len(data), _LONGEST):
+            self._channel.send(Kind.DATA, data[at : at + _LONGEST])
+
+    def recv(self, most: int) -> bytes:
+        """Some of what it wrote; nothing once it ended."""
+        if not self._data:
+            kind, body = self._channel.receive(self._seconds)
+            if kind != Kind.DATA.value:
+                return b""
+            self._data = body
+        data, self._data = self._data[:most], self._data[most:]
+        return data
+
+    def close(self) -> None:
+        """Nothing: it ends with its machine."""

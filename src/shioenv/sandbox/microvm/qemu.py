@@ -1,0 +1,280 @@
+"""Machines in QEMU: started, saved, and started again from what was saved.
+
+No file is made for one. Its memory is one of the kernel's anonymous files: while it boots, QEMU
+writes there; each machine that continues from that moment has a private copy of it, of which only
+the pages that it writes take room.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.microvm.channel import Channel, Kind
+from shioenv.system.microvm import Microvm
+
+PROGRAM = "qemu-system-x86_64"
+BOOT_SECONDS = 240.0
+"""How long booting may take where the processor is simulated."""
+_QEMU_SECONDS = 60.0
+"""How long QEMU itself may take for an answer."""
+_KEPT = ("memory", "state")
+_CAPABILITY = "x-ignore-shared"
+_REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+
+
+def find_qemu() -> str:
+    """The program's path. HostError where it is not installed."""
+    found = shutil.which(PROGRAM)
+    if found is None or shutil.which("setpriv") is None:
+        raise HostError(
+            f"{PROGRAM if found is None else 'setpriv'} is missing: microVMs run in it",
+            hint="apt-get install qemu-system-x86 util-linux",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a machine is made of."""
+
+    microvm: Microvm
+    memory: int
+    """Bytes."""
+    accelerator: str = "tcg"
+    """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
+
+
+class Template:
+    """A machine at rest: its memory and the state of its devices. Closed with its last user.
+
+    `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
+    OSError where it does not.
+    """
+
+    def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
+        self.hardware = hardware
+        self.memory = self.state = -1
+        if kept is None:
+            self.memory = os.memfd_create("shioenv-memory")
+            self.state = os.memfd_create("shioenv-state")
+            os.ftruncate(self.memory, hardware.memory)
+            return
+        try:
+            self.memory, self.state = (
+                os.open(kept / name, os.O_RDONLY | os.O_CLOEXEC) for name in _KEPT
+            )
+        except OSError:
+            self.close()
+            raise
+
+    def keep(self, place: Path) -> None:
+        """Writes both to a directory, which is either wholly there or not at all."""
+        place.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
+        try:
+            for name, descriptor in zip(_KEPT, (self.memory, self.state), strict=True):
+                with (work / name).open("wb") as file:
+                    _copy_data(descriptor, file.fileno())
+            work.rename(place)
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            if not place.is_dir():
+                raise
+
+    def close(self) -> None:
+        """Frees both; machines that run on go on."""
+        for name in ("memory", "state"):
+            descriptor = getattr(self, name)
+            if descriptor >= 0:
+                os.close(descriptor)
+            setattr(self, name, -1)
+
+
+def _copy_data(source: int, target: int) -> None:
+    """Copies what was ever written to a sparse file."""
+    size, at = os.fstat(source).st_size, 0
+    os.ftruncate(target, size)
+    while True:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError:  # nothing more
+            return
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end:
+            at += os.sendfile(target, source, at, end - at)
+
+
+def version() -> str:
+    """What QEMU says it is."""
+    done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.partition("\n")[0]
+
+
+class Machine:
+    """A machine that runs in QEMU. It ends with the thread that started it.
+
+    HostError where QEMU is missing, SandboxError where it does not start.
+    """
+
+    def __init__(
+        self, template: Template, *, restored: bool, boot_seconds: float = BOOT_SECONDS
+    ) -> None:
+        self.template = template
+        program = find_qemu()
+        ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        console = os.memfd_create("shioenv-console")
+        given = [each.fileno() for each in theirs] + [template.memory, console]
+        command = _command(program, template.hardware, given, restored=restored)
+        try:
+            self._process = subprocess.Popen(
+                command, pass_fds=given, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            )
+        except BaseException:
+            os.close(console)
+            raise
+        finally:
+            for each in theirs:
+                each.close()
+        self._console = console
+        self.channel = Channel(ours[0])
+        self._control = ours[1]
+        self._control.settimeout(_QEMU_SECONDS)
+        self._replies = self._control.makefile("rb")
+        try:
+            self._replies.readline()
+            self._ask("qmp_capabilities")
+            if restored:
+                self._restore()
+            else:
+                self.release = self.channel.expect(Kind.BOOTED, boot_seconds).decode()
+        except (OSError, EOFError) as error:
+            said = self.said()
+            self.close()
+            raise SandboxError(
+                f"the machine did not start: {error}{said and f': {said}'}",
+                hint="shioenv doctor says what this host can run",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """QEMU's."""
+        return self._process.pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Ends it: there is nothing to wait for. Its exit status."""
+        self.close()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """Ends it."""
+        self.close()
+
+    def close(self) -> None:
+        """Ends it; closing twice does nothing."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self.channel.close()
+        self._replies.close()
+        self._control.close()
+        if self._console >= 0:
+            os.close(self._console)
+        self._console = -1
+
+    def said(self) -> str:
+        """The last that QEMU and the booting kernel wrote."""
+        if self._console < 0:
+            return ""
+        size = os.fstat(self._console).st_size
+        return os.pread(self._console, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+
+    def save(self) -> None:
+        """Puts its state into the template, and ends it."""
+        self._ask("stop")
+        self._migrate("migrate", "out")
+        self.close()
+
+    def _restore(self) -> None:
+        self._migrate("migrate-incoming", "in")
+        self._ask("cont")
+
+    def _migrate(self, command: str, name: str) -> None:
+        self._ask(
+            "migrate-set-capabilities", capabilities=[{"capability": _CAPABILITY, "state": True}]
+        )
+        way = os.open(
+            f"/proc/self/fd/{self.template.state}", os.O_RDWR if name == "out" else os.O_RDONLY
+        )
+        try:
+            request = {"execute": "getfd", "arguments": {"fdname": name}}
+            socket.send_fds(self._control, [json.dumps(request).encode()], [way])
+            self._answer()
+        finally:
+            os.close(way)
+        self._ask(command, uri=f"fd:{name}")
+        until = time.monotonic() + _QEMU_SECONDS
+        while (status := self._ask("query-migrate").get("status")) != "completed":
+            if status == "failed" or time.monotonic() > until:
+                raise SandboxError(f"QEMU could not save or restore a machine: {status}")
+            time.sleep(0.002)
+
+    def _ask(self, name: str, **arguments: Any) -> Any:
+        """What QEMU's control answers."""
+        self._control.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
+        return self._answer()
+
+    def _answer(self) -> Any:
+        while line := self._replies.readline():
+            reply = json.loads(line)
+            if "return" in reply:
+                return reply["return"]
+            if "error" in reply:
+                raise SandboxError(f"QEMU: {reply['error'].get('desc')}")
+        raise EOFError("QEMU ended")
+
+
+def _command(
+    program: str, hardware: Hardware, given: Sequence[int], *, restored: bool
+) -> list[str]:
+    agent, control, memory, console = given
+    microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
+    share = "off" if restored else "on"
+    ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
+    return [
+        *("setpriv", "--pdeathsig", "KILL", "--"),  # whoever is killed leaves no machine behind
+        *(program, "-machine", "q35,memory-backend=ram,usb=off,smm=off,vmport=off"),
+        *("-accel", hardware.accelerator),
+        # the processor without cx16: QEMU 7.2 simulates it so that Linux ends
+        *("-cpu", "host" if kvm else "max,cx16=off", "-smp", "1"),
+        *("-m", f"{hardware.memory >> 20}M", "-object", f"{ram},share={share}"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-sandbox", f"on,{_REFUSED}"),
+        *("-chardev", "null,id=console" if restored
+          else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
+        *("-serial", "chardev:console"),
+        *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
+        *("-append", "console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- serial"),
+        *("-drive", f"if=none,id=disk,format=raw,readonly=on,file={microvm.disk}"),
+        *("-device", "virtio-blk-pci,drive=disk"),
+        *("-device", "virtio-serial-pci,max_ports=2"),
+        *("-chardev", f"socket,id=agent,fd={agent}"),
+        *("-device", "virtserialport,chardev=agent,name=agent"),
+        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+        *(("-incoming", "defer") if restored else ()),
+    ]  # fmt: skip

@@ -1,0 +1,446 @@
+"""What a machine of its own boots from: a kernel, a first file system and the system's disks.
+
+    systems/<digest>/microvm/<key>/   vmlinux  initramfs  disk0 ...  microvm.json
+    kernels/<sha256>.deb              packages that kernels come from
+
+All of it is made without root, on demand (`shioenv system build --microvm`), and the same bytes
+come of the same system, kernel and helpers: the key is a digest of these three.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+from uuid import UUID
+
+from shioenv import native
+from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
+from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.system import build as building
+from shioenv.system.idmap import find_idmap, run_mapped
+from shioenv.system.store import System
+
+_LAYOUT = 2
+_BESIDE = ("proc", "processes", "web")
+"""Directories beside a system's `rootfs` that a supervisor reads."""
+
+MODULES = (
+    "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "veth",
+    "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit", "nft_log",
+    "nft_masq", "nft_reject_inet",
+)  # fmt: skip
+"""What the guest's kernel has, where it does not have it built in."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPackage:
+    """A kernel as a distribution's package (`.deb`) has it."""
+
+    release: str
+    """What `uname -r` says."""
+    sha256: str
+    """Of the package."""
+    addresses: tuple[str, ...] = ()
+    """Where it is downloaded from; the first that answers."""
+
+
+KERNEL = KernelPackage(
+    "6.18.15+deb13-cloud-amd64",
+    "5a507681ea8c978d02265a7fec2f02c9588fb48b54b7f71edc1059e86007f3ec",
+    tuple(
+        f"{archive}/pool/main/l/linux-signed-amd64/"
+        "linux-image-6.18.15+deb13-cloud-amd64_6.18.15-1~bpo13+1_amd64.deb"
+        for archive in (
+            "http://deb.debian.org/debian",
+            "http://snapshot.debian.org/archive/debian/20260301T000000Z",
+        )
+    ),
+)
+"""Debian's kernel for virtual machines, of trixie-backports. From 6.16 on, inputs see nothing of
+the file system that a system lies on (`LowerForm`); from 6.6 on there is a sandbox at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Microvm:
+    """What the machines of a system boot from."""
+
+    path: Path
+    record: Mapping[str, Any]
+    """What was written down when it was made: `key`, `kernel` (`release`, `sha256` of the package),
+    `files` (sha256 by name)."""
+
+    @property
+    def kernel(self) -> Path:
+        """An uncompressed kernel."""
+        return self.path / "vmlinux"
+
+    @property
+    def initramfs(self) -> Path:
+        """The first file system: process 1, the supervisor, the kernel's modules, and what lies
+        beside the system's root file system.
+        """
+        return self.path / "initramfs"
+
+    @property
+    def disk(self) -> Path:
+        """An ext4 image of the root file system, with the system's own owners."""
+        return self.path / "disk"
+
+    @property
+    def release(self) -> str:
+        """The kernel's, as `uname -r` says it."""
+        return str(self.record["kernel"]["release"])
+
+
+def find_microvm(system: System) -> Microvm:
+    """What the system's machines boot from. Errors: SystemNotBuiltError where it was not made, or
+    with other helpers than are installed.
+    """
+    hint = f"shioenv system build {system.name} --microvm"
+    try:
+        record = building.read_json(system.path / "microvm" / "microvm.json")
+        made_with, key = record["helpers"], record["key"]
+    except (OSError, ValueError, KeyError):
+        raise SystemNotBuiltError(
+            f"the system {system.name} has no microVM yet", hint=hint
+        ) from None
+    found = Microvm(system.path / "microvm" / key, record)
+    if made_with != _helpers() or not found.disk.exists():
+        raise SystemNotBuiltError(
+            f"the microVM of the system {system.name} was built with another shioenv", hint=hint
+        )
+    return found
+
+
+def build_microvm(
+    system: System,
+    *,
+    kernel: Path | None = None,
+    report: building.Progress = building.silent,
+) -> Microvm:
+    """The same, made where it is not there yet. `kernel` is a package (`.deb`) to use in place of
+    `KERNEL`.
+
+    Errors: HostError and BuildToolError (exit status 3) where the host lacks a program or right,
+    SystemBuildError where the kernel cannot be had, SystemStorageError.
+    """
+    cache = building.cache_directory()
+    with building.storage_errors(cache), building.build_lock(cache, report):
+        package = _downloaded(KERNEL, cache, report) if kernel is None else kernel
+        sha256 = KERNEL.sha256 if kernel is None else sha256_of(package)
+        key = _key(system, sha256)
+        top = system.path / "microvm"
+        if not (top / key).is_dir():
+            _make(system, package, sha256, key, report)
+        else:
+            report(f"already built: {top / key}")
+        atomic_write(top / "microvm.json", (top / key / "microvm.json").read_bytes())
+    return find_microvm(system)
+
+
+def _helpers() -> str:
+    digest = hashlib.sha256(f"{_LAYOUT}".encode())
+    for program in (native.guest_agent(), native.guest_sandbox()):
+        digest.update(program.read_bytes())
+    return digest.hexdigest()
+
+
+def _key(system: System, kernel: str) -> str:
+    document = repr((system.digest, kernel, _helpers(), MODULES))
+    return hashlib.sha256(document.encode()).hexdigest()[:16]
+
+
+def _make(system: System, package: Path, sha256: str, key: str, report: building.Progress) -> None:
+    top = system.path / "microvm"
+    top.mkdir(exist_ok=True)
+    for left in top.glob(".build-*"):
+        shutil.rmtree(left)
+    work = Path(tempfile.mkdtemp(prefix=".build-", dir=top))
+    try:
+        report("unpacking the kernel")
+        unpacked = read_kernel(package)
+        (work / "vmlinux").write_bytes(uncompressed(unpacked.image))
+        (work / "initramfs").write_bytes(_initramfs(system, unpacked))
+        report("making the disk")
+        make_disk(system, 0, work / "disk")
+        names = ("vmlinux", "initramfs", "disk")
+        record = {
+            "key": key,
+            "helpers": _helpers(),
+            "kernel": {"release": unpacked.release, "sha256": sha256},
+            "files": {name: sha256_of(work / name) for name in names},
+        }
+        building.write_json(work / "microvm.json", record)
+        work.chmod(0o755)
+        work.rename(top / key)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+# ---- kernels ----
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a kernel's package holds."""
+
+    release: str
+    image: bytes
+    modules: Mapping[str, bytes]
+    """By name, with `_` for `-`; perhaps compressed with xz."""
+
+
+def _downloaded(kernel: KernelPackage, cache: Path, report: building.Progress) -> Path:
+    place = cache / "kernels" / f"{kernel.sha256}.deb"
+    if place.exists():
+        return place
+    place.parent.mkdir(exist_ok=True)
+    failed = []
+    for address in kernel.addresses:
+        report(f"downloading {address}")
+        try:
+            with urlopen(address, timeout=60) as answer:
+                content = answer.read()
+        except (URLError, OSError) as error:
+            failed.append(f"{address}: {getattr(error, 'reason', error)}")
+            continue
+        if hashlib.sha256(content).hexdigest() == kernel.sha256:
+            atomic_write(place, content)
+            return place
+        failed.append(f"{address}: other bytes than expected")
+    raise SystemBuildError(
+        "the kernel could not be downloaded:\n" + "\n".join(failed),
+        hint="take a package of a kernel for virtual machines, 6.16 or newer, to this host: "
+        "--kernel FILE.deb",
+    )
+
+
+def read_kernel(package: Path) -> Kernel:
+    """The kernel in a package. SystemBuildError where it is no such package."""
+    image, release, modules = b"", "", {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_data(package)), mode="r:") as tar:
+            for member in tar:
+                name = Path(member.name)
+                held = tar.extractfile(member) if member.isreg() else None
+                if held and name.name.startswith("vmlinuz-"):
+                    image, release = held.read(), name.name.removeprefix("vmlinuz-")
+                elif held and ".ko" in name.suffixes:
+                    modules[name.name.partition(".ko")[0].replace("-", "_")] = held.read()
+    except (OSError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
+        raise SystemBuildError(f"{package} cannot be read as a package: {error}") from error
+    if not image:
+        raise SystemBuildError(f"{package} holds no kernel", hint="give a linux-image package")
+    return Kernel(release, image, modules)
+
+
+def _data(package: Path) -> bytes:
+    """The tar in a package, which is an `ar` archive of three members."""
+    with package.open("rb") as file:
+        if file.read(8) != b"!<arch>\n":
+            raise ValueError("it is no .deb")
+        while head := file.read(60):
+            name, size = head[:16].decode("ascii").strip(), int(head[48:58])
+            content = file.read(size + size % 2)[:size]
+            if name.startswith("data.tar.xz"):
+                return lzma.decompress(content)
+            if name.startswith("data.tar.zst"):
+                return _unzstd(content)
+    raise ValueError("it has no data compressed with xz or zstd")
+
+
+def _unzstd(content: bytes) -> bytes:
+    try:
+        done = subprocess.run(["zstd", "-q", "-d", "-c"], input=content, capture_output=True)
+    except FileNotFoundError as error:
+        raise BuildToolError(
+            "zstd is not installed, and the kernel is compressed with it",
+            hint="apt-get install zstd",
+        ) from error
+    if not done.stdout:
+        raise SystemBuildError(f"the kernel cannot be decompressed: {done.stderr.decode()}")
+    return done.stdout
+
+
+def uncompressed(image: bytes) -> bytes:
+    """The ELF file in a `vmlinuz` (Linux, Documentation/arch/x86/boot.rst): a machine that is only
+    simulated takes seconds to unpack it.
+    """
+    if image.startswith(b"\x7fELF"):
+        return image
+    if image[0x202:0x206] != b"HdrS":
+        raise SystemBuildError("the kernel is no image of Linux for x86")
+    begin = (image[0x1F1] + 1) * 512 + int.from_bytes(image[0x248:0x24C], "little")
+    payload = image[begin : begin + int.from_bytes(image[0x24C:0x250], "little")]
+    if payload.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unzstd(payload[:-4])  # its length follows
+    if payload.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMADecompressor().decompress(payload)
+    raise SystemBuildError("the kernel is compressed in another way than with zstd or xz")
+
+
+def _field(module: bytes, key: bytes) -> str:
+    """A field of a module's `.modinfo`."""
+    parts = (part for part in module.split(b"\0") if part.startswith(key + b"="))
+    return next(parts, b"=").partition(b"=")[2].decode()
+
+
+def modules(kernel: Kernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Modules by name, and before each what it depends on; what is built in is left out."""
+    done = set()
+
+    def needed(name: str) -> Iterator[tuple[str, bytes]]:
+        content = kernel.modules.get(name)
+        if name in done or content is None:
+            return
+        done.add(name)
+        if content.startswith(b"\xfd7zXZ\0"):
+            content = lzma.decompress(content)
+        for other in _field(content, b"depends").split(","):
+            yield from needed(other.replace("-", "_"))
+        yield name, content
+
+    for name in wanted:
+        yield from needed(name)
+
+
+# ---- file systems ----
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a first file system."""
+
+    name: str
+    mode: int
+    content: bytes = b""
+    device: tuple[int, int] = (0, 0)
+    mtime: int = 0
+
+
+def archive(entries: Sequence[Entry]) -> bytes:
+    """Files as the kernel unpacks them at boot (cpio, `newc`)."""
+    packed = bytearray()
+    for number, entry in enumerate((*entries, Entry("TRAILER!!!", 0)), 1):
+        name, size = entry.name.encode() + b"\0", len(entry.content)
+        fields = (number, entry.mode, 0, 0, 1, entry.mtime, size, 0, 0, *entry.device, len(name), 0)
+        packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name
+        packed += b"\0" * (-len(packed) % 4) + entry.content
+        packed += b"\0" * (-len(packed) % 4)
+    return bytes(packed)
+
+
+def boot_files(kernel: Kernel, wanted: Sequence[str], agent: bytes) -> list[Entry]:
+    """Process 1, a console, and modules in the order in which they are loaded."""
+    loaded = list(modules(kernel, wanted))
+    order = "".join(f"/modules/{name}.ko\n" for name, _ in loaded).encode()
+    directories = ("dev", "proc", "sys", "tmp", "new", "modules")
+    return [
+        *(Entry(name, stat.S_IFDIR | 0o755) for name in directories),
+        Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
+        Entry("modules/order", stat.S_IFREG | 0o644, order),
+        Entry("init", stat.S_IFREG | 0o755, agent),
+        *(Entry(f"modules/{name}.ko", stat.S_IFREG | 0o644, held) for name, held in loaded),
+    ]
+
+
+def _initramfs(system: System, kernel: Kernel) -> bytes:
+    agent, supervisor = native.guest_agent(), native.guest_sandbox()
+    instant = int(system.declaration.instant.timestamp())
+    entries = boot_files(kernel, MODULES, agent.read_bytes())
+    entries.append(Entry("shioenv-sandbox", stat.S_IFREG | 0o755, supervisor.read_bytes()))
+    entries += [Entry(name, stat.S_IFDIR | 0o755) for name in ("system", "system/rootfs")]
+    for top in _BESIDE:
+        beside = system.path / top
+        for path in (beside, *sorted(beside.rglob("*"))):
+            content = path.read_bytes() if path.is_file() else b""
+            name = f"system/{path.relative_to(system.path)}"
+            entries.append(Entry(name, path.stat().st_mode, content, mtime=instant))
+    return archive(entries)
+
+
+def make_disk(system: System, number: int, image: Path) -> None:
+    """Makes the image of a declared disk: the root file system with the system's own owners, or an
+    empty one. The same bytes for the same system.
+
+    `image` lies in the system's directory, or where the system's root may write.
+    """
+    declared = system.declaration.machine.disks[number]
+    instant = int(system.declaration.instant.timestamp())
+    with image.open("wb") as file:
+        file.truncate(declared.size)
+    image.chmod(0o666)  # the mapped ids of a user namespace write it
+    image.parent.chmod(0o755)
+    inside = image.is_relative_to(system.path)
+    shown = str(image.relative_to(system.path)) if inside else str(image)
+    options = "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"
+    uuid = declared.uuid or str(UUID(system.digest[:32]))
+    command = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-U", uuid]
+    command += ["-E", f"{options},hash_seed={uuid}", "-L", declared.label or ""]
+    if declared.mount == "/":
+        command = ["unshare", "-m", "sh", "-ec", _IN_ORDER, "sh", *command, "-d", "/mnt"]
+    _run_mapped([*command, shown], system, instant)
+    if declared.mount == "/":
+        # by number, since names may be anything: what says when the image was made, and a directory
+        # that no system has
+        script = ["rmdir lost+found", f"set_inode_field <2> mtime @{system.index['/'].mtime}"]
+        for number in (2, *range(12, 12 + _inodes(system))):
+            for name in ("ctime", "crtime", "atime"):
+                script.append(f"set_inode_field <{number}> {name} @{instant}")
+        _debugfs(shown, "\n".join(script), system, instant)
+    image.chmod(0o644)
+
+
+_IN_ORDER = """
+mount -t tmpfs -o mode=755 none /mnt
+tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
+    tar -x --numeric-owner --same-owner --same-permissions --xattrs --xattrs-include='*' \\
+        --delay-directory-restore -C /mnt
+exec "$@"
+"""
+"""`mke2fs` takes the names of a directory in the order in which it is given them: that of a tmpfs
+is that in which they were made, and not the host's."""
+
+
+def _inodes(system: System) -> int:
+    """How many files there are, those with several names counted once, without the root."""
+    return round(
+        sum(
+            1 if stat.S_ISDIR(entry.mode) else 1 / entry.links
+            for entry in system.index.values()
+            if entry.path != "/"
+        )
+    )
+
+
+def _debugfs(image: str, script: str, system: System, instant: int) -> None:
+    with tempfile.TemporaryFile() as commands:
+        commands.write(script.encode("utf-8", "surrogateescape") + b"\n")
+        commands.seek(0)
+        _run_mapped(["debugfs", "-w", image], system, instant, stdin=commands)
+
+
+def _run_mapped(command: list[str], system: System, instant: int, **options: Any) -> None:
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C",
+        "E2FSPROGS_FAKE_TIME": str(instant),
+    }
+    done = run_mapped(command, idmap=find_idmap(), cwd=system.path, env=environment, **options)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        if done.returncode == 127:
+            raise BuildToolError(f"a disk: {said}", hint="apt-get install e2fsprogs tar")
+        raise HostError(f"{command[0]}: {said}", hint="a disk was not made")
