@@ -83,7 +83,8 @@ class Limits:
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
             raise LimitsError(
-                f"no sandbox is called {self.sandbox!r}", hint=did_you_mean(self.sandbox, SANDBOXES)
+                f"no sandbox is called {self.sandbox!r}",
+                hint=did_you_mean(str(self.sandbox), SANDBOXES),
             )
         for name in self.__slots__:
             value = getattr(self, name)
