@@ -8,7 +8,7 @@ explains all of them, but for a few of many. It is then applied to what our comm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from shioenv.modeling.filling import Kept, Taken
@@ -54,10 +54,55 @@ class Induction:
         explains them, or they are no examples.
         """
         mine = given(ours)
+        found = None if mine is None else self._function(mine, neighbours)
+        return None if mine is None or found is None else _applied(mine, *found)
+
+    def combine(
+        self,
+        ours: Taken,
+        apart: Sequence[tuple[Taken, Sequence[tuple[Taken, Kept]]]],
+        bare: Sequence[tuple[Taken, Kept]],
+    ) -> Explained | None:
+        """What ours prints if its options mean together what each means alone: `apart` are ours
+        with one option each and neighbours with that one, `bare` neighbours without options.
+
+        None where one of them is not explained, they are of several families, or two change the
+        same thing.
+        """
+        mine = given(ours)
         if mine is None:
             return None
+        found = [
+            self._function(part, seen)
+            for part, seen in ((given(one), seen) for one, seen in apart)
+            if part is not None
+        ]
+        functions = [each[0] for each in found if each is not None]
+        if len(functions) < len(apart) or len({each.family.name for each in functions}) > 1:
+            return None
+        family = functions[0].family
+        plain = given(replace(ours, form=replace(ours.form, options=())))
+        base = None if plain is None else self._function(plain, bare)
+        usual = {name: values[0] for name, values in (family.variants or {}).items()}
+        if base is not None and base[0].family.name == family.name:
+            usual |= base[0].flags
+        flags: dict[str, str] = {}
+        for each in functions:
+            for name, value in each.flags.items():
+                if value != usual[name] and flags.setdefault(name, value) != value:
+                    return None
+        places = dict(pair for each in functions for pair in each.places)
+        if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
+            return None
+        made = Function(family, tuple(places.items()), {**usual, **flags})
+        return _applied(mine, made, min(each[1] for each in found if each is not None))
+
+    def _function(
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
+    ) -> tuple[Function, int] | None:
+        """The function that explains those of the neighbours that are examples, and how many."""
         examples: list[Example] = []
-        texts: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
+        seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
             example = _example(theirs, kept)
             if example is None or not _alike(mine, example.given):
@@ -65,19 +110,18 @@ class Induction:
             # the same text with the same words tells nothing new
             read = example.given.text if mine.text is not None else example.given.names
             key = read, tuple(sorted(example.given.words.items()))
-            if read is not None and key in texts:
+            if read is not None and key in seen:
                 continue
-            texts.add(key)
+            seen.add(key)
             examples.append(example)
             if len(examples) == EXAMPLES:
                 break
-        if not examples:
-            return None
-        found = self._found(_Examples(tuple(examples)))
-        if found is None:
-            return None
-        made = found[0](mine)
-        return None if made is None else Explained(*made, found[0], found[1])
+        return self._found(_Examples(tuple(examples))) if examples else None
+
+
+def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
+    made = function(mine)
+    return None if made is None else Explained(*made, function, agreed)
 
 
 class _Examples:

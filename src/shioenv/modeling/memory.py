@@ -232,20 +232,24 @@ class Memory:
         return made if explained is None else [*made, explained]
 
     def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
-        """What the function prints that explains records with our options."""
-        names = Counter(name for name, _ in ours.form.options)
-        numbers: list[int] = []
-        examples: list[tuple[Taken, Kept]] = []
-        for number in self.index.alike(ours, EXAMPLES, without):
-            theirs = self.taken(number)
-            if theirs and Counter(name for name, _ in theirs.form.options) == names:
-                numbers.append(number)
-                kept = self.index.behavior(self.index.entry(number).behavior)
-                examples.append((theirs, kept))
+        """What the function prints that explains records with our options; where there are none,
+        or no function does, the one that is put together of what each option means alone.
+        """
+        numbers, examples = self._examples(ours, without)
         found = self._induction.explain(ours, examples)
+        asked = ours
+        if found is None and len(ours.form.options) > 1:
+            alone = [replace(ours.form, options=(option,)) for option in ours.form.options]
+            apart = [replace(ours, form=form) for form in alone]
+            told = [self._examples(each, without) for each in apart]
+            bare = self._examples(replace(ours, form=replace(ours.form, options=())), without)
+            found = self._induction.combine(
+                ours, [(each, seen) for each, (_, seen) in zip(apart, told, strict=True)], bare[1]
+            )
+            (numbers, examples), asked = told[0], apart[0]
         if found is None:
             return None
-        pair = difference(ours, examples[0][0])
+        pair = difference(asked, examples[0][0])
         far = float(np.dot(self.ranker.weights, pair))
         answer = Kept(found.exit_code, found.output, "[]")
         same = [each for each in made if each.kept.key == answer.key]
@@ -255,6 +259,19 @@ class Memory:
             votes=found.agreed, unchanged=len(same), added=0, leftover=False,
             note=f"{found.function.name}, found from {found.agreed} examples like ",
         )  # fmt: skip
+
+    def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
+        """Records with just these options: their numbers, and what they did."""
+        names = Counter(name for name, _ in taken.form.options)
+        numbers: list[int] = []
+        examples: list[tuple[Taken, Kept]] = []
+        for number in self.index.alike(taken, EXAMPLES, without):
+            theirs = self.taken(number)
+            if theirs and Counter(name for name, _ in theirs.form.options) == names:
+                numbers.append(number)
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                examples.append((theirs, kept))
+        return numbers, examples
 
     def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
         """The candidates' places, the best first."""

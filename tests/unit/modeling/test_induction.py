@@ -119,6 +119,33 @@ def test_words_play_the_roles_that_they_played(seen: tuple[str, ...], asked: str
     assert found.output == told(asked, text).output
 
 
+@pytest.mark.parametrize(
+    ("command", "apart", "bare"),
+    [
+        ("sort -n -r", ("sort -n", "sort -r"), "sort"),
+        ("sort -r -k 2", ("sort -r", "sort -k 2"), "sort"),
+        ("uniq -c -i", ("uniq -c", "uniq -i"), "uniq"),
+        ("grep -v -i one", ("grep -v one", "grep -i one"), "grep one"),
+        ("nl -w 3 -n rz -s ')'", ("nl -w 3", "nl -n rz", "nl -s ')'"), "nl"),
+        ("cut -d ' ' -f 2", ("cut -f 2", "cut -f 1"), "cut"),
+    ],
+)
+def test_options_mean_together_what_they_mean_alone(
+    command: str, apart: tuple[str, ...], bare: str
+) -> None:
+    def seen(each: str) -> list[tuple[Taken, Kept]]:
+        return [(reading(each, text), told(each, text)) for text in texts(7, 8)]
+
+    text = texts(8, 1)[0]
+    ours = [(reading(each, text), seen(each)) for each in apart]
+    found = Induction().combine(reading(command, text), ours, seen(bare))
+    if command.startswith("cut"):  # what -d means alone nobody has seen
+        assert found is None
+        return
+    assert found is not None
+    assert found.output == told(command, text).output, found.function.name
+
+
 def test_what_no_function_explains_is_not_explained() -> None:
     command = "md5sum"
     neighbours = [(reading(command, text), told(command, text)) for text in texts(5, 6)]
