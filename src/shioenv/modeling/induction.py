@@ -20,6 +20,9 @@ EXAMPLES = 12
 SPARED = 4
 """Of so many examples one need not be explained (ours: names and encodings of their own)."""
 
+ENOUGH = 3
+"""Examples that are enough where a function says nothing of the others (ours)."""
+
 _TEXTS = "flx"
 
 
@@ -201,7 +204,7 @@ def _found(examples: _Examples) -> tuple[Function, int] | None:
         else:
             # one and the same silence is explained by anything
             silent = all(not output for output, _ in told) and len(told) < 2
-            enough = not silent and 2 * agreed >= len(items)
+            enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
             if enough and (best is None or agreed - failed > best[1] - best[2]):
                 best = function, agreed, failed
         if best is not None and best[1] == len(items):

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, permutations, product
 from typing import TypeAlias
@@ -692,6 +693,31 @@ def _listed(given: Given, roles: Roles, flags: Flags) -> str | None:
     return _joined(shown) if flags["as"] == "lines" else _in_rows(shown)
 
 
+_STYLES = {
+    "": "%a %b %e %H:%M:%S UTC %Y", "mail": "%a, %d %b %Y %H:%M:%S +0000", "day": "%Y-%m-%d",
+    "seconds": "%Y-%m-%dT%H:%M:%S+00:00", "blank": "%Y-%m-%d %H:%M:%S+00:00",
+}  # fmt: skip
+
+
+def _dated(given: Given, roles: Roles, flags: Flags) -> str | None:
+    """An instant of UTC, written out."""
+    word = roles["when"].strip()
+    if match := re.fullmatch(r"@(-?\d{1,11})", word):
+        instant = datetime.fromtimestamp(0, UTC) + timedelta(seconds=int(match[1]))
+    elif re.fullmatch(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?", word):
+        instant = datetime.fromisoformat(word).replace(tzinfo=UTC)
+    else:
+        return None
+    style = _STYLES[flags["as"]]
+    if given.operands:
+        if len(given.operands) > 1 or not given.operands[0].startswith("+"):
+            return None
+        style = given.operands[0][1:].replace("%s", str(int(instant.timestamp())))
+        if re.search(r"%[^aAbBdDeFHIjklmMpRSTuwyYnt%]", style):
+            return None
+    return instant.strftime(style) + "\n"
+
+
 _WIDTH = 80
 
 
@@ -761,6 +787,7 @@ FAMILIES: tuple[Family, ...] = (
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
         "as": ("lines", "rows"), "backwards": ("", "backwards"),
     }, reads=False),
+    Family("date", _dated, ("when",), ("when",), variants={"as": tuple(_STYLES)}, reads=False),
     Family("words", _said, variants={
         "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
     }, reads=False),

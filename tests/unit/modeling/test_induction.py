@@ -199,6 +199,27 @@ def _bash(text: str) -> str:
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
+@pytest.mark.parametrize(
+    ("command", "seen"),
+    [
+        ("date -d {}", "date -d {}"),
+        ("date -d {} +%F-%j-%s", "date -d {} '+%A %e'"),
+        ("date -d {} -R", "date -R -d {}"),
+        ("date -d {} -I", "date -I -d {}"),
+    ],
+)
+def test_an_instant_is_written_as_others_were(command: str, seen: str) -> None:
+    def bash(text: str) -> str:
+        return _bash(f"TZ=UTC LC_ALL=C.UTF-8 {text}")
+
+    days = ("@0", "@1234567890", "2024-02-29", "'2023-01-05 07:08'")
+    neighbours = [(taken(seen.format(day)), Kept(0, bash(seen.format(day)), "[]")) for day in days]
+    for day in ("@1615852800", "@86399", "'1999-12-31 23:59:59'", "@-1"):
+        found = Induction().explain(taken(command.format(day)), neighbours)
+        assert found is not None
+        assert found.output == bash(command.format(day))
+
+
 def test_behind_the_first_word_echo_has_no_options() -> None:
     assert taken("echo total -rw-r--r-- -n").form.operands == ("total", "-rw-r--r--", "-n")
 
