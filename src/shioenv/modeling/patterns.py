@@ -116,7 +116,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     first, *between = pieces
     last = f".*{between.pop()}" if between else ""
     inner = "".join(f"(?>.*?{piece})" for piece in between if piece)
-    return re.compile(first + inner + last, re.DOTALL)
+    try:
+        return re.compile(first + inner + last, re.DOTALL)
+    except re.error:  # a range whose end comes first, which matches nothing
+        return re.compile(r"(?!)")
 
 
 def _bracket(pattern: str, index: int) -> tuple[str, int]:

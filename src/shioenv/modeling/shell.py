@@ -61,6 +61,9 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
+LONGEST_VALUE = 131_072
+"""Characters of a variable that is followed; ours: as much as one argument may have."""
+
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
@@ -181,7 +184,9 @@ class Shell:
         return None if value is None else str(value)
 
     def assign(self, name: str, value: str) -> None:
-        """See `Scope.assign`."""
+        """See `Scope.assign`. Errors: Abstained for a value of more than `LONGEST_VALUE`."""
+        if len(value) > LONGEST_VALUE:
+            raise Abstained(f"the variable {name} is longer than is followed")
         document = self.state.before.document
         old = document["settings"].get(name)
         ruled = not (

@@ -242,11 +242,15 @@ def _translated(source: str, syntax: str) -> str:
             made.append(re.escape(character))
         elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
             made.append(r"\*")
-        elif character in special or character in ".*^$":
+        elif character == "$":
+            made.append(r"\Z")
+        elif character == "^" and syntax == "basic" and made and made[-1] not in ("(", "|"):
+            made.append(r"\^")
+        elif character in special or character in ".*^":
             made.append(character)
         else:
             made.append(re.escape(character))
-    return "".join(made).replace("$", r"\Z")
+    return "".join(made)
 
 
 def _bracket(source: str, start: int) -> tuple[str, int]:
@@ -263,9 +267,29 @@ def _bracket(source: str, start: int) -> tuple[str, int]:
             members += _NAMED[named[1]]
             index = named.end()
             continue
-        members += source[index] if source[index] == "-" else re.escape(source[index])
+        is_range = (
+            source[index] == "-"
+            and members not in ("", "^")
+            and source[index + 1 : index + 2] not in "]-"
+        )
+        members += "-" if is_range else re.escape(source[index])
         index += 1
     raise ValueError("a bracket is not closed")
+
+
+def _is_tame(pattern: str, lines: Sequence[str]) -> bool:
+    """Whether a pattern is matched against lines in time, whatever they are: no group is repeated,
+    and what repetitions cost together is little.
+    """
+    if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
+        return False
+    # a search from every place, and one more walk of the line for each repetition
+    power = 1 + min(len(re.findall(r"[*+{]", pattern)), 6)
+    return sum(float(len(line) + 1) ** power for line in lines) <= MOST_WORK
+
+
+_OPTIONAL = 9
+"""Marks of what may be missing, at most: each doubles the work; five stand in what makes words."""
 
 
 def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
@@ -275,11 +299,10 @@ def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
     lines = _lines(text)
-    if flags["syntax"] != "fixed":
-        # a search from every place, and one more walk of the line for each repetition
-        power = 1 + min(len(re.findall(r"[*+]|,\}", found.pattern)), 6)
-        if sum(float(len(line) + 1) ** power for line in lines) > MOST_WORK:
-            return None
+    if flags["syntax"] != "fixed" and not _is_tame(found.pattern, lines):
+        return None
+    if flags["shown"] == "only" and "|" in source:
+        return None  # the longest of several is meant, wherever it stands
     wanted = not flags["negated"]
     kept = [(n, line) for n, line in enumerate(lines, 1) if bool(found.search(line)) == wanted]
     code = 0 if kept else 1
@@ -355,6 +378,8 @@ def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str
         raise ValueError(spec)
     options = match[3] + (match[6] or "")
     start = _end_of(line, _width(match[1]) - 1, separator, joint=True)
+    if match[5]:
+        raise ValueError(spec)
     stop = _end_of(line, _width(match[4]), separator, joint=False) if match[4] else len(line)
     text = line[start:stop] if stop > start else ""
     if match[2] and int(match[2]) > 1:
@@ -444,6 +469,9 @@ def _columns(given: Given, roles: Roles, flags: Flags) -> str | None:
     wanted = _ranges(roles["list"])
     separator = roles.get("separator", "\t" if flags["of"] == "fields" else "")
     if flags["of"] == "fields" and len(separator) != 1:
+        return None
+
+    if len(wanted) * len(given.text or "") > MOST_WORK / 10:
         return None
 
     def chosen(number: int) -> bool:

@@ -215,6 +215,10 @@ def _sequence(text: str) -> list[str] | None:
     return [f"{number:0{width}d}" if width else str(number) for number in numbers]
 
 
+LONGEST_REPLACED = 1_000
+"""Characters of a value in which a pattern is replaced: every place is tried with every end."""
+
+
 class Expander:
     """Expands words against a scope."""
 
@@ -500,6 +504,8 @@ class Expander:
         pattern, made = self.pattern(rest[:place]), self.text(rest[place + 1 :])
         if not pattern or "&" in made:
             raise Abstained("this replacement in a variable is beyond it")
+        if len(value) > LONGEST_REPLACED:
+            raise Abstained("what is replaced in is too long")
         done: list[str] = []
         place = 0
         while place <= len(value):

@@ -120,6 +120,28 @@ def test_words_play_the_roles_that_they_played(seen: tuple[str, ...], asked: str
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "grep '[$]'", "grep '\\$5'", "grep 'a^b'", "grep -E '^(a|Z)'", "grep 'e$'", "grep '[]x]'",
+        "grep '[^$a]'", "grep '[a-]'",
+    ],
+)  # fmt: skip
+def test_patterns_are_read_as_grep_reads_them(command: str) -> None:
+    text = "Z\ncosts $5\na^b\nabc\none\n]\n$\nx-y\n-\n"
+    word = shlex.split(command)[-1]
+    syntax = "extended" if "-E" in command else "basic"
+    found = [
+        function
+        for function in functions(["1"], reads=True)
+        if function.family.name == "lines"
+        and function.flags["syntax"] == syntax
+        and not any(function.flags[name] for name in ("case", "negated", "whole", "shown"))
+    ]
+    real = told(command, text)
+    assert [each(Given(text, {"1": word})) for each in found] == [(real.output, real.exit_code)]
+
+
+@pytest.mark.parametrize(
     ("command", "apart", "bare"),
     [
         ("sort -n -r", ("sort -n", "sort -r"), "sort"),
@@ -224,7 +246,10 @@ def test_behind_the_first_word_echo_has_no_options() -> None:
     assert taken("echo total -rw-r--r-- -n").form.operands == ("total", "-rw-r--r--", "-n")
 
 
-@pytest.mark.parametrize("pattern", ["(a*)*b", "(.*)*(.*)*x", "a*a*a*a*a*a*a*b"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a*)*b", "(.*)*(.*)*x", "a*a*a*a*a*a*a*b", "(a|aa)+b", "(a?){29}a{29}", "a?" * 29 + "a" * 29],
+)
 def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
     text = "a" * 3000 + "\n"
     assert len(text) ** 3 > MOST_WORK
