@@ -139,6 +139,32 @@ def test_a_goal_on_output_takes_the_last_row(
     assert verdict(observer, made, made.solution, "rm documents/notes.txt").extra
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["eval() { :; }", "touch mess2; {}"],
+        ["[ /dev/stdout -ef /dev/null ] || touch mess; {}"],
+        ['echo "' + "'" * 40_000 + '" > /dev/null; touch mess; {}'],
+    ],
+)
+def test_a_row_does_for_the_judge_what_it_did(
+    observer: SandboxRunner, task: Callable[[str], Task], rows: list[str]
+) -> None:
+    made = task("sort -rn data/numbers.txt")
+    assert made.goal.output is not None
+    assert verdict(observer, made, "sort -rn data/numbers.txt").passed
+    typed = [row.replace("{}", "sort -rn data/numbers.txt") for row in rows]
+    assert not verdict(observer, made, *typed).passed
+
+
+def test_a_time_beyond_all_calendars_is_no_error(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("mkdir -p new/one/two")
+    row = "mkdir -p new/one/two; touch -d @67768036191676799 extra"
+    assert not verdict(observer, made, row).passed
+
+
 def test_a_goal_on_both_needs_both(observer: SandboxRunner, task: Callable[[str], Task]) -> None:
     for text, other in (
         ("rm documents/notes.txt ; wc -l data/users.csv", "rm documents/notes.txt"),
@@ -197,7 +223,7 @@ def test_what_was_printed_before_does_not_count(observer: SandboxRunner) -> None
     assert terminal.run("x=kept; seq 100000").output_truncated
     after = terminal.run("echo $x; echo error >&2")
     assert (after.output, after.output_truncated) == (b"kept\nerror\n", False)
-    assert terminal.since_start().output == b""
+    assert terminal.since_start().output == after.output
 
 
 def test_a_row_without_end_is_taken_back(observer: SandboxRunner) -> None:

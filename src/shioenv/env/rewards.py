@@ -92,7 +92,7 @@ class Gate:
         if self.steady and scored.volatile:
             return NOTHING
         if self.unseen:
-            words = (tuple(sorted(row.input_args)) for row in scored.session.rows)
+            words = (tuple(sorted(row.text.split())) for row in scored.session.rows)
             key = hash((scored.session.cwd, *words))
             if key in self._paid:
                 return NOTHING

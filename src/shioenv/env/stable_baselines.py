@@ -27,7 +27,8 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
     """A `GrammarVectorEnv` as Stable-Baselines3 wants it; one that defers needs `DeferredRewards`.
 
     The info of a step that ends an episode is that episode's last one, with `terminal_observation`
-    and `episode` (`r` its reward, `l` its steps, `t` seconds since this was made).
+    and, where rewards do not wait, `episode` (`r` its reward, `l` its steps, `t` seconds since this
+    was made).
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:
@@ -69,15 +70,20 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         for number in np.flatnonzero(terminated | truncated):
             final = batch["final_info"]
             infos[number] = {
-                **{name: of[number] for name, of in final.items() if not name.startswith("_")},
+                **{
+                    name: of[number]
+                    for name, of in final.items()
+                    if not name.startswith("_") and not isinstance(of, dict)
+                },
                 "terminal_observation": batch["final_obs"][number],
                 "TimeLimit.truncated": False,
-                "episode": {
+            }
+            if not self.vector.defer:  # else nobody knows its reward yet
+                infos[number]["episode"] = {
                     "r": float(self._returns[number]),
                     "l": int(self._lengths[number]),
                     "t": round(time.monotonic() - self._began, 3),
-                },
-            }
+                }
             self._returns[number] = self._lengths[number] = 0
         return observations, rewards.astype(np.float32), terminated | truncated, infos
 

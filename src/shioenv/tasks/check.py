@@ -161,7 +161,7 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
     try:
         hour, minute = map(int, clock.split(":"))
         moment = datetime(year, _MONTHS.index(month) + 1, day, hour, minute)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         return False
     begin = instant.astimezone(UTC).replace(tzinfo=None, second=0, microsecond=0)
     return begin - timedelta(minutes=1) <= moment <= begin + SESSION

@@ -82,8 +82,11 @@ class Terminal:
         return other
 
     def since_start(self) -> Behavior:
-        """What all rows did together, without what they printed."""
-        return self.machine.run("\n".join(map(_by_itself, self.rows)) or ":", self.start)
+        """What all rows did together, typed as `run` typed the last of them; of the output, that
+        of the last row.
+        """
+        *typed, last = self.rows or [":"]
+        return self.machine.run("\n".join([*map(_by_itself, typed), last]), self.start)
 
     def before(self) -> Context:
         """The context in which it began: what the patch of `since_start` applies to."""

@@ -75,6 +75,13 @@ def test_gate_pays_for_what_is_steady() -> None:
     assert write(made(Gate(necessary, steady=False)), *words) == 1 / 4
 
 
+def test_gate_pays_once_however_the_words_are_cut() -> None:
+    env = made(Gate(necessary))
+    assert write(env, "echo", "a", "b") > 0
+    for words in (("echo", "a<ns>", "b"), ("echo", "a", "b<ns>"), ("echo<ns>", "a", "b")):
+        assert write(env, *words) == 0
+
+
 def test_gate_pays_once_whatever_the_order() -> None:
     env = made(Gate(necessary))
     paid = [write(env, *words) for words in (("echo", "a", "b"), ("echo", "a", "b"))]
