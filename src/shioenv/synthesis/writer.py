@@ -338,13 +338,25 @@ class Writer:
     def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
         """The words with their options spelt as often as `usage` says: joined, `=`, clusters."""
         random = Random(seed)
-        shown = [self._value_respelt(word, random, usage) for word in words]
-        shown = self._merged(shown, random, usage)
+        own = self._own_options(words)
+        shown = [self._value_respelt(word, random, usage) for word in words[:own]]
+        shown = [*self._merged(shown, random, usage), *words[own:]]
         if self.permutes and random.random() < TRAILING and not any(map(_stays, shown)):
             options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
             rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
             shown = [shown[0], *rest, *options]
         return tuple(shown)
+
+    def _own_options(self, words: Sequence[str]) -> int:
+        """Up to which word options are the command's own, not those of one that it runs."""
+        if self.grammar.header.permutes:
+            return len(words)
+        operands = (
+            place
+            for place, word in enumerate(words)
+            if place and not word.startswith(("-", NO_SPACE))
+        )
+        return next(operands, len(words))
 
     @cached_property
     def permutes(self) -> bool:
