@@ -132,8 +132,14 @@ def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
     for path, command in commands("shioenv", typer.main.get_command(app)):
         words = shlex.split((command.epilog or "").removeprefix("Example: "))[1:]
         changes_systems = path in {"shioenv system build", "shioenv system remove"}
+        reaches_out = path == "shioenv model get"  # test_hub
         waits_a_minute = path.startswith(("shioenv suite", "shioenv evaluate"))  # test_evaluation
-        if changes_systems or waits_a_minute or any(word.startswith("./") for word in words):
+        if (
+            changes_systems
+            or reaches_out
+            or waits_a_minute
+            or any(word.startswith("./") for word in words)
+        ):
             continue
         shioenv(*words)
         tried += 1

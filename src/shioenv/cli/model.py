@@ -88,7 +88,7 @@ def get(
     return shared.Printout(document, [said])
 
 
-@shared.command(app, "shioenv model push my.model somebody/ubuntu-shell")
+@shared.command(app, "shioenv model push ./my.model somebody/ubuntu-shell")
 def push(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name, or its file.")],
     repository: Repository,

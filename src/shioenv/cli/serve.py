@@ -16,7 +16,7 @@ Tasks = Annotated[
 ]
 
 
-@shared.command(app, "shioenv serve openenv tasks.jsonl --port 8000")
+@shared.command(app, "shioenv serve openenv ./tasks.jsonl --port 8000")
 def openenv(
     file: Tasks,
     *,

@@ -105,7 +105,7 @@ def make(
     return shared.Printout(document, [line], indent=2)
 
 
-@shared.command(app, "shioenv tasks verify tasks.jsonl")
+@shared.command(app, "shioenv tasks verify ./tasks.jsonl")
 def verify(
     file: File, workers: shared.Workers = None, system: shared.SystemName = None
 ) -> shared.Printout:
@@ -135,7 +135,7 @@ def verify(
     return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
 
 
-@shared.command(app, "shioenv tasks show tasks.jsonl --count 3")
+@shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")
 def show(
     file: File,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")] = 5,
