@@ -19,9 +19,9 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 from uuid import UUID
 
@@ -213,7 +213,7 @@ def _downloaded(kernel: KernelPackage, cache: Path, report: building.Progress) -
         try:
             with urlopen(address, timeout=60) as answer:
                 content = answer.read()
-        except (URLError, OSError) as error:
+        except (OSError, HTTPException) as error:
             failed.append(f"{address}: {getattr(error, 'reason', error)}")
             continue
         if hashlib.sha256(content).hexdigest() == kernel.sha256:

@@ -89,9 +89,10 @@ class MicrovmSandbox(NamespaceSandbox):
         try:
             self._template = template
             super()._open()
-            machine, self._process = self._process, None
+            machine = self._process
             assert isinstance(machine, Machine)
             machine.save()
+            self._process = None
             with suppress(OSError):  # nobody's loss but time
                 template.keep(place)
         except BaseException:

@@ -205,10 +205,14 @@ class Machine:
         return os.pread(self._console, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
     def save(self) -> None:
-        """Puts its state into the template, and ends it."""
-        self._ask("stop")
-        self._migrate("migrate", "out")
-        self.close()
+        """Puts its state into the template, and ends it. Errors: SandboxError."""
+        try:
+            self._ask("stop")
+            self._migrate("migrate", "out")
+        except (OSError, EOFError) as error:
+            raise SandboxError(f"the machine could not be saved: {error}") from error
+        finally:
+            self.close()
 
     def _restore(self) -> None:
         self._migrate("migrate-incoming", "in")
@@ -255,6 +259,7 @@ def _command(
     agent, control, memory, console = given
     microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
     share = "off" if restored else "on"
+    disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
     ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),  # whoever is killed leaves no machine behind
@@ -270,7 +275,7 @@ def _command(
         *("-serial", "chardev:console"),
         *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
         *("-append", "console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- serial"),
-        *("-drive", f"if=none,id=disk,format=raw,readonly=on,file={microvm.disk}"),
+        *("-drive", f"if=none,id=disk,format=raw,readonly=on,file={disk}"),
         *("-device", "virtio-blk-pci,drive=disk"),
         *("-device", "virtio-serial-pci,max_ports=2"),
         *("-chardev", f"socket,id=agent,fd={agent}"),
