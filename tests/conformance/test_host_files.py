@@ -77,7 +77,10 @@ def test_the_cache_may_lie_on_any_file_system(
     with (tmp_path / "image").open("wb") as image:
         image.truncate(ROOM)
     (there := tmp_path / "cache").mkdir()
-    copy = 'mkdir $0/systems; cp -a "$2/names" $0; cp -a "$3" $0/systems'
+    copy = (  # what runs need of a system, without machines of its own
+        'there="$0/systems/${3##*/}"; mkdir -p "$there"; cp -a "$2/names" "$0"; '
+        'find "$3" -mindepth 1 -maxdepth 1 ! -name microvm -exec cp -a {} "$there" \\;'
+    )
     arguments = (str(there), str(tmp_path / "image"), str(cache_directory()), str(system.path))
     found = looked(f"{FILE_SYSTEMS[kind]}; {copy}", arguments, SHIOENV_CACHE=str(there))
     for ours, theirs in zip(here, found, strict=True):

@@ -78,7 +78,7 @@ def _taken(
             continue
         cwd, text = without_start(record.input)
         cwd = cwd or world.start
-        if len(text) > 0xFFFF or "\0" in text:
+        if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
         taken = None
         state = world.state(cwd)
