@@ -18,14 +18,14 @@ import msgspec
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.files.durable import storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv.modeling.stages import PIPED, stage_inputs
+from shioenv.modeling.stages import PIPED, behind_pipes, stage_inputs
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
 from shioenv.synthesis.samplers import HORIZON
@@ -193,14 +193,10 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     rng = random.Random(seed)
     made: dict[str, None] = {}
     for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
-        tokens = sample.input.tokens
-        for start, stop in sample.input.spans():
-            command = tokens[start:stop]
-            plain = all(token.role is not Role.OPERATOR for token in command)
-            if not plain or not start or tokens[start - 1].argument.text != "|":
-                continue
-            if command[0].argument.text != "xargs":  # which is taken apart by rule
-                made[f"{Input(command).text} < {rng.choice(files)}"] = None
+        for command in behind_pipes(sample.input):
+            plain = all(token.role is not Role.OPERATOR for token in command.tokens)
+            if plain and command.tokens[0].argument.text != "xargs":  # which is unrolled by rule
+                made[f"{command.text} < {rng.choice(files)}"] = None
             if len(made) == count:
                 return list(made)
     return list(made)

@@ -66,7 +66,6 @@ ENOUGH = 3
 """Examples that a function explains at least, to be believed before what a record says (ours)."""
 
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
-_GIVEN = ("cwd", "history", "context", "stdin", "fed", "written")
 _SHARP, _SOFT = 0.1, 0.5
 
 
@@ -145,7 +144,7 @@ class Memory:
 
     def find(self, shell_input: str, state: State | None = None) -> Found:
         """The same with the records it rests on."""
-        state = self._placed(state)
+        state = self.world.placed(state)
         exact = self.exact(shell_input, state)
         if exact is not None:
             return Found(exact, ((shell_input.strip(), 0.0),))
@@ -181,7 +180,7 @@ class Memory:
         """What the very same input did in the pristine state; None where that is not known, or the
         state is another.
         """
-        state = self._placed(state)
+        state = self.world.placed(state)
         if state.context is not None or state.stdin:
             return None
         for entry in self.index.exact(state.cwd, shell_input.strip()):
@@ -287,13 +286,6 @@ class Memory:
         near = {each.number: each.distance for each in candidates}
         ranked = sorted(near.items(), key=lambda pair: pair[1])[:5]
         return tuple((self.index.entry(number).text, far) for number, far in ranked)
-
-    def _placed(self, state: State | None) -> State:
-        if state is None:
-            return self.world.state()
-        if state.pristine is not None:
-            return state
-        return replace(self.world.state(), **{name: getattr(state, name) for name in _GIVEN})
 
     def _taken(self, number: int) -> Taken | None:
         entry = self.index.entry(number)

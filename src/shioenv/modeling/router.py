@@ -124,14 +124,12 @@ class Router:
     def reached(self, state: State | None) -> State:
         """The state with what its history led to, as far as the model knows."""
         world = self.memory.world
-        if state is None:
-            return world.state()
-        placed = state if state.pristine is not None else self._with_world(state)
+        placed = world.placed(state)
         if placed.context is not None or not placed.history:
             return placed
         key = placed.cwd, placed.history
         if key not in self._reached:
-            here = self._with_world(State(cwd=placed.cwd))
+            here = world.state(placed.cwd)
             for text in placed.history:
                 self.steps = []
                 behavior = self._answered(text, here).behavior
@@ -159,17 +157,6 @@ class Router:
                 if hashlib.sha256(content).hexdigest() == digest:
                     found[name] = content
         return found
-
-    def _with_world(self, state: State) -> State:
-        fresh = self.memory.world.state(state.cwd)
-        return replace(
-            fresh,
-            history=state.history,
-            context=state.context,
-            stdin=state.stdin,
-            fed=state.fed,
-            written=state.written,
-        )
 
     def _answered(self, text: str, state: State) -> Answer:
         exact = self.memory.exact(text, state)

@@ -94,7 +94,7 @@ class Seq2seq:
 
         Errors: Abstained where it does not come to an end, or the input is no text.
         """
-        state = self._placed(state)
+        state = self.world.placed(state)
         target, probability = self.written(shell_input, state)
         document = state.before.document
         try:
@@ -138,21 +138,6 @@ class Seq2seq:
         steps = zip(made.logits, said, strict=True)
         total = sum(float(step[0].float().log_softmax(-1)[token]) for step, token in steps)
         return writing.target, math.exp(total)
-
-    def _placed(self, state: State | None) -> State:
-        if state is None:
-            return self.world.state()
-        if state.pristine is not None:
-            return state
-        fresh = self.world.state(state.cwd)
-        return replace(
-            fresh,
-            history=state.history,
-            context=state.context,
-            stdin=state.stdin,
-            fed=state.fed,
-            written=state.written,
-        )
 
 
 class _Held:

@@ -91,15 +91,21 @@ def _stages(system: System, count: int, seed: int, policy: str) -> Iterator[str]
     drawing = Drawing(policy=policy, seed=seed, composite_share=1.0)
     seen: set[str] = set()
     for sample in sample_on(system, drawing, _EACH + _DRAWN * count):
-        tokens = sample.input.tokens
-        for begin, end in sample.input.spans():
-            text = Input(tokens[begin:end]).text
-            piped = begin > 0 and tokens[begin - 1].argument.text == "|"
-            if piped and text not in seen and _is_command(text):
+        for command in behind_pipes(sample.input):
+            text = command.text
+            if text not in seen and _is_command(text):
                 seen.add(text)
                 yield text
         if len(seen) >= count:
             return
+
+
+def behind_pipes(shell_input: Input) -> Iterator[Input]:
+    """The commands of an input that stand to the right of a `|`."""
+    tokens = shell_input.tokens
+    for begin, end in shell_input.spans():
+        if begin and tokens[begin - 1].argument.text == "|":
+            yield Input(tokens[begin:end])
 
 
 def _is_command(text: str) -> bool:

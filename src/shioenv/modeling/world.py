@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -72,6 +73,21 @@ class World:
     def state(self, cwd: str | None = None) -> State:
         """The pristine state in a start directory."""
         return _Untouched(cwd=cwd or self.start, pristine=self)
+
+    def placed(self, state: State | None) -> State:
+        """A state that knows its machine: this one, where it knows none. None: pristine."""
+        if state is None:
+            return self.state()
+        if state.pristine is not None:
+            return state
+        return replace(
+            self.state(state.cwd),
+            history=state.history,
+            context=state.context,
+            stdin=state.stdin,
+            fed=state.fed,
+            written=state.written,
+        )
 
     def listing(self, directory: str) -> list[str]:
         """What a directory holds, by its absolute path, as `State.names` says it."""
