@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import KINDS
@@ -43,16 +45,36 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
     """
     unbound = reachable(productions, productions).difference(productions)
     shortest = {symbol: Shortest(1, 1, 0) for symbol in unbound if symbol.is_system_token}
-    changed = True
-    while changed:
-        changed = False
-        for head, bodies in productions.items():
-            for index, production in enumerate(bodies):
-                size = shortest_body(production, shortest)
-                known = shortest.get(head)
-                if size and (known is None or size < (known.arguments, known.length)):
-                    shortest[head] = Shortest(*size, index)
-                    changed = True
+    every = [
+        (head, index, production)
+        for head, bodies in productions.items()
+        for index, production in enumerate(bodies)
+    ]
+    users: dict[Nonterminal, list[int]] = defaultdict(list)
+    for number, (_, _, production) in enumerate(every):
+        for symbol in production.nonterminals:
+            users[symbol].append(number)
+    # Round after round in their order, each time those of which a symbol has become shorter.
+    due: Iterable[int] = range(len(every))
+    while due:
+        queue, later = list(due), set[int]()
+        queued = set(queue)
+        while queue:
+            number = heappop(queue)
+            queued.discard(number)
+            head, index, production = every[number]
+            size = shortest_body(production, shortest)
+            known = shortest.get(head)
+            if size is None or (known and size >= (known.arguments, known.length)):
+                continue
+            shortest[head] = Shortest(*size, index)
+            for user in users[head]:
+                if user <= number:
+                    later.add(user)
+                elif user not in queued:
+                    queued.add(user)
+                    heappush(queue, user)
+        due = sorted(later)
     return shortest
 
 
@@ -95,7 +117,11 @@ def without_endless(productions: Productions) -> Productions:
     """The productions that can be expanded to the end."""
     shortest = shortest_expansions(productions)
     kept = {
-        head: tuple(production for production in bodies if shortest_body(production, shortest))
+        head: tuple(
+            production
+            for production in bodies
+            if all(symbol in shortest for symbol in production.nonterminals)
+        )
         for head, bodies in productions.items()
     }
     return {head: bodies for head, bodies in kept.items() if bodies}

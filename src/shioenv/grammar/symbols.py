@@ -25,6 +25,9 @@ class Terminal:
 
     text: str
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # which the text keeps
+
     def __str__(self) -> str:
         return self.text
 
@@ -39,6 +42,9 @@ class Nonterminal:
     """
 
     name: str
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # which the name keeps
 
     def __str__(self) -> str:
         return f"<{self.name}>"
