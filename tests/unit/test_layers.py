@@ -18,11 +18,20 @@ LAYERS = (
     "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
+FILES = tuple(sorted(SOURCE.rglob("*.py")))
+
+pytestmark = pytest.mark.xdist_group("layers")
+"""One process reads all files, once."""
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def walked(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
 
 
 def module_name(path: Path) -> str:
@@ -49,7 +58,7 @@ def imported_modules(path: Path, for_types: bool = True) -> tuple[str, ...]:
 
 def _imported_modules(path: Path, for_types: bool) -> Iterator[str]:
     """Every module of ours that a file imports anywhere, deferred imports included."""
-    for node in ast.walk(parsed(path)) if for_types else nodes(path):
+    for node in walked(path) if for_types else nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -58,10 +67,13 @@ def _imported_modules(path: Path, for_types: bool) -> Iterator[str]:
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
-        for name in names:
-            file = SOURCE.joinpath(*name.split(".")[1:])
-            if name.startswith("shioenv.") and (file.is_dir() or file.with_suffix(".py").exists()):
-                yield name
+        yield from filter(is_ours, names)
+
+
+@cache
+def is_ours(module: str) -> bool:
+    file = SOURCE.joinpath(*module.split(".")[1:])
+    return module.startswith("shioenv.") and (file.is_dir() or file.with_suffix(".py").exists())
 
 
 @cache
@@ -69,7 +81,7 @@ def package_imports() -> list[tuple[str, str]]:
     """Pairs of importer and imported, the package's own front door left out."""
     return [
         (module_name(path), name)
-        for path in sorted(SOURCE.rglob("*.py"))
+        for path in FILES
         if path != SOURCE / "__init__.py"
         for name in imported_modules(path)
     ]
@@ -98,7 +110,7 @@ def test_imports_point_one_way() -> None:
 def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = {
         module_name(path): set(imported_modules(path, for_types=False)) - {module_name(path)}
-        for path in SOURCE.rglob("*.py")
+        for path in FILES
     }
     try:
         TopologicalSorter(imports).prepare()
@@ -110,8 +122,7 @@ def private_uses(path: Path) -> Iterator[str]:
     """Names of other packages of ours that are theirs alone and that a file uses all the same."""
     own = module_name(path).split(".")[:2]
     modules: dict[str, str] = {}
-    tree = parsed(path)
-    for node in ast.walk(tree):
+    for node in walked(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shioenv"):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
@@ -120,7 +131,7 @@ def private_uses(path: Path) -> Iterator[str]:
                 modules[alias.asname or alias.name] = name
                 if is_private(alias.name):
                     yield name
-    for node in ast.walk(tree):
+    for node in walked(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = modules.get(node.value.id)
             if module and is_private(node.attr):
@@ -132,12 +143,12 @@ def is_private(name: str) -> bool:
 
 
 def test_no_private_name_is_used_in_another_package() -> None:
-    found = {str(path): list(private_uses(path)) for path in SOURCE.rglob("*.py")}
+    found = {str(path): list(private_uses(path)) for path in FILES}
     assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_inside_a_package_submodules_are_imported_never_the_package() -> None:
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in FILES:
         for name in imported_modules(path):
             package = SOURCE.joinpath(*name.split(".")[1:])
             own = module_name(path).split(".")[:2] == name.split(".")[:2]
@@ -180,15 +191,19 @@ def test_package_files_hold_a_docstring_only() -> None:
     ],
 )
 def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(parsed(path)):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            if any(name.split(".")[0] == library for name in names):
-                assert layer(module_name(path)) in homes, f"{path} imports {library}"
+    for path in FILES:
+        if library in libraries(path):
+            assert layer(module_name(path)) in homes, f"{path} imports {library}"
+
+
+@cache
+def libraries(path: Path) -> frozenset[str]:
+    """What a file imports anywhere, by the first part of the name."""
+    names = [node.module or "" for node in walked(path) if isinstance(node, ast.ImportFrom)]
+    for node in walked(path):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return frozenset(name.split(".")[0] for name in names)
 
 
 def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
@@ -202,7 +217,7 @@ def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
 def test_signatures_can_be_read() -> None:
     """Eight parameters at most outside the command line; constructors of environments fourteen."""
     for path in sorted(SOURCE.rglob("*/*.py")):
-        for node in ast.walk(parsed(path)):
+        for node in walked(path):
             if isinstance(node, ast.FunctionDef) and layer(module_name(path)) != "cli":
                 given = node.args
                 names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
