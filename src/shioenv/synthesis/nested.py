@@ -113,7 +113,7 @@ def run_by(name: str, words: Sequence[str], random: Random) -> str | None:
         return None
     kept = [token for place, token in enumerate(tokens) if place not in files]
     text = Input(tuple(kept)).text
-    if re.search(r"[*?~$`{}]", text) or "--" in text.split():
+    if re.search(r"[*?~$`{}]", text) or {"-", "--"} & set(text.split()):
         return None
     if name == "xargs":
         forced = command != "rm" or re.search(r" -[a-zA-Z]*f| --force", text)

@@ -288,6 +288,8 @@ class _Singles:
             if first is not None and first in self.beside and random.random() < IN_PAIRS:
                 weights = self.beside[first]
             option = weights.draw(random)
+            if wanted > 1 and option in ABOUT_ITSELF:
+                continue
             first = first or option
             drawn.setdefault(self.lines[option], option)
         return tuple(drawn.values())

@@ -353,6 +353,8 @@ class Writer:
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path, as the grammar puts them together
+        if self.grammar.name in _IN_DIRECTORIES and self._is_file(text):
+            return None
         one_name = before or self.grammar.name in _ONE_NAME
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
             return None  # several names, where one is taken
@@ -361,6 +363,10 @@ class Writer:
         if not before and text.startswith("-"):
             return None
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
+
+    def _is_file(self, text: str) -> bool:
+        """Whether a path is that of a file, as far as its name tells."""
+        return text in self._names.get("File", ()) or re.search(r"\w\.\w+\Z", text) is not None
 
     # Spelling ----------------------------------------------------------------------------------
 
@@ -511,6 +517,9 @@ _ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "uli
 
 _ONE_NAME = frozenset({"cd", "comm", "link", "mktemp", "split", "uniq", "unlink"})
 """Commands that take one name where it stands; a pattern could be several."""
+
+_IN_DIRECTORIES = frozenset({"cd", "rmdir"})
+"""Commands that take directories alone."""
 
 _OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand; those that name files of one

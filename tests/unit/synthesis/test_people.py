@@ -464,6 +464,7 @@ def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
         ("xargs", ("rm", "a.txt"), None),
         ("xargs", ("rm", "-f", "a.txt"), "rm -f"),
         ("find", ("rm", "misc/it\\'s.txt"), "rm {}"),
+        ("find", ("cat", "-", "a.txt"), None),
         ("find", ("ls", "$HOME"), None),
         ("find", ("cat", "a", ">", "b"), None),
     ],
@@ -606,3 +607,17 @@ def test_new_sets_are_those_that_a_table_does_not_name(tmp_path: Path) -> None:
         drawn = draw(policy, 200, commands=["ls"], composite_share=0)
         sets = [option_set(describe(one.input.text).segments[0]) for one in drawn]
         assert least <= sum(each != "-l" for each in sets) <= most
+
+
+@pytest.mark.parametrize("name", ["cd", "rmdir"])
+def test_values_drawn_anew_name_no_files_where_directories_are_taken(name: str) -> None:
+    made = writer(name, PolicySettings(values=1.0, once=True))
+    words = [word for row in written(made, "", 300) for word in row[1:]]
+    assert not [word for word in words if re.fullmatch(r"\w+\.(?:txt|log|csv|tar\.gz)", word)]
+
+
+def test_what_a_command_says_about_itself_is_asked_for_alone(tmp_path: Path) -> None:
+    known = CommandUsage(options={"--help": 1e6, "-l": 1e6, "-a": 1e6}, n_options={"2": 1e6})
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
+    drawn = draw(policy_file(tmp_path, usage), 100, commands=["ls"], composite_share=0)
+    assert not [one.input.text for one in drawn if "--help" in one.input.text]
