@@ -235,7 +235,7 @@ class PolicySettings:
 
 
 NAMED: Mapping[str, PolicySettings] = {
-    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5, new_sets=0.5),
+    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5, new_sets=0.35),
     "people": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=1.0),
     "paper": PolicySettings(),
     "uniform": PolicySettings(uniform=True),
