@@ -19,10 +19,6 @@ from shioenv.synthesis.writer import Writer, Written
 LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
 
-FROM_SETS = 0.9
-"""Share of commands whose options are a set of the table, which may say that they are others; the
-rest get single ones (ours)."""
-
 UNSEEN = 3.0
 """So many inputs of a command the table might have had with options drawn anew (ours): of a command
 that it has seldom, what it says counts for little."""
@@ -32,6 +28,15 @@ UNSEEN_OPTION = 0.5
 
 IN_PAIRS = 0.7
 """Share of further options that are drawn by what stands beside the first one (ours)."""
+
+GROWN = 0.5
+"""Share of sets drawn anew that are one of the table and an option more (ours)."""
+
+NEW = 4
+"""Attempts to draw single options that are no set of the table."""
+
+ABOUT_ITSELF = frozenset({"--help", "--version"})
+"""Options with which a command says what it is, and looks at no operand."""
 
 OTHERS = "*"
 """In a table: all other sets."""
@@ -50,12 +55,14 @@ Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None, bool], Written 
 class People:
     """Draws by one table of usage, among the commands that can be written.
 
-    `utility_share` of the commands are drawn as often as the table says, the others uniformly.
+    `utility_share` of the commands are drawn as often as the table says, the others uniformly; of
+    `new_sets` of them the options are no set that the table names.
     """
 
     usage: Usage
     names: tuple[str, ...]
     utility_share: float
+    new_sets: float
 
     @cached_property
     def _utilities(self) -> Weights[str]:
@@ -107,9 +114,12 @@ class People:
         return self.usage.by_command.get(name, _UNKNOWN)
 
     def nested(self, name: str, random: Random) -> str | None:
-        """The grammar of a command that this one runs; None where the table has none."""
+        """The grammar of a command that this one runs; one of all where the table hardly knows."""
         programs = _weights(self.of(name).nested)
-        return programs.draw(random) if programs else None
+        seen = programs.cumulative[-1] if programs else 0.0
+        if random.random() * (seen + UNSEEN) < seen:
+            return programs.draw(random)
+        return self.command(random) if name not in _ON_FILES else None
 
     def write(
         self,
@@ -149,14 +159,18 @@ class People:
         known = self.of(name)
         sets = _weights(known.option_sets)
         seen = sets.cumulative[-1] if sets else 0.0
-        share = FROM_SETS if known.options else 1.0
+        share = 1 - self.new_sets
         if random.random() * (seen + UNSEEN) < share * seen:
             drawn_set = sets.draw(random)
             if drawn_set != OTHERS:
                 return tuple(drawn_set.split())
         if name not in self._singles:
             self._singles[name] = _Singles.of(known, self._n_options, writer.options)
-        return self._singles[name].draw(random)
+        for _ in range(NEW):
+            drawn = self._singles[name].draw(random)
+            if " ".join(sorted(drawn)) not in known.option_sets:
+                break
+        return drawn
 
     @cached_property
     def _n_options(self) -> Mapping[str, float]:
@@ -193,6 +207,9 @@ class People:
 
 _UNKNOWN = CommandUsage()
 
+_ON_FILES = frozenset({"find", "xargs"})
+"""Commands that run others on files, which not every command takes."""
+
 
 def _commands(parts: Sequence[str]) -> set[str]:
     return {part for part in parts if not is_operator(part)}
@@ -211,22 +228,35 @@ def is_operator(part: str) -> bool:
 class _Singles:
     """Options of one command drawn one by one, those that the table has not seen too.
 
-    `beside` are those that stand beside an option, `lines` what options are one option.
+    They stand for what the table has left of its counts once the sets that it names are taken off:
+    `counts` how many, `options` which. `beside` are those that stand beside an option, `lines` what
+    options are one option, `sets` the sets that it names, by how many options they have.
     """
 
     counts: Weights[str]
     options: Weights[str]
     beside: Mapping[str, Weights[str]]
     lines: Mapping[str, int]
+    sets: Mapping[int, Weights[tuple[str, ...]]]
 
     @classmethod
     def of(
         cls, known: CommandUsage, n_options: Mapping[str, float], options: OptionTable
     ) -> _Singles:
         """How many and which, where a command is known so well; `n_options` are of any command."""
-        counts = Counter({number: UNSEEN * share for number, share in n_options.items()})
-        counts.update(known.n_options)
-        weights = {name: known.options.get(name, 0.0) + UNSEEN_OPTION for name in options.bits}
+        counts = Counter(known.n_options)
+        left = Counter({name: known.options.get(name, 0.0) for name in options.bits})
+        sets: dict[int, dict[tuple[str, ...], float]] = {}
+        for text, count in known.option_sets.items():
+            named = tuple(text.split())
+            if text == OTHERS or not left.keys() >= set(named):
+                continue
+            counts[str(len(named))] -= count  # type: ignore[assignment]
+            left.subtract(dict.fromkeys(named, count))
+            sets.setdefault(len(named), {})[named] = count
+        for number, share in n_options.items():
+            counts[number] = max(counts[number], 0.0) + UNSEEN * share  # type: ignore[assignment]
+        weights = {name: max(count, 0.0) + UNSEEN_OPTION for name, count in left.items()}
         beside: dict[str, dict[str, float]] = {}
         for pair, count in known.pairs.items():
             first, second = pair.split(" ")
@@ -238,6 +268,7 @@ class _Singles:
             Weights.of(weights),
             {name: Weights.of(others) for name, others in beside.items()},
             {name: options.line(name) for name in options.bits},
+            {number: Weights.of(named) for number, named in sets.items()},
         )
 
     def draw(self, random: Random) -> tuple[str, ...]:
@@ -246,14 +277,19 @@ class _Singles:
             return ()
         wanted = min(int(self.counts.draw(random)), len(self.options.items))
         drawn: dict[int, str] = {}
-        first: str | None = None
+        if wanted > 1 and wanted - 1 in self.sets and random.random() < GROWN:
+            grown = self.sets[wanted - 1].draw(random)
+            drawn = {self.lines[option]: option for option in grown}
+        first = next(iter(drawn.values()), None)
         for _ in range(4 * wanted):
-            if len(drawn) == wanted:
+            if len(drawn) >= wanted:
                 break
             weights = self.options
             if first is not None and first in self.beside and random.random() < IN_PAIRS:
                 weights = self.beside[first]
             option = weights.draw(random)
+            if wanted > 1 and option in ABOUT_ITSELF:
+                continue
             first = first or option
             drawn.setdefault(self.lines[option], option)
         return tuple(drawn.values())
@@ -264,6 +300,8 @@ def _operands(
 ) -> int | None:
     """How many operands a command with these options gets, None where nothing is known."""
     key = " ".join(sorted(options))
+    if options and ABOUT_ITSELF.issuperset(options):
+        return 0
     table = known.piped if piped and known.piped else known.operands
     sequences = _weights(table.get(key) or table.get("*") or {})
     if not sequences:

@@ -188,6 +188,7 @@ class OptionTable:
                             production.stops,
                             met=tuple(met),
                             needs=_union(1 << one for one in met),
+                            text=not any(production.nonterminals),
                         )
                     )
         return _Part(heads, bodies)
@@ -201,6 +202,9 @@ class OptionTable:
             number: [body for body in bodies if not body.own & ~wanted]
             for number, bodies in part.bodies.items()
         }
+        number = len(part.heads) - 1  # the start's: everything else is further in
+        if whole := [body for body in allowed.get(number, ()) if wanted and body.is_all(wanted)]:
+            allowed[number] = whole
         clean = _clean(allowed)
         kept = {
             number: [body for body in bodies if not body.needs & ~clean]
@@ -208,7 +212,6 @@ class OptionTable:
             if clean >> number & 1
         }
         can = _can(kept)
-        number = len(part.heads) - 1  # the start's: everything else is further in
         if number not in kept or (names is not None and wanted & ~can.get(number, 0)):
             return None
         rows = {
@@ -234,6 +237,12 @@ class _Body:
     stops: bool
     met: tuple[int, ...]
     needs: int
+    text: bool
+    """Whether it is text alone."""
+
+    def is_all(self, wanted: int) -> bool:
+        """Whether it writes just these options and nothing that could be drawn: `chmod --help`."""
+        return self.text and self.own == wanted
 
     def row(self, can: int) -> Row:
         """Its row in a plan where this may follow from it."""

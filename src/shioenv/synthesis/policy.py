@@ -190,11 +190,14 @@ class PolicySettings:
     """Share of inputs whose shape, commands, options, operands and spelling follow `usage`."""
     utility_share: float = 0.5
     """Of these, share whose command is drawn as often as `usage` says; the others uniformly."""
+    new_sets: float = 0.0
+    """Of their commands, share whose options are no set that `usage` names, beside those that are
+    so by its own counts: options that stand alone, or beside those of a set."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
             raise UsageError(f"a stop probability of {self.stop} is not in (0, 1]")
-        for name in ("values", "usage_share", "utility_share"):
+        for name in ("values", "usage_share", "utility_share", "new_sets"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} of {getattr(self, name)} is no share")
 
@@ -232,7 +235,7 @@ class PolicySettings:
 
 
 NAMED: Mapping[str, PolicySettings] = {
-    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5),
+    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5, new_sets=0.35),
     "people": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=1.0),
     "paper": PolicySettings(),
     "uniform": PolicySettings(uniform=True),

@@ -21,7 +21,14 @@ from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composition, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import mistaken
-from shioenv.synthesis.nested import NESTED_HORIZON, may_run, run_by
+from shioenv.synthesis.nested import (
+    NESTED_ATTEMPTS,
+    NESTED_HORIZON,
+    may_run,
+    run_by,
+    substituted,
+    substitution,
+)
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.rows import Row
@@ -117,6 +124,8 @@ class _Place:
     people: People | None
     settings: PolicySettings
     writers: dict[str, Writer] = field(default_factory=dict)
+    inner: dict[str, Writer] = field(default_factory=dict)
+    """What writes commands that others run."""
 
     def writer(self, name: str) -> Writer:
         """What writes inputs of one command freely."""
@@ -126,20 +135,43 @@ class _Place:
                 self.sampler.table,
                 self.values,
                 self.settings,
-                None if self.people is None else self.nested,
+                None if self.people is None else self,
             )
         return self.writers[name]
 
-    def nested(self, name: str, part: str, random: Random) -> str | None:
-        """A command that `name` runs, as people write it; `part` is the definition it stands for.
-
-        None where what is drawn does not fit there.
-        """
+    def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
+        """See `Nested`: a command as people write it."""
         assert self.people is not None
-        program = self.people.nested(name, random)
-        if program is None or program not in self.grammars or not may_run(name, part, program):
+        fifos = self.values.get("Fifo", ())
+        for _ in range(NESTED_ATTEMPTS):
+            program = self.people.nested(name, random)
+            known = program in self.grammars
+            if program is not None and known and may_run(name, part, program, before, fifos):
+                written = self._inner(program, random)
+                return None if written is None else run_by(name, written.words, random)
+        return None
+
+    def operand(self, name: str, random: Random) -> str | None:
+        """See `Nested`."""
+        inside = substitution(name, random)
+        if inside is None:
             return None
-        writer, known = self.writer(program), self.people.of(program)
+        mark, programs = inside
+        known = [program for program in programs if program in self.grammars]
+        if not known:
+            return None
+        program = random.choices(known, [programs[one] for one in known])[0]
+        written = self._inner(program, random)
+        return None if written is None else substituted(mark, written.words)
+
+    def _inner(self, program: str, random: Random) -> Written | None:
+        """A command that another one runs, which runs none itself."""
+        assert self.people is not None
+        if program not in self.inner:
+            self.inner[program] = Writer(
+                self.grammars[program], self.sampler.table, self.values, self.settings
+            )
+        writer, known = self.inner[program], self.people.of(program)
 
         def write(
             start: Nonterminal, options: frozenset[str] | None, evenly: bool
@@ -151,8 +183,7 @@ class _Place:
                 start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
             )
 
-        written = self.people.write(writer, [writer.grammar.start], random, write, piped=False)
-        return None if written is None else run_by(name, written.words, random)
+        return self.people.write(writer, [writer.grammar.start], random, write, piped=False)
 
 
 def grammars_on(system: System) -> tuple[Grammar, ...]:
@@ -337,7 +368,9 @@ def _place(
                 raise
     new = values_of(Nonterminal("NewFile"), catalogue)
     existing = values_of(Nonterminal("TextFile"), catalogue)
-    usage = settings.people
+    people = None
+    if settings.people is not None:
+        people = People(settings.people, tuple(bound), settings.utility_share, settings.new_sets)
     return _Place(
         sampler=sampler(tuple(bound.values())),
         grammars=bound,
@@ -345,7 +378,7 @@ def _place(
         pipes=tuple(name for name, grammar in bound.items() if _is_piped(grammar)),
         targets=(*new, *existing[: max(1, len(new) // 2)]),
         values=with_vocabulary(catalogue),
-        people=None if usage is None else People(usage, tuple(bound), settings.utility_share),
+        people=people,
         settings=settings,
     )
 

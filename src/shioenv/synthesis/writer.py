@@ -8,11 +8,11 @@ the grammar's own list drawn anew), and how an option is spelt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import TypeAlias
+from typing import Protocol
 
 from shioenv.domain.inputs import OPERATORS
 from shioenv.errors import TraceError
@@ -35,6 +35,9 @@ _BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
 DOUBLE_QUOTES = 0.35
 """Share of values in double quotes, of those that need quotes (counted in what people write)."""
 
+RUN = 0.85
+"""Share of commands that another one runs which are drawn by their own grammars (ours)."""
+
 EQUALS_SIGN = 0.9
 """Share of long options' values that stand behind `=`, where a table says nothing."""
 
@@ -44,14 +47,33 @@ JOINED = 0.25
 AGAIN = 0.02
 """Weight of an option that is written already, where a program takes it several times (ours)."""
 
-TRAILING = 0.08
-"""Share of commands whose options stand behind their operands, where they may (ours)."""
+TRAILING = 0.05
+"""Share of commands whose options stand behind their operands, where they may. Of what people
+write 4% is so, and 2% is as below."""
+
+DEPTH_LATER = 0.14
+"""Share of commands of `find` whose limit of depth stands behind a test, about which it warns
+(counted in what people write)."""
+
+ONE_BEHIND = 0.04
+"""Share of commands with their last option behind an operand, where it may."""
 
 _MAX_STEPS = 300
 
 
-Nested: TypeAlias = Callable[[str, str, Random], str | None]
-"""Draws a command that another one runs, for a definition of its grammar; None where none fits."""
+class Nested(Protocol):
+    """Draws commands that another one runs."""
+
+    def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
+        """A command that `name` runs behind these words; `part` is the definition it stands for.
+
+        None where what is drawn does not fit there.
+        """
+        ...
+
+    def operand(self, name: str, random: Random) -> str | None:
+        """A substitution that is an operand of `name`; None, mostly, where it is a name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +207,8 @@ class Writer:
                 return None
             symbol = nonterminals[leftmost >> 1]
             kind = self._kind(leftmost >> 1, symbol)
-            if kind is not None and random.random() < values:
+            share = RUN if kind is not None and kind[0].name == COMMAND else values
+            if kind is not None and random.random() < share:
                 text = self._value(kind, derivation, random)
                 if text is not None:
                     self._put(text, derivation)
@@ -311,11 +334,17 @@ class Writer:
         value_kind, seeds = kind
         before = "".join(derivation.current)
         if value_kind.name == COMMAND:
-            text = self._nested(self.grammar.name, seeds[0], random) if self._nested else None
+            assert self._nested is not None
+            text = self._nested.run(self.grammar.name, seeds[0], derivation.words, random)
             fits = text is None or len(self._words(text, derivation)) - 1 <= derivation.room
             return text if fits else None
         if seeds:
             return _reseeded(seeds, random)
+        whole = not before and derivation.at_end
+        if value_kind.name == "path" and whole and self._nested is not None:
+            operand = self._nested.operand(self.grammar.name, random)
+            if operand is not None:
+                return operand
         text = value_kind.part.draw(random, self._names)
         if quote := _open_quote(before):
             special = "'" if quote == "'" else '"\\$`'
@@ -324,6 +353,8 @@ class Writer:
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path, as the grammar puts them together
+        if self.grammar.name in _IN_DIRECTORIES and self._is_file(text):
+            return None
         one_name = before or self.grammar.name in _ONE_NAME
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
             return None  # several names, where one is taken
@@ -333,19 +364,47 @@ class Writer:
             return None
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
 
+    def _is_file(self, text: str) -> bool:
+        """Whether a path is that of a file, as far as its name tells."""
+        return text in self._names.get("File", ()) or re.search(r"\w\.\w+\Z", text) is not None
+
     # Spelling ----------------------------------------------------------------------------------
 
     def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
         """The words with their options spelt as often as `usage` says: joined, `=`, clusters."""
         random = Random(seed)
         own = self._own_options(words)
-        shown = [self._value_respelt(word, random, usage) for word in words[:own]]
+        shown = [*self._apart(words[:own])]
+        shown = [self._value_respelt(word, random, usage) for word in shown]
         shown = [*self._merged(shown, random, usage), *words[own:]]
-        if self.permutes and random.random() < TRAILING and not any(map(_stays, shown)):
+        chance = random.random()
+        if self.permutes and chance < TRAILING + ONE_BEHIND and not any(map(_stays, shown)):
             options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
             rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
-            shown = [shown[0], *rest, *options]
+            if chance < TRAILING:
+                shown = [shown[0], *rest, *options]
+            elif rest and len(options) > 1 and options[-1].startswith("-"):
+                behind = 1 + int(random.random() * len(rest))
+                rest.insert(behind, options.pop())
+                shown = [shown[0], *options, *rest]
+        if self.grammar.name == "find" and chance < DEPTH_LATER:
+            shown = _depth_later(shown)
         return tuple(shown)
+
+    def _apart(self, words: Sequence[str]) -> Iterator[str]:
+        """The words with the members of clusters as options of their own, where all can be one."""
+        cluster: list[str] = []
+        for word in words:
+            if not cluster and not word.endswith(NO_SPACE):
+                yield word
+                continue
+            cluster.append(word)
+            if word.endswith(NO_SPACE):
+                continue
+            members = [f"-{one.replace(NO_SPACE, '').lstrip('-')}" for one in cluster]
+            yield from members if all(map(self._member, members)) else cluster
+            cluster = []
+        yield from cluster
 
     def _own_options(self, words: Sequence[str]) -> int:
         """Up to which word options are the command's own, not those of one that it runs."""
@@ -361,8 +420,8 @@ class Writer:
     @cached_property
     def permutes(self) -> bool:
         """Whether options may stand behind operands: not where the order means something."""
-        ordered = any(spec.words for spec in self.grammar.options) or "-" in self.grammar.name
-        return self.grammar.header.permutes and not ordered and self.grammar.name not in _ORDERED
+        ordered = self.grammar.name in _ORDERED or "-" in self.grammar.name
+        return self.grammar.header.permutes and not ordered
 
     def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
         """The words with short options in a row written together, as often as people do that."""
@@ -453,11 +512,14 @@ class Writer:
         }
 
 
-_ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "ulimit", "od"})
+_ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "ulimit", "od", "find"})
 """Commands whose operands and options have an order that means something."""
 
 _ONE_NAME = frozenset({"cd", "comm", "link", "mktemp", "split", "uniq", "unlink"})
 """Commands that take one name where it stands; a pattern could be several."""
+
+_IN_DIRECTORIES = frozenset({"cd", "rmdir"})
+"""Commands that take directories alone."""
 
 _OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand; those that name files of one
@@ -465,6 +527,15 @@ sort (`<TarFile>`, `<CsvFile>`) keep to what there is."""
 
 _EXPANDED = frozenset({"path", "url"})
 """Kinds whose values the shell shall expand."""
+
+
+def _depth_later(words: list[str]) -> list[str]:
+    """The words with a limit of depth behind the test that follows it, where one does."""
+    for place, word in enumerate(words[:-1]):
+        following = words[place + 1]
+        if word.startswith("-maxdepth ") and re.match(r"-(?:i?name|type|size|mtime) ", following):
+            return [*words[:place], following, word, *words[place + 2 :]]
+    return words
 
 
 def _stays(word: str) -> bool:

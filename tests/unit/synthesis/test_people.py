@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -21,7 +22,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.report.likeness import divergence, likeness, normal_form, normal_forms
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.nested import may_run, run_by
+from shioenv.synthesis.nested import may_run, run_by, substituted
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import Sample, sample
@@ -462,6 +463,8 @@ def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
         ("xargs", ("wc", "-l", "a.txt"), "wc -l"),
         ("xargs", ("rm", "a.txt"), None),
         ("xargs", ("rm", "-f", "a.txt"), "rm -f"),
+        ("find", ("rm", "misc/it\\'s.txt"), "rm {}"),
+        ("find", ("cat", "-", "a.txt"), None),
         ("find", ("ls", "$HOME"), None),
         ("find", ("cat", "a", ">", "b"), None),
     ],
@@ -485,3 +488,136 @@ def test_what_waits_for_a_pipe_is_run_for_regular_files_only() -> None:
     assert not may_run("find", "find:call", "cat")
     assert may_run("find", "find:call", "chmod")
     assert not may_run("xargs", "xargs:command", "mkdir")
+    before = ("find", "documents", "-type f")
+    assert may_run("find", "find:call", "cat", before, ["logs/pipe"])
+    assert not may_run("find", "find:call", "cat", before[:2], ["logs/pipe"])
+    for path in ("logs", ".", "logs/pipe", "/home"):
+        assert not may_run("find", "find:call", "cat", ("find", path, "-type f"), ["logs/pipe"])
+    named = ("find", ".", "-type f", "-name '*.txt'")
+    assert may_run("find", "find:call", "cat", named, ["logs/pipe"])
+    assert not may_run("find", "find:call", "cat", (*named[:3], "-name '*'"), ["logs/pipe"])
+    assert may_run("env", "env:run", "sort")
+    assert not may_run("env", "env:run", "cd")
+
+
+def test_a_command_runs_in_a_changed_environment_as_its_own_grammar_writes_it(
+    describer: Describer,
+) -> None:
+    drawn = draw("people", 250, seed=2, commands=["env", "wc", "stat"], composite_share=0)
+    texts = [one.input.text for one in drawn if one.trace[0].grammar == "env"]
+    run = [text for text in texts if re.search(r"^env .*\b(?:wc|stat) -", text)]
+    assert run
+    for text in run:
+        (segment,) = describer.describe(text).segments
+        assert [one.grammar for one in segment.nested] in (["wc"], ["stat"]), text
+
+
+@pytest.mark.parametrize(
+    ("mark", "words", "wanted"),
+    [
+        ("$(", ("find", ".", "-name '*.txt'"), "$(find . -name '*.txt')"),
+        ("<(", ("sort", "-n<ns>", "<ns>r", "a.txt"), "<(sort -nr a.txt)"),
+        ("$(", ("find", ".", "-exec rm {} \\;"), None),
+        ("$(", ("ls", "--help"), None),
+        ("<(", ("sort", "-o a.txt", "b.txt"), None),
+        ("<(", ("sort", "-n"), None),
+        ("$(", ("cat", "a", ">", "b"), None),
+    ],
+)
+def test_what_only_tells_names_may_be_substituted(
+    mark: str, words: tuple[str, ...], wanted: str | None
+) -> None:
+    assert substituted(mark, words) == wanted
+
+
+def test_operands_are_substitutions_where_any_number_of_names_will_do() -> None:
+    def drawn(*names: str) -> list[str]:
+        return [one.input.text for one in draw("people", 500, commands=names, composite_share=0)]
+
+    assert any(re.match(r"comm .*<\(sort ", text) for text in drawn("comm", "sort"))
+    assert any(re.match(r"ls .*\$\(find ", text) for text in drawn("ls", "find"))
+    assert not any(re.match(r"link .*\(", text) for text in drawn("link", "find", "sort"))
+
+
+@pytest.mark.parametrize("name", ["chmod", "grep", "stat"])
+def test_a_command_that_says_what_it_is_stands_alone(name: str, tmp_path: Path) -> None:
+    known = CommandUsage({"--help": 1e9}, options={"--help": 1e9})
+    usage = Usage("", {}, {name: 1.0}, {}, {}, {}, {name: known})
+    policy = policy_file(tmp_path, usage)
+    first = next(draw(policy, 1, commands=[name], composite_share=0))
+    assert first.input.text == f"{name} --help"
+
+
+def test_options_beyond_the_named_sets_are_those_that_the_sets_leave(tmp_path: Path) -> None:
+    known = CommandUsage(
+        {"-l": 1e6, "-a -l": 1e6, OTHERS: 1e6},
+        options={"-l": 2e6, "-a": 1e6, "-t": 1e6},
+        n_options={"1": 2e6, "2": 1e6},
+    )
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
+    policy = policy_file(tmp_path, usage)
+    describe = Describer([loaded("ls")]).describe
+    sets = Counter(
+        option_set(describe(one.input.text).segments[0])
+        for one in draw(policy, 200, commands=["ls"], composite_share=0)
+    )
+    assert sets.keys() <= {"", "-l", "-a -l", "-t"}
+    assert sets["-t"] > 40 > 10 > sets[""]
+
+
+def test_clusters_are_spelt_anew_whole() -> None:
+    made = writer("netstat")
+    words = ("netstat", "-l<ns>", "<ns>n<ns>", "<ns>p", "-t<ns>", "<ns>u")
+    clustered = CommandUsage(spellings={"cluster": 1e9})
+    apart = CommandUsage(spellings={"short": 1e9})
+
+    def spellings(usage: CommandUsage) -> set[str]:
+        each = (made.respelt(words, seed, usage) for seed in range(40))
+        return {" ".join(one).replace("<ns> <ns>", "") for one in each}
+
+    assert spellings(clustered) == {"netstat -lnptu"}
+    assert spellings(apart) == {"netstat -l -n -p -t -u"}
+
+
+def test_the_last_option_stands_behind_an_operand_at_times() -> None:
+    made = writer("wget")
+    words = ("wget", "-q", "--output-document=x", "http://10.20.30.1/")
+    spelt = Counter(made.respelt(words, seed, CommandUsage()) for seed in range(600))
+    behind = ("wget", "-q", "http://10.20.30.1/", "--output-document=x")
+    assert 5 < spelt[behind] < 60
+    assert spelt[words] > 480
+
+
+def test_the_depth_of_a_search_is_limited_behind_a_test_at_times(describer: Describer) -> None:
+    made = writer("find")
+    words = ("find", ".", "-maxdepth 2", "-type f", "-name x")
+    spelt = Counter(made.respelt(words, seed, CommandUsage()) for seed in range(300))
+    later = ("find", ".", "-type f", "-maxdepth 2", "-name x")
+    assert spelt.keys() == {words, later}
+    assert 15 < spelt[later] < 75
+    assert describer.describe(" ".join(later)).segments[0].derivable
+
+
+def test_new_sets_are_those_that_a_table_does_not_name(tmp_path: Path) -> None:
+    known = CommandUsage({"-l": 1e6}, options={"-l": 1e6}, n_options={"1": 1e6})
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
+    describe = Describer([loaded("ls")]).describe
+    for share, least, most in ((0.0, 0, 10), (1.0, 190, 200)):
+        policy = policy_file(tmp_path, usage, new_sets=share)
+        drawn = draw(policy, 200, commands=["ls"], composite_share=0)
+        sets = [option_set(describe(one.input.text).segments[0]) for one in drawn]
+        assert least <= sum(each != "-l" for each in sets) <= most
+
+
+@pytest.mark.parametrize("name", ["cd", "rmdir"])
+def test_values_drawn_anew_name_no_files_where_directories_are_taken(name: str) -> None:
+    made = writer(name, PolicySettings(values=1.0, once=True))
+    words = [word for row in written(made, "", 300) for word in row[1:]]
+    assert not [word for word in words if re.fullmatch(r"\w+\.(?:txt|log|csv|tar\.gz)", word)]
+
+
+def test_what_a_command_says_about_itself_is_asked_for_alone(tmp_path: Path) -> None:
+    known = CommandUsage(options={"--help": 1e6, "-l": 1e6, "-a": 1e6}, n_options={"2": 1e6})
+    usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
+    drawn = draw(policy_file(tmp_path, usage), 100, commands=["ls"], composite_share=0)
+    assert not [one.input.text for one in drawn if "--help" in one.input.text]
