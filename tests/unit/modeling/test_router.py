@@ -48,6 +48,7 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
         ("echo hi > nowhere/x", b"bash: line 1: nowhere/x: No such file or directory\n", 1),
         ("cd sub; pwd", b"/home/ubuntu/sub\n", 0),
         ("cd sub; ls", b"inner.txt\n", 0),
+        ("A='x y' nosuchthing", b"bash: line 1: nosuchthing: command not found\n", 127),
         ("nosuchthing -x", b"bash: line 1: nosuchthing: command not found\n", 127),
     ],
 )
