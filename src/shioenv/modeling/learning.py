@@ -24,11 +24,10 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import Abstained, MissingExtraError, ModelError
 from shioenv.modeling.composition import is_single
-from shioenv.modeling.facts import operands
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
-from shioenv.modeling.memory import Memory, kept_of
+from shioenv.modeling.memory import Memory, kept_of, taken
 from shioenv.modeling.model import write_card
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import PAIR, WEIGHTS, Numbers, Ranker, features
@@ -61,7 +60,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     Errors: ModelError where nothing is left.
     """
     forms = Forms()
-    write_index(directory, _taken(records, world, forms))
+    write_index(directory, _apart(records, world, forms))
     (directory / "world.json").write_bytes(world.to_json())
     kept = len(Index(directory))
     if not kept:
@@ -69,7 +68,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     return kept
 
 
-def _taken(
+def _apart(
     records: Iterable[Record], world: World, forms: Forms
 ) -> Iterable[tuple[str, str, Taken | None, Kept]]:
     for record in records:
@@ -80,13 +79,10 @@ def _taken(
         cwd = cwd or world.start
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
-        taken = None
         state = world.state(cwd)
-        command, state = without_reading(text, state) or (text, state)
-        if _is_one(command):
-            form = forms.form(command, state)
-            taken = None if form is None else Taken(form, operands(form, state))
-        yield cwd, text, taken, kept_of(_behavior(record))
+        command, _ = without_reading(text, state) or (text, state)
+        apart = taken(text, state, forms) if _is_one(command) else None
+        yield cwd, text, apart, kept_of(_behavior(record))
 
 
 def _is_one(text: str) -> bool:

@@ -205,6 +205,10 @@ class Router:
             else:
                 self._used_stages = True
                 return Step(text, replace(answer, source=self._stages_name))
+        if self._searches_elsewhere(state):
+            missing = self._not_found(text, state)
+            if missing is not None:
+                return Step(text, missing)
         written = self._by_model(text, state)
         try:
             found = self.memory.find(text, state)
@@ -255,12 +259,20 @@ class Router:
         files = any(each.kind in "fdls" for each in taken.operands)
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
+    def _searches_elsewhere(self, state: State) -> bool:
+        """Whether programs are looked for in other directories than where the memory was made."""
+        fresh = self.memory.world.state(state.cwd)
+        paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
+        return state.context is not None and paths[0] != paths[1]
+
     def _not_found(self, text: str, state: State) -> Answer | None:
         """What Bash says of a command that no directory of PATH holds."""
         name = (without_assignments(text).split() or [""])[0]
         if name in _BUILTINS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
+        if "/" in name or name in state.before.document.get("functions", {}):
+            return None
         if any(state.entry(f"{directory}/{name}") for directory in path.split(":") if directory):
             return None
         said = f"bash: line 1: {name}: command not found\n".encode()

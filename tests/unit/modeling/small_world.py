@@ -7,11 +7,11 @@ from typing import Any
 
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.modeling.facts import operands
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import write_index
 from shioenv.modeling.memory import Memory
+from shioenv.modeling.memory import taken as taken_apart
 from shioenv.modeling.world import World
 
 HOME = "/home/ubuntu"
@@ -54,10 +54,9 @@ def small_world() -> World:
 
 
 def taken(text: str, state: State | None = None) -> Taken:
-    state = state or small_world().state()
-    form = FORMS.form(text, state)
-    assert form is not None
-    return Taken(form, operands(form, state))
+    made = taken_apart(text, state or small_world().state(), FORMS)
+    assert made is not None
+    return made
 
 
 def missing(command: str, name: str) -> Kept:
@@ -82,6 +81,9 @@ def small_memory(directory: Path) -> Memory:
         "head -n 1 a.txt": Kept(0, "one\n", "[]"),
         "wc -l b.txt": Kept(0, "2 b.txt\n", "[]"),
         "pwd": Kept(0, f"{HOME}\n", "[]"),
+        "ls": Kept(0, "a.txt\nb.txt\nlink\nother\nrun.sh\nsub\n", "[]"),
+        "ls -l": Kept(0, "total 4\n", "[]"),
+        "ls -l sub": Kept(0, "total 0\n", "[]"),
         "ls sub": Kept(0, "inner.txt\n", "[]"),
         "cd sub": Kept(0, "", f'[["=","/cwd","{HOME}/sub"],["=","/env/PWD","{HOME}/sub"]]'),
     }  # fmt: skip

@@ -48,6 +48,8 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
         ("echo hi > nowhere/x", b"bash: line 1: nowhere/x: No such file or directory\n", 1),
         ("cd sub; pwd", b"/home/ubuntu/sub\n", 0),
         ("cd sub; ls", b"inner.txt\n", 0),
+        ("touch new; ls", b"a.txt\nb.txt\nlink\nnew\nother\nrun.sh\nsub\n", 0),
+        ("PATH=/none; cat a.txt", b"bash: line 1: cat: command not found\n", 127),
         ("A='x y' nosuchthing", b"bash: line 1: nosuchthing: command not found\n", 127),
         ("nosuchthing -x", b"bash: line 1: nosuchthing: command not found\n", 127),
     ],
@@ -56,6 +58,11 @@ def test_what_is_put_together(router: Router, text: str, output: bytes, exit_cod
     answer = router.answer(text)
     assert answer.behavior.output == output
     assert answer.behavior.exit_code == (0 if "||" in text else exit_code)
+
+
+def test_a_record_of_a_directory_that_changed_is_doubted(router: Router) -> None:
+    sure = [router.answer(text).confidence for text in ("rm a.txt; ls -l", "cat a.txt; ls -l")]
+    assert sure[0] < 0.5 * sure[1]
 
 
 def test_a_directory_that_is_not_named_is_a_dot() -> None:
