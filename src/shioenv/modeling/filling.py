@@ -76,10 +76,11 @@ def fillings(
         yield WORDS, kept
         return
     words = _filled(kept, pairs, before, WORDS)
-    yield WORDS, words
+    details = _filled(kept, pairs, before, DETAILS) if pairs.files else words
+    if not pairs.changed or details.key == words.key:
+        yield WORDS, words
     if not pairs.files:
         return
-    details = _filled(kept, pairs, before, DETAILS)
     if details.key != words.key:
         yield DETAILS, details
     counts = _filled(kept, pairs, before, COUNTS)
@@ -98,6 +99,8 @@ class _Pairs:
         self.paths: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.files: list[tuple[Operand, Operand]] = []
+        self.changed = False
+        """One of our files is theirs, but is not as it was."""
         self.models: list[tuple[Operand, Operand]] = []
         """Files that options name: what others are made like."""
         if ours.form.command != theirs.form.command:
@@ -105,6 +108,7 @@ class _Pairs:
         for our, their in zip(ours.operands, theirs.operands, strict=False):
             if our != their or our.kind == "x":
                 self._operand(our, their)
+                self.changed |= bool(our.path) and our.path == their.path
         self._options(ours.form, theirs.form)
         mine = dict(ours.valued)
         for name, their in theirs.valued:
@@ -253,7 +257,26 @@ def _patch(
             if code == "=" and known is not None and known.get(names[1]) == rest[0]:
                 continue
         made.append([code, pointer("fs", *names), *rest])
+    made = _with_trees(made, before)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
+    """The operations, where a directory goes with all that was in theirs, with all that is in
+    ours.
+    """
+    removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
+    trees = {above for above in removed if any(name.startswith(f"{above}/") for name in removed)}
+    outer = [name for name in trees if before.get(name, {}).get("perms", "").startswith("d")]
+    if not outer:
+        return made
+    inside = tuple(f"{name}/" for name in outer)
+    kept = [
+        each
+        for each in made
+        if each[0] != "r" or each[1].count("/") > 2 or not keys(each[1])[1].startswith(inside)
+    ]
+    return kept + [["r", pointer("fs", name)] for name in before if name.startswith(inside)]
 
 
 def _key(key: str, pairs: _Pairs) -> str:

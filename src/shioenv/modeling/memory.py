@@ -59,7 +59,8 @@ EXACT, VOLATILE = 0.99, 0.3
 
 STAGE = 0.3
 """What is left of the confidence where a command reads a pipe and its neighbour read something
-else, or lists a directory that was another then (ours)."""
+else, it lists a directory that was another then, or it is not known what its words stand for
+(ours)."""
 
 EXAMPLES = 24
 """Records with the same options that a function is looked for in."""
@@ -170,6 +171,8 @@ class Memory:
         if state.context is not None and chosen.how != INDUCED and self._is_moved(ours, state):
             told = {kept.key for _, kept in self._examples(ours, -1)[1]}
             sure *= 1.0 if len(told) == 1 else STAGE  # what is in the directory matters to it
+        if ours.form.guessed:
+            sure *= STAGE
         text = self.index.entry(chosen.number).text
         others = [place for place in fitting if place != best][:3]
         return Found(

@@ -122,6 +122,7 @@ class Shell:
         self._conditions = 0
         self._racing, self._has_jobs, self._refused_whole = False, False, False
         self._beside = ""
+        self._left: str | None = None
 
     @property
     def state(self) -> State:
@@ -169,6 +170,8 @@ class Shell:
             return " ".join(map(str, self._statuses))
         if name == "_" and self._last is not None:
             return self._last
+        if name == "OLDPWD" and self._left is not None:
+            return self._left
         if name in _UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
@@ -264,6 +267,8 @@ class Shell:
         return self._asking.ask(text, how)
 
     def _advance(self, text: str, behavior: Behavior) -> None:
+        if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
+            self._left = self.state.before.document["env"].get("PWD")
         for name, target in self._asking.advance(text, behavior):
             for sink in self._fds.values():
                 if isinstance(sink, OpenFile) and sink.name == name:
@@ -422,7 +427,7 @@ class Shell:
     @contextmanager
     def _subshell(self) -> Iterator[None]:
         mark = self._asking.mark()
-        saved = self.arguments, dict(self._functions), self._last
+        saved = self.arguments, dict(self._functions), self._last, self._left
         self._level += 1
         try:
             yield
@@ -434,7 +439,7 @@ class Shell:
             self._status = returned.status
         finally:
             self._level -= 1
-            self.arguments, self._functions, self._last = saved
+            self.arguments, self._functions, self._last, self._left = saved
         self._asking.leave(mark)
 
     # commands
@@ -644,11 +649,21 @@ class Shell:
         elif text:
             if name in ("xargs", "find") and not kept and self._unrolled(command, fds, stdin):
                 return
+            if text == "cd -" and self._left is not None:
+                self._go_back(fds, stdin)
+                return
             final = id(command) == self._final
             forgotten = self._forgotten(command) if name == "unset" and self._functions else ()
             self._put(" ".join([text, *kept]), name, fds, stdin, final=final)
             for each in forgotten:
                 self._functions.pop(each, None)
+
+    def _go_back(self, fds: Mapping[int, Sink], stdin: Stdin) -> None:
+        """`cd -`: to where the shell was before, which it says."""
+        place = self._left or ""
+        self._put(f"cd {quoted(place)}", "cd", fds, stdin)
+        if not self._status:
+            self._write(fds[1], os.fsencode(f"{place}\n"))
 
     def _forgotten(self, command: Simple) -> list[str]:
         """Functions that an `unset` takes back: those behind `-f`, and those that no variable is

@@ -30,7 +30,7 @@ def small_world() -> World:
     directory = "drwxr-xr-x"
     files = {
         ".": entry(4096, directory),
-        "sub": entry(4096, directory),
+        "sub": entry(4096, directory, time="08:00"),
         "other": entry(4096, directory),
         "run.sh": entry(6, "-rwxr-xr-x"),
         "link": entry(5, "lrwxrwxrwx", target="a.txt"),

@@ -150,6 +150,26 @@ def test_missing_directories_above_are_ours_too() -> None:
     assert [each[1] for each in json.loads(kept.patch)] == ["/fs/p", "/fs/p~1q"]
 
 
+def test_a_directory_goes_with_what_is_in_it() -> None:
+    made = [("a", path, entry(1)) for path in ("/fs/other~1x", "/fs/sub~1deep")]
+    state = small_world().state().after("", Behavior(0, b"", ContextPatch(tuple(made))))
+    gone = Kept(0, "", '[["r","/fs/other"],["r","/fs/other~1x"]]')
+    told = filled("rm -r sub", "rm -r other", gone, state)[0]
+    assert sorted(each[1] for each in json.loads(told.patch)) == [
+        *("/fs/sub", "/fs/sub~1deep", "/fs/sub~1inner.txt"),
+    ]
+    empty = filled("rmdir sub", "rmdir other", Kept(0, "", '[["r","/fs/other"]]'), state)[0]
+    assert empty.patch == '[["r","/fs/sub"]]'
+
+
+def test_what_cannot_be_known_of_a_word_is_told() -> None:
+    state = small_world().state()
+    for text, guessed in (("echo ${HOME@U}", True), ("echo $HOME '$x' *.none", False)):
+        form = FORMS.form(text, state)
+        assert form is not None
+        assert form.guessed == guessed
+
+
 def test_a_file_that_an_option_names_is_what_others_are_made_like() -> None:
     made = Kept(0, "", '[["=","/fs/b.txt/perms","-rwxr-xr-x"]]')
     patch = ContextPatch((("=", "/fs/sub/perms", "drwx--x--x"),))
