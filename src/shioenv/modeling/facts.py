@@ -7,12 +7,13 @@ import os
 import posixpath
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from shioenv.domain.context import Entry
 from shioenv.domain.names import file_key
 from shioenv.domain.runner import State
 from shioenv.modeling.forms import ASSIGNMENT, Form
+from shioenv.modeling.world import World
 
 CLASSES = "NGUHWmMfdlsx"
 """Of operands: number, pattern, address of a page, of a host, other word; missing in a directory
@@ -85,10 +86,16 @@ class Operand:
 
 
 def operands(form: Form, state: State) -> tuple[Operand, ...]:
-    """What the operands of a form are in a state; standard input is one behind them, where the
-    command is a filter that is given some and no file.
+    """What the operands of a form are in a state; standard input is what `-` names, or one behind
+    them, where the command is a filter that is given some and no file.
     """
-    found = [operand(word, state) for word in form.operands]
+    given = state.stdin if form.filters else b""
+    found = [
+        Operand(word, "x", content=given) if word == "-" and given else operand(word, state)
+        for word in form.operands
+    ]
+    if "-" in form.operands and given:
+        return tuple(found)
     if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):
         found.append(Operand("", "x", content=state.stdin))
     return tuple(found)
@@ -130,6 +137,18 @@ def listing(path: str, state: State) -> tuple[str, ...] | None:
 
 def operand(word: str, state: State) -> Operand:
     """What one word is in a state."""
+    if state.context is None and isinstance(state.pristine, World):
+        return _pristine(word, state.cwd, state.pristine)
+    return _operand(word, state)
+
+
+@lru_cache(maxsize=20_000)
+def _pristine(word: str, cwd: str, world: World) -> Operand:
+    """The same on a machine on which nothing was run: records are of few words."""
+    return _operand(word, world.state(cwd))
+
+
+def _operand(word: str, state: State) -> Operand:
     if _NUMBER.fullmatch(word):
         path = posixpath.normpath(posixpath.join(state.before.document["cwd"], word))
         return Operand(word, "N", key=file_key(os.fsencode(path), os.fsencode(state.cwd)))

@@ -34,7 +34,7 @@ from shioenv.modeling.filling import (
 )
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index
-from shioenv.modeling.induction import Induction
+from shioenv.modeling.induction import Induction, parts
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import (
     Candidate,
@@ -250,14 +250,10 @@ class Memory:
         found = self._induction.explain(ours, examples)
         asked = ours
         if found is None and len(ours.form.options) > 1:
-            alone = [replace(ours.form, options=(option,)) for option in ours.form.options]
-            apart = [replace(ours, form=form) for form in alone]
-            told = [self._examples(each, without) for each in apart]
-            bare = self._examples(replace(ours, form=replace(ours.form, options=())), without)
-            found = self._induction.combine(
-                ours, [(each, seen) for each, (_, seen) in zip(apart, told, strict=True)], bare[1]
-            )
-            (numbers, examples), asked = told[0], apart[0]
+            found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
+            if found is not None:
+                asked = parts(ours)[0]
+                numbers, examples = self._examples(asked, without)
         if found is None:
             return None
         pair = difference(asked, examples[0][0])
@@ -290,6 +286,8 @@ class Memory:
         """The candidates' places, the best first, and what each is worth."""
         scores = self.ranker.probability(features(ours, candidates))
         order = self._order(candidates, scores)
+        if not any(_has_our_options(each) for each in candidates):
+            order.sort(key=lambda place: candidates[place].how != INDUCED)
         if state.context is not None:  # records are of the pristine machine, functions of any
             moved = self._is_moved(ours, state)
             order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
@@ -331,6 +329,10 @@ def taken(text: str, state: State, forms: Forms) -> Taken | None:
     if form is None:
         return None
     return Taken(form, operands(form, state), here(form, state), valued(form, state))
+
+
+def _has_our_options(candidate: Candidate) -> bool:
+    return candidate.how != INDUCED and not any(candidate.pair[:2])
 
 
 def _is_found(candidate: Candidate, *, moved: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,13 @@ def test_standard_input_stands_for_a_file() -> None:
     assert found[CONTENTS].output == "3\n"
     found = filled("wc -l", "wc -l b.txt", Kept(0, "3 b.txt\n", "[]"), state)
     assert found[0].output == "3\n"
+
+
+def test_a_hyphen_names_standard_input() -> None:
+    state = replace(small_world().state(), stdin=b"mine\n")
+    kinds = [each.kind for each in taken("cat - a.txt", state).operands]
+    assert kinds == ["x", "f"]
+    assert [each.kind for each in taken("cat - a.txt").operands] != kinds
 
 
 def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:
