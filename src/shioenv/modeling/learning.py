@@ -215,8 +215,8 @@ def learn(
 ) -> dict[str, Any]:
     """Learns from a memory and writes into its directory what it learned; the figures of that.
 
-    `questions` of its records are asked about, chosen by the seed. Errors: MissingExtraError
-    without scikit-learn.
+    `questions` of its records are asked about, chosen by the seed; nothing is learned where none is
+    like another one. Errors: MissingExtraError without scikit-learn.
     """
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -245,6 +245,9 @@ def learn(
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
     asked = _ask(memory, numbers, report, "the trees")
+    if not any(map(len, asked.rows)):  # no record is like another one: the distance is by hand
+        figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
+        return {**figures, "right_among_candidates": 0.0, "weights": {}}
     split = max(1, round(len(asked.rows) * (1 - _FOR_FIGURES)))
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
     with threadpool_limits(limits=1):  # so few rows take longer in several threads
