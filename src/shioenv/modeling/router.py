@@ -210,7 +210,12 @@ class Router:
                     whole = posixpath.join(start, name_bytes(names[0]))
                     above[file_key(posixpath.dirname(whole), start)] = None
         operations: list[Operation] = []
-        for name in above:
+        gone = {
+            keys(each[1])[1]
+            for each in behavior.patch.operations
+            if each[0] in "rm" and each[1].startswith("/fs/")
+        }
+        for name in (each for each in above if each not in gone):
             entry = state.before.document["fs"].get(name, fresh)
             for each in OF_DATE:
                 path = pointer("fs", name, each)

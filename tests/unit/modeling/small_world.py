@@ -31,7 +31,8 @@ def small_world() -> World:
     files = {
         ".": entry(4096, directory),
         "sub": entry(4096, directory, time="08:00"),
-        "other": entry(4096, directory),
+        "other": entry(4096, directory, time="08:00"),
+        "other/x": entry(1),
         "run.sh": entry(6, "-rwxr-xr-x"),
         "link": entry(5, "lrwxrwxrwx", target="a.txt"),
         "/": entry(4096, directory),
@@ -75,6 +76,7 @@ def small_memory(directory: Path) -> Memory:
         "cat gone": missing("cat", "gone"),
         "cat a.txt": Kept(0, "one\ntw", "[]"),
         "rm a.txt": gone("a.txt"),
+        "rm -r other": Kept(0, "", '[["r","/fs/other"],["r","/fs/other~1x"]]'),
         "rm gone": missing("rm", "cannot remove 'gone'"),
         "touch new": Kept(0, "", made),
         "echo hi": Kept(0, "hi\n", "[]"),

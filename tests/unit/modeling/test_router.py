@@ -69,6 +69,8 @@ def test_a_directory_has_the_time_of_what_came_and_went(router: Router) -> None:
     made = router.answer("touch new; rm a.txt").behavior.patch.operations
     assert [operation[1] for operation in made] == ["/fs/a.txt", "/fs/new"]
     came_and_went = router.answer("touch sub/q; rm sub/q").behavior.patch
+    gone = router.answer("rm -r other; pwd").behavior
+    assert (gone.output, len(gone.patch.operations)) == (f"{HOME}\n".encode(), 2)
     assert came_and_went.operations == (("=", "/fs/sub/time", "19:43"),)
 
 
