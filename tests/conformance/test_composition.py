@@ -99,6 +99,10 @@ ls nofile README.md 3>&1 1>&2 2>&3 | cat -n > f; cat f
 cd documents; echo hi > n; cd ..; cat documents/n; (cd data && ls | head -2); pushd /tmp; popd
 env; echo $SHLVL; env
 true | split -n l/3
+x=$(head -3 README.md); y="$x $x"; echo "$y" | wc -l; export z="$x"; env | grep -c z; echo ${#z}
+cd documents; cd -; cd logs/archive; cd ..; echo $OLDPWD; (cd /etc; cd -); cd - >f; cat ../logs/f
+declare -i n=5; n+=3; echo $n; readonly c=1; c+=2; echo $c
+f() { echo f; }; g() { echo g; }; g=1; unset -f f; unset g; f; g; unset g; g; echo $?
 alias ll='ls -l'; alias; type cd; type ls; ls >/dev/null; type ls
 """.strip().splitlines()
 """Inputs of one line each; \n stands for a newline."""

@@ -8,17 +8,25 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shioenv.dataset.generate import generate
 from shioenv.errors import GenerationError
+from shioenv.evaluation.record import record_suite
+from shioenv.evaluation.suite import write_suite
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.experiments.journal import JOURNAL
+from shioenv.experiments.regimes import POOLS, REGIMES
 from shioenv.experiments.results import read_columns
+from shioenv.experiments.training_sets import COMPOSITES
+from shioenv.irreducibility.scoring import THE_PAPERS
+from shioenv.synthesis.drawing import Drawing
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -101,6 +109,31 @@ def test_training_sets(out: Path) -> None:
     assert sets["GCS, R* ≥ 0"]["inputs"] == 12
     assert sets["GCS, R* ≥ 0.5"]["inputs"] + sets["GCS, R* ≤ 0.5"]["inputs"] >= 12
     assert_scored_alike(out / "training-sets", 18)
+
+
+def test_regimes(out: Path) -> None:
+    pytest.importorskip("sklearn", reason="the extra shioenv[train] is not installed")
+    inputs = [{"input": text, "steps": steps} for text, steps in ASKED]
+    lines = out / "asked.jsonl"
+    lines.write_text("".join(f"{json.dumps(each)}\n" for each in inputs))
+    write_suite(record_suite(lines, seconds_apart=0, workers=1, runs=2), out / "asked.suite")
+    pool = out / "pool"
+    drawing = Drawing(policy="paper", composite_share=COMPOSITES)
+    generate(pool, count=60, drawing=drawing, scoring=replace(THE_PAPERS, budget=4))
+    options = [*("--suite", str(out / "asked.suite"), "--sizes", "30", "--questions", "30")]
+    for name in POOLS:
+        options += ["--pool", f"{name}={pool}"]
+    found = answer("regimes", out, *options)
+    rows = read_columns(out / "regimes" / "rows.parquet")
+    assert set(rows["regime"]) == set(REGIMES)
+    assert set(rows["size"]) == {30}
+    assert set(rows["steps"]) == {"single", "multi"}
+    assert max(rows["records"]) <= 30
+    assert len(list(out.glob("data/regimes/*/model.json"))) == len(REGIMES)
+    assert len(found["summary"]) == 2 * len(REGIMES)
+
+
+ASKED = (("ls", "single"), ("cat README.md", "single"), ("ls | wc -l", "multi"))
 
 
 def test_determinism(out: Path) -> None:

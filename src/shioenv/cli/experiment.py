@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's sampling experiments, and four more, on this machine.",
+    help="Run the paper's sampling experiments, and five more, on this machine.",
 )
 
 Experiment: TypeAlias = "Callable[[Setting], Results]"
@@ -214,6 +214,67 @@ def rl(
             setting, episodes=episodes, seeds=seeds, evaluated=evaluated
         ),
     )
+
+
+@shared.command(
+    app, "shioenv experiment regimes --out ./experiments --suite public.suite --sizes 500"
+)
+def regimes(
+    out: Out,
+    *,
+    suite: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="A recorded suite to ask about; several may be given."),
+    ],
+    sizes: Annotated[
+        str, typer.Option(metavar="N,N", help="Records of each memory.")
+    ] = "10000,30000",
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Draws of each size, from --seed up.")
+    ] = 1,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=DIR",
+            help="Draw from this dataset: ucs, gcs (with scores) or nl2cmd, which is left out "
+            "where it is not given; the others are generated.",
+        ),
+    ] = None,
+    questions: Annotated[
+        int, typer.Option(min=10, metavar="N", help="Records each memory asks itself about.")
+    ] = 2000,
+    scoring: ScoringOptions,
+    run: Run,
+) -> shared.Printout:
+    """What a memory of each of the paper's five regimes answers right, by its size.
+
+    UCS, GCS, GCS cut at a score of 0.5, and NL2CMD, equally many inputs of each.
+    """
+    from shioenv.experiments import regimes as experiment
+
+    pools = dict(_pool(text, experiment.POOLS) for text in pool or ())
+    if not all(size.isdigit() and int(size) for size in sizes.split(",")):
+        raise UsageError(f"{sizes!r} are no sizes", hint="--sizes 10000,30000")
+    numbers = sorted({int(size) for size in sizes.split(",")})
+    return run(
+        out,
+        lambda setting: experiment.run(
+            setting,
+            suites=suite,
+            pools=pools,
+            sizes=numbers,
+            seeds=seeds,
+            questions=questions,
+            scoring=scoring,
+        ),
+    )
+
+
+def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
+    name, sign, directory = text.partition("=")
+    if name not in names or not sign or not directory:
+        raise UsageError(f"{text!r} names no pool", hint=f"{names[0]}=DIR; or {', '.join(names)}")
+    return name, Path(directory)
 
 
 def _run(

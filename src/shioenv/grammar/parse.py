@@ -282,8 +282,11 @@ def n_assignments(words: Sequence[str]) -> int:
 
 def without_assignments(command: str) -> str:
     """A command without the assignments before it: `TZ=UTC date` is `date`."""
-    words = command.split(" ")
-    return " ".join(words[n_assignments(words) :])
+    words = split_words(command)
+    place = 0
+    for word in words[: n_assignments(words)]:
+        place = command.index(word, place) + len(word)
+    return command[place:].lstrip() if place else command
 
 
 def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import posixpath
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from shioenv.domain.context import Entry
 from shioenv.domain.names import file_key
 from shioenv.domain.runner import State
-from shioenv.modeling.forms import Form
+from shioenv.modeling.forms import ASSIGNMENT, Form
+from shioenv.modeling.world import World
 
 CLASSES = "NGUHWmMfdlsx"
 """Of operands: number, pattern, address of a page, of a host, other word; missing in a directory
@@ -22,6 +24,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
 _PATTERN = re.compile(r"[*?\[]")
 _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
+_LONGEST_NAME = 200
 MOST_NAMES = 200
 """Names of one directory that are looked at, at most."""
 
@@ -73,6 +76,8 @@ class Operand:
             "owner": entry.owner,
             "group": entry.group,
             "size": str(entry.size),
+            "binary": rounded(entry.size, 1024),
+            "decimal": rounded(entry.size, 1000),
             "when": f"{entry.month} {entry.day:2} {entry.time}",
             "year": f"{entry.month} {entry.day:2}  {entry.year}",
             "iso": f"{day} {entry.time}",
@@ -81,12 +86,29 @@ class Operand:
 
 
 def operands(form: Form, state: State) -> tuple[Operand, ...]:
-    """What the operands of a form are in a state; standard input is one behind them, where the
-    command is a filter that is given some and no file.
+    """What the operands of a form are in a state; standard input is what `-` names, or one behind
+    them, where the command is a filter that is given some and no file.
     """
-    found = [operand(word, state) for word in form.operands]
+    given = state.stdin if form.filters else b""
+    found = [
+        Operand(word, "x", content=given) if word == "-" and given else operand(word, state)
+        for word in form.operands
+    ]
+    if "-" in form.operands and given:
+        return tuple(found)
     if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):
         found.append(Operand("", "x", content=state.stdin))
+    return tuple(found)
+
+
+def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
+    """The options of a form whose values name files that are there, each with what that is."""
+    found = []
+    for name, value in form.options:
+        if value and name != ASSIGNMENT and len(value) < _LONGEST_NAME and "\0" not in value:
+            one = operand(value, state)
+            if one.kind in "fdl":
+                found.append((name, one))
     return tuple(found)
 
 
@@ -115,8 +137,21 @@ def listing(path: str, state: State) -> tuple[str, ...] | None:
 
 def operand(word: str, state: State) -> Operand:
     """What one word is in a state."""
+    if state.context is None and isinstance(state.pristine, World):
+        return _pristine(word, state.cwd, state.pristine)
+    return _operand(word, state)
+
+
+@lru_cache(maxsize=20_000)
+def _pristine(word: str, cwd: str, world: World) -> Operand:
+    """The same on a machine on which nothing was run: records are of few words."""
+    return _operand(word, world.state(cwd))
+
+
+def _operand(word: str, state: State) -> Operand:
     if _NUMBER.fullmatch(word):
-        return Operand(word, "N")
+        path = posixpath.normpath(posixpath.join(state.before.document["cwd"], word))
+        return Operand(word, "N", key=file_key(os.fsencode(path), os.fsencode(state.cwd)))
     if "://" in word:
         return Operand(word, "U")
     if _HOST.match(word):
@@ -147,6 +182,23 @@ def operand(word: str, state: State) -> Operand:
     parent = state.entry(posixpath.dirname(word) or ".")
     kind = "m" if parent is not None and parent.perms.startswith("d") else "M"
     return Operand(word, kind, path, key)
+
+
+def rounded(size: int, base: int) -> str:
+    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`; with a small `k`
+    for thousands.
+    """
+    if size < base:
+        return str(size)
+    value, unit = float(size), 0
+    while value >= base and unit < len(_LETTERS) - 1:
+        value, unit = value / base, unit + 1
+    shown = math.ceil(value * 10) / 10
+    letter = "k" if base == 1000 and unit == 1 else _LETTERS[unit]
+    return f"{shown:.1f}{letter}" if shown < 10 else f"{math.ceil(value)}{letter}"
+
+
+_LETTERS = " KMGTPE"
 
 
 def _octal(perms: str) -> str:

@@ -40,6 +40,8 @@ class Taken:
     operands: tuple[Operand, ...]
     here: tuple[str, ...] | None = None
     """What the working directory holds, where no operand is named."""
+    valued: tuple[tuple[str, Operand], ...] = ()
+    """Values of options that name files, each behind its option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,11 @@ def fillings(
         yield WORDS, kept
         return
     words = _filled(kept, pairs, before, WORDS)
-    yield WORDS, words
+    details = _filled(kept, pairs, before, DETAILS) if pairs.files else words
+    if not pairs.changed or details.key == words.key:
+        yield WORDS, words
     if not pairs.files:
         return
-    details = _filled(kept, pairs, before, DETAILS)
     if details.key != words.key:
         yield DETAILS, details
     counts = _filled(kept, pairs, before, COUNTS)
@@ -96,12 +99,22 @@ class _Pairs:
         self.paths: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.files: list[tuple[Operand, Operand]] = []
+        self.changed = False
+        """One of our files is theirs, but is not as it was."""
+        self.models: list[tuple[Operand, Operand]] = []
+        """Files that options name: what others are made like."""
         if ours.form.command != theirs.form.command:
             self._add(theirs.form.command, ours.form.command)
         for our, their in zip(ours.operands, theirs.operands, strict=False):
-            if our.word != their.word or our.kind == "x":
+            if our != their or our.kind == "x":
                 self._operand(our, their)
+                self.changed |= bool(our.path) and our.path == their.path
         self._options(ours.form, theirs.form)
+        mine = dict(ours.valued)
+        for name, their in theirs.valued:
+            if name in mine and mine[name] != their:
+                self._operand(mine[name], their)
+                self.models.append((their, mine[name]))
 
     def _add(self, old: str, new: str) -> None:
         if old and old != new:
@@ -115,8 +128,12 @@ class _Pairs:
         if "=" in our.word and "=" in their.word:
             for old, new in zip(their.word.split("=", 1), our.word.split("=", 1), strict=True):
                 self._add(old, new)
+        if "N" in our.kind + their.kind and our.key and their.key:  # a number may name a file
+            self.paths[their.key] = our.key
         if their.kind not in _NAMES or our.kind not in _NAMES or not our.path or not their.path:
             return
+        if our.kind == their.kind == "M":
+            self._parents(our.key, their.key)
         self._add(their.path, our.path)
         self._add(their.key, our.key)
         self._add(their.word.rstrip("/"), our.word.rstrip("/"))
@@ -130,6 +147,13 @@ class _Pairs:
         self.paths[their.key] = our.key
         if their.kind in _FILES and our.kind in _FILES:
             self.files.append((their, our))
+
+    def _parents(self, our: str, their: str) -> None:
+        """Directories that are missing as well, one above the other."""
+        while "/" in our.strip("/") and "/" in their.strip("/"):
+            our, their = posixpath.dirname(our), posixpath.dirname(their)
+            self.paths.setdefault(their, our)
+            self._add(their, our)
 
     def _standard_input(self, our: Operand, their: Operand) -> None:
         """Our text comes through a pipe: what names their file names nothing here."""
@@ -150,6 +174,7 @@ class _Pairs:
             mine.remove(match)
             if name == UNKNOWN:
                 self._add(f"'{value[:1]}'", f"'{match[1][:1]}'")
+                self._add(f"-{value}: invalid option", f"-{match[1][:1]}: invalid option")
                 self._add(f"-{value}", f"-{match[1]}")
             else:
                 self._add(value, match[1])
@@ -232,7 +257,26 @@ def _patch(
             if code == "=" and known is not None and known.get(names[1]) == rest[0]:
                 continue
         made.append([code, pointer("fs", *names), *rest])
+    made = _with_trees(made, before)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
+    """The operations, where a directory goes with all that was in theirs, with all that is in
+    ours.
+    """
+    removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
+    trees = {above for above in removed if any(name.startswith(f"{above}/") for name in removed)}
+    outer = [name for name in trees if before.get(name, {}).get("perms", "").startswith("d")]
+    if not outer:
+        return made
+    inside = tuple(f"{name}/" for name in outer)
+    kept = [
+        each
+        for each in made
+        if each[0] != "r" or each[1].count("/") > 2 or not keys(each[1])[1].startswith(inside)
+    ]
+    return kept + [["r", pointer("fs", name)] for name in before if name.startswith(inside)]
 
 
 def _key(key: str, pairs: _Pairs) -> str:
@@ -267,8 +311,10 @@ def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> 
 
 
 def _attribute(name: str, value: Any, key: str, pairs: _Pairs, changed: Mapping[str, str]) -> Any:
-    for their, our in pairs.files:
+    for their, our in (*pairs.models, *pairs.files):
         old, new = _values(their), _values(our)
+        if (their, our) in pairs.models and name == "perms" and old.get(name, "")[1:] == value[1:]:
+            return _same_kind(new[name], value)
         if their.key == key and name == "perms" and name in new:
             return _same_kind(value, new[name])
         if name in new and old.get(name) == value:

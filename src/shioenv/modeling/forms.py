@@ -52,6 +52,8 @@ class Form:
     """The program is one that stands to the right of pipes."""
     matched: bool = False
     """A pattern or a variable stands in its words."""
+    guessed: bool = False
+    """What one of its words stands for is not known."""
 
 
 class Forms:
@@ -73,11 +75,13 @@ class Forms:
         expander = Expander(Variables(state))
         command = _unquoted(written[begin])
         words: list[str] = []
-        matched = False
+        matched = guessed = False
         for word in written[begin + 1 :]:
             if not _is_plain(word):
                 matched = matched or not _is_quoted(word)
-                words += _expanded(word, expander)
+                expanded = _expanded(word, expander)
+                guessed |= expanded is None
+                words += [_unquoted(word)] if expanded is None else expanded
             else:
                 words.append(word)
         words = [word or _EMPTY for word in words[:_MOST_WORDS]]
@@ -86,7 +90,7 @@ class Forms:
         if known is None:
             operands = [word for word in words if not word.startswith("-") or word == "-"]
             plain = [(word, None) for word in words if word.startswith("-") and word != "-"]
-            return Form(name, command, (*options, *plain), tuple(operands), False, matched)
+            return Form(name, command, (*options, *plain), tuple(operands), False, matched, guessed)
         grammar, splitter = known.of(name, words)
         operands = []
         ended = False
@@ -105,6 +109,7 @@ class Forms:
             tuple(operands),
             grammar.pipe is not None,
             matched,
+            guessed,
         )
 
     def _load(self, name: str) -> _Known | None:
@@ -177,13 +182,14 @@ def _is_quoted(word: str) -> bool:
     return len(word) > 1 and word[0] == word[-1] == "'" and "'" not in word[1:-1]
 
 
-def _expanded(word: str, expander: Expander) -> list[str]:
+def _expanded(word: str, expander: Expander) -> list[str] | None:
+    """What a word stands for; None where nobody knows."""
     if _is_quoted(word):
         return [word[1:-1]]
     try:
         return expander.fields(word)
     except (Abstained, ValueError, IndexError, RecursionError):
-        return [_unquoted(word)]
+        return None
 
 
 def _unquoted(word: str) -> str:

@@ -7,7 +7,7 @@ explains all of them, but for a few of many. It is then applied to what our comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -61,13 +61,10 @@ class Induction:
         return None if mine is None or found is None else _applied(mine, *found)
 
     def combine(
-        self,
-        ours: Taken,
-        apart: Sequence[tuple[Taken, Sequence[tuple[Taken, Kept]]]],
-        bare: Sequence[tuple[Taken, Kept]],
+        self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
     ) -> Explained | None:
-        """What ours prints if its options mean together what each means alone: `apart` are ours
-        with one option each and neighbours with that one, `bare` neighbours without options.
+        """What ours prints if its options mean together what each means alone: `examples` gives
+        neighbours of ours with one of its options, and without any.
 
         None where one of them is not explained, they are of several families, or two change the
         same thing.
@@ -75,30 +72,31 @@ class Induction:
         mine = given(ours)
         if mine is None:
             return None
-        found = [
-            self._function(part, seen)
-            for part, seen in ((given(one), seen) for one, seen in apart)
-            if part is not None
-        ]
-        functions = [each[0] for each in found if each is not None]
-        if len(functions) < len(apart) or len({each.family.name for each in functions}) > 1:
-            return None
+        found: list[tuple[Function, int]] = []
+        for each in parts(ours):
+            part = given(each)
+            one = None if part is None else self._function(part, examples(each))
+            if one is None or (found and one[0].family.name != found[0][0].family.name):
+                return None
+            found.append(one)
+        functions = [function for function, _ in found]
         family = functions[0].family
-        plain = given(replace(ours, form=replace(ours.form, options=())))
-        base = None if plain is None else self._function(plain, bare)
+        bare = with_options(ours, ())
+        plain = given(bare)
+        base = None if plain is None else self._function(plain, examples(bare))
         usual = {name: values[0] for name, values in (family.variants or {}).items()}
         if base is not None and base[0].family.name == family.name:
             usual |= base[0].flags
         flags: dict[str, str] = {}
-        for each in functions:
-            for name, value in each.flags.items():
+        for function in functions:
+            for name, value in function.flags.items():
                 if value != usual[name] and flags.setdefault(name, value) != value:
                     return None
-        places = dict(pair for each in functions for pair in each.places)
+        places = dict(pair for function in functions for pair in function.places)
         if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
             return None
         made = Function(family, tuple(places.items()), {**usual, **flags})
-        return _applied(mine, made, min(each[1] for each in found if each is not None))
+        return _applied(mine, made, min(agreed for _, agreed in found))
 
     def _function(
         self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
@@ -122,6 +120,16 @@ class Induction:
         return self._found(_Examples(tuple(examples))) if examples else None
 
 
+def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
+    """The same command with these options."""
+    return replace(taken, form=replace(taken.form, options=options))
+
+
+def parts(taken: Taken) -> list[Taken]:
+    """The command with each of its options alone."""
+    return [with_options(taken, (option,)) for option in taken.form.options]
+
+
 def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
     made = function(mine)
     return None if made is None else Explained(*made, function, agreed)
@@ -137,6 +145,7 @@ class _Examples:
                 each.given.text,
                 tuple(sorted(each.given.words.items())),
                 each.given.operands,
+                each.given.texts,
                 each.given.names,
                 each.output,
             )
@@ -151,7 +160,7 @@ class _Examples:
 
 
 def given(taken: Taken) -> Given | None:
-    """What a command is given; None where it reads several texts, or one that nobody knows."""
+    """What a command is given; None where it reads a text that nobody knows."""
     words: dict[str, str] = {}
     for name, value in taken.form.options:
         if value is not None:
@@ -160,14 +169,16 @@ def given(taken: Taken) -> Given | None:
             words[name] = value
     read = [each for each in taken.operands if each.kind in _TEXTS]
     others = [each for each in taken.operands if each.kind not in _TEXTS]
-    if len(read) > 1 or any(each.content is None for each in read):
+    if any(each.content is None for each in read):
         return None
     if not read:
         listed = others[0].names if len(others) == 1 else taken.here if not others else None
-        return Given(None, words, tuple(each.word for each in others), listed)
+        return Given(None, words, tuple(each.word for each in others), names=listed)
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
-    text = (read[0].content or b"").decode("utf-8", "surrogateescape")
-    return Given(text, words, tuple(each.word for each in read if each.kind != "x"))
+    texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
+    several = len(texts) > 1
+    names = tuple(each.word for each in read if several or each.kind != "x")
+    return Given("".join(texts), words, names, texts if several else ())
 
 
 def _example(theirs: Taken, kept: Kept) -> Example | None:
@@ -178,7 +189,7 @@ def _example(theirs: Taken, kept: Kept) -> Example | None:
 
 
 def _alike(mine: Given, theirs: Given) -> bool:
-    same = [(each.text is None, each.names is None) for each in (mine, theirs)]
+    same = [(each.text is None, each.names is None, not each.texts) for each in (mine, theirs)]
     return same[0] == same[1] and mine.words.keys() == theirs.words.keys()
 
 
@@ -189,7 +200,8 @@ def _found(examples: _Examples) -> tuple[Function, int] | None:
     spared = len(items) // SPARED
     best: tuple[Function, int, int] | None = None
     first = items[0].given
-    for function in functions(sorted(first.words), reads=first.text is not None):
+    reads, several = first.text is not None, bool(first.texts)
+    for function in functions(sorted(first.words), reads=reads, several=several):
         failed = agreed = 0
         told: set[tuple[str, int]] = set()
         for each in items:

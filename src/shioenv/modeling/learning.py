@@ -24,11 +24,10 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import Abstained, MissingExtraError, ModelError
 from shioenv.modeling.composition import is_single
-from shioenv.modeling.facts import operands
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
-from shioenv.modeling.memory import Memory, kept_of
+from shioenv.modeling.memory import Memory, kept_of, taken
 from shioenv.modeling.model import write_card
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import PAIR, WEIGHTS, Numbers, Ranker, features
@@ -61,7 +60,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     Errors: ModelError where nothing is left.
     """
     forms = Forms()
-    write_index(directory, _taken(records, world, forms))
+    write_index(directory, _apart(records, world, forms))
     (directory / "world.json").write_bytes(world.to_json())
     kept = len(Index(directory))
     if not kept:
@@ -69,7 +68,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     return kept
 
 
-def _taken(
+def _apart(
     records: Iterable[Record], world: World, forms: Forms
 ) -> Iterable[tuple[str, str, Taken | None, Kept]]:
     for record in records:
@@ -80,13 +79,10 @@ def _taken(
         cwd = cwd or world.start
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
-        taken = None
         state = world.state(cwd)
-        command, state = without_reading(text, state) or (text, state)
-        if _is_one(command):
-            form = forms.form(command, state)
-            taken = None if form is None else Taken(form, operands(form, state))
-        yield cwd, text, taken, kept_of(_behavior(record))
+        command, _ = without_reading(text, state) or (text, state)
+        apart = taken(text, state, forms) if _is_one(command) else None
+        yield cwd, text, apart, kept_of(_behavior(record))
 
 
 def _is_one(text: str) -> bool:
@@ -219,8 +215,8 @@ def learn(
 ) -> dict[str, Any]:
     """Learns from a memory and writes into its directory what it learned; the figures of that.
 
-    `questions` of its records are asked about, chosen by the seed. Errors: MissingExtraError
-    without scikit-learn.
+    `questions` of its records are asked about, chosen by the seed; nothing is learned where none is
+    like another one. Errors: MissingExtraError without scikit-learn.
     """
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -249,6 +245,9 @@ def learn(
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
     asked = _ask(memory, numbers, report, "the trees")
+    if not any(map(len, asked.rows)):  # no record is like another one: the distance is by hand
+        figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
+        return {**figures, "right_among_candidates": 0.0, "weights": {}}
     split = max(1, round(len(asked.rows) * (1 - _FOR_FIGURES)))
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
     with threadpool_limits(limits=1):  # so few rows take longer in several threads

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PatchError
-from shioenv.modeling.facts import here, operands
+from shioenv.modeling.facts import here, listing, operands, valued
 from shioenv.modeling.filling import (
     CONTENTS,
     COUNTS,
@@ -33,7 +34,7 @@ from shioenv.modeling.filling import (
 )
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index
-from shioenv.modeling.induction import Induction
+from shioenv.modeling.induction import Induction, parts
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import (
     Candidate,
@@ -41,6 +42,7 @@ from shioenv.modeling.ranking import (
     Ranker,
     difference,
     features,
+    host,
     load_ranker,
     untrained,
 )
@@ -57,7 +59,8 @@ EXACT, VOLATILE = 0.99, 0.3
 
 STAGE = 0.3
 """What is left of the confidence where a command reads a pipe and its neighbour read something
-else (ours)."""
+else, it lists a directory that was another then, or it is not known what its words stand for
+(ours)."""
 
 EXAMPLES = 24
 """Records with the same options that a function is looked for in."""
@@ -154,10 +157,7 @@ class Memory:
         candidates = self.candidates(ours, state)
         if not candidates:
             raise Abstained(f"nothing like {shell_input!r:.60} was executed")
-        scores = self.ranker.probability(features(ours, candidates))
-        order = self._order(candidates, scores)
-        if state.context is not None:  # records are of the pristine machine, functions of any
-            order.sort(key=lambda place: not _is_found(candidates[place]))
+        order, scores = self.ranked(ours, candidates, state)
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
@@ -168,6 +168,11 @@ class Memory:
         if _is_fed(ours) and chosen.how not in _BY_CONTENT:
             theirs = self.taken(chosen.number)
             sure *= 1.0 if theirs is not None and _is_fed(theirs) else STAGE
+        if state.context is not None and chosen.how != INDUCED and self._is_moved(ours, state):
+            told = {kept.key for _, kept in self._examples(ours, -1)[1]}
+            sure *= 1.0 if len(told) == 1 else STAGE  # what is in the directory matters to it
+        if ours.form.guessed:
+            sure *= STAGE
         text = self.index.entry(chosen.number).text
         others = [place for place in fitting if place != best][:3]
         return Found(
@@ -196,9 +201,7 @@ class Memory:
         """A command taken apart where it is to run, with the file that it reads by `<` as its
         standard input; None where there is none.
         """
-        text, state = without_reading(text, state) or (text, state)
-        form = self._forms.form(text, state)
-        return None if form is None else Taken(form, operands(form, state), here(form, state))
+        return taken(text, state, self._forms)
 
     def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
         """What the nearest records would have done here; those of the text of the record `without`
@@ -206,7 +209,7 @@ class Memory:
         """
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
         ranked: list[tuple[float, int, Taken, list[float]]] = []
-        for number in self.index.near(ours, LOOKED_AT, without):
+        for number in self._near(ours, without):
             theirs = self.taken(number)
             if theirs is not None:
                 pair = difference(ours, theirs)
@@ -230,6 +233,15 @@ class Memory:
         explained = self._explained(ours, made, without)
         return made if explained is None else [*made, explained]
 
+    def _near(self, ours: Taken, without: int) -> list[int]:
+        """The records to look at; of addresses those of the same hosts first."""
+        hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
+        numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
+        if hosts:
+            texts = {number: self.index.entry(number).text for number in numbers}
+            numbers.sort(key=lambda number: not any(each in texts[number] for each in hosts))
+        return numbers[:LOOKED_AT]
+
     def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
         """What the function prints that explains records with our options; where there are none,
         or no function does, the one that is put together of what each option means alone.
@@ -238,14 +250,10 @@ class Memory:
         found = self._induction.explain(ours, examples)
         asked = ours
         if found is None and len(ours.form.options) > 1:
-            alone = [replace(ours.form, options=(option,)) for option in ours.form.options]
-            apart = [replace(ours, form=form) for form in alone]
-            told = [self._examples(each, without) for each in apart]
-            bare = self._examples(replace(ours, form=replace(ours.form, options=())), without)
-            found = self._induction.combine(
-                ours, [(each, seen) for each, (_, seen) in zip(apart, told, strict=True)], bare[1]
-            )
-            (numbers, examples), asked = told[0], apart[0]
+            found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
+            if found is not None:
+                asked = parts(ours)[0]
+                numbers, examples = self._examples(asked, without)
         if found is None:
             return None
         pair = difference(asked, examples[0][0])
@@ -272,6 +280,20 @@ class Memory:
                 examples.append((theirs, kept))
         return numbers, examples
 
+    def ranked(
+        self, ours: Taken, candidates: Sequence[Candidate], state: State
+    ) -> tuple[list[int], Numbers]:
+        """The candidates' places, the best first, and what each is worth."""
+        scores = self.ranker.probability(features(ours, candidates))
+        order = self._order(candidates, scores)
+        if not any(_has_our_options(each) for each in candidates):
+            order.sort(key=lambda place: candidates[place].how != INDUCED)
+        if state.context is not None:  # records are of the pristine machine, functions of any
+            moved = self._is_moved(ours, state)
+            order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
+        order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
+        return order, scores
+
     def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
         """The candidates' places, the best first."""
         if len(self.ranker.scores):
@@ -281,6 +303,14 @@ class Memory:
             (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
         ]
         return [place for _, _, place in sorted(ranked)]
+
+    def _is_moved(self, ours: Taken, state: State) -> bool:
+        """Whether the directory that a command lists is not what it was on the pristine machine."""
+        named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
+        if not ours.operands:
+            named = [(state.before.document["cwd"], ours.here)]
+        fresh = self.world.state(state.cwd)
+        return any(names != listing(path, fresh) for path, names in named)
 
     def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
         near = {each.number: each.distance for each in candidates}
@@ -292,8 +322,47 @@ class Memory:
         return self.take(entry.text, self.world.state(entry.cwd))
 
 
-def _is_found(candidate: Candidate) -> bool:
-    return candidate.how == INDUCED and candidate.votes >= ENOUGH
+def taken(text: str, state: State, forms: Forms) -> Taken | None:
+    """See `Memory.take`."""
+    text, state = without_reading(text, state) or (text, state)
+    form = forms.form(text, state)
+    if form is None:
+        return None
+    return Taken(form, operands(form, state), here(form, state), valued(form, state))
+
+
+def _has_our_options(candidate: Candidate) -> bool:
+    return candidate.how != INDUCED and not any(candidate.pair[:2])
+
+
+def _is_found(candidate: Candidate, *, moved: bool) -> bool:
+    return candidate.how == INDUCED and (moved or candidate.votes >= ENOUGH)
+
+
+_SAID = (
+    ("No such file or directory", lambda entry: entry is not None),
+    ("File exists", lambda entry: entry is None),
+    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
+    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
+)
+"""What the system says of a file (errno(3)), and when that cannot be."""
+
+
+def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
+    """Whether an answer says of a file that our command names what the tree shows to be wrong."""
+    lines = [line for line in kept.output.splitlines() if " " in line]
+    for said, is_wrong in _SAID:
+        for line in lines:
+            if not line.endswith(said):
+                continue
+            for each in (*ours.operands, *(one for _, one in ours.valued)):
+                if not each.key or not re.search(
+                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
+                ):
+                    continue
+                if is_wrong(state.entry(each.word)):
+                    return True
+    return False
 
 
 def _is_fed(taken: Taken) -> bool:

@@ -21,7 +21,8 @@ from shioenv.modeling.words import Expander
 _OPENS = re.compile(r"(:|echo) (>>|>\||>|<) (\S.*)", re.DOTALL)
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_OF_DATE = ("month", "day", "year", "time")
+OF_DATE = ("month", "day", "year", "time")
+"""What of an entry is its time."""
 
 
 def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
@@ -61,7 +62,7 @@ def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | Non
         return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
     if operator == ">>" and not size:
         return Behavior(0, b"", stdout=b"", stderr=b"")
-    now = {each: fresh[each] for each in _OF_DATE}
+    now = {each: fresh[each] for each in OF_DATE}
     now["size"] = entry.size + size if operator == ">>" else size
     operations: list[Operation] = [
         ("=", pointer("fs", name, each), value)

@@ -6,6 +6,7 @@ The trees are scikit-learn's, kept as arrays: to ask them takes NumPy alone.
 from __future__ import annotations
 
 import posixpath
+import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -55,6 +56,9 @@ _OTHER = {
 }  # fmt: skip
 _MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
+_ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
+_SAME_HOST = 0.25
+"""What an address of the same host differs by (ours)."""
 
 
 def difference(ours: Taken, theirs: Taken) -> list[float]:
@@ -80,6 +84,8 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
     found[4] = float(abs(len(ours.operands) - len(theirs.operands)))
     for our, their in zip(ours.operands, theirs.operands, strict=False):
         if our.word == their.word and our.kind == their.kind:
+            if our.kind in "fd" and (our.content, our.names) != (their.content, their.names):
+                found[_OTHER[our.kind]] += 1  # it was changed since
             continue
         if our.kind == "x" and their.kind in "fl":
             found[14] += 1
@@ -87,6 +93,9 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
             found[15] += 1
         elif our.path and our.path == their.path:
             found[18] += 1
+        elif our.kind in "UH" and host(our.word) == host(their.word):
+            is_bare = [host(each.word) == each.word for each in (our, their)]
+            found[_OTHER[our.kind]] += _SAME_HOST if is_bare[0] == is_bare[1] else 1
         else:
             found[_OTHER[our.kind]] += 1
             ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
@@ -95,6 +104,12 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
     found[20] = float(_mistakes(ours) != _mistakes(theirs))
     found[19] = float(ours.form.matched != theirs.form.matched)
     return found
+
+
+def host(address: str) -> str:
+    """How an address is spoken to: its protocol, its host and its port."""
+    match = _ADDRESS.match(address)
+    return match[0] if match else address
 
 
 def _mistakes(taken: Taken) -> frozenset[str]:

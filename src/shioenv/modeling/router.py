@@ -7,6 +7,8 @@ it is from and how sure that is; what nobody knows is guessed, and marked.
 from __future__ import annotations
 
 import hashlib
+import os
+import posixpath
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,15 +17,24 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.grammar.parse import without_assignments
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory
-from shioenv.modeling.opening import opening, without_reading
+from shioenv.modeling.opening import OF_DATE, opening, without_reading
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
-from shioenv.modeling.whereabouts import named, printed_directory, unnamed, without_name
+from shioenv.modeling.whereabouts import (
+    changed_directory,
+    named,
+    printed_directory,
+    unnamed,
+    without_name,
+)
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for; its confidence is 0."""
@@ -180,7 +191,39 @@ class Router:
         """One command, in the state that those before it left."""
         step = self._step(text, state)
         self.steps.append(step)
-        return step.answer
+        return replace(step.answer, behavior=self._with_times(step.answer.behavior, state))
+
+    def _with_times(self, behavior: Behavior, state: State) -> Behavior:
+        """The behavior with what records do not tell: a directory in which something is made or
+        removed has the time of now. Of one input alone that is no part of its patch.
+        """
+        fresh = self._fresh
+        if fresh is None or not behavior.patch:
+            return behavior
+        told = {operation[1] for operation in behavior.patch.operations}
+        start = os.fsencode(state.cwd)
+        above: dict[str, None] = {}
+        for operation in behavior.patch.operations:
+            for path in operation[1:] if operation[0] == "m" else operation[1:2]:
+                area, *names = keys(path) or [""]
+                if operation[0] != "=" and area == "fs" and len(names) == 1:
+                    whole = posixpath.join(start, name_bytes(names[0]))
+                    above[file_key(posixpath.dirname(whole), start)] = None
+        operations: list[Operation] = []
+        gone = {
+            keys(each[1])[1]
+            for each in behavior.patch.operations
+            if each[0] in "rm" and each[1].startswith("/fs/")
+        }
+        for name in (each for each in above if each not in gone):
+            entry = state.before.document["fs"].get(name, fresh)
+            for each in OF_DATE:
+                path = pointer("fs", name, each)
+                if path not in told and entry[each] != fresh[each]:
+                    operations.append(("=", path, fresh[each]))
+        if not operations:
+            return behavior
+        return replace(behavior, patch=ContextPatch((*behavior.patch.operations, *operations)))
 
     def _step(self, text: str, state: State) -> Step:
         opened = opening(text, state, self._fresh) if self._fresh else None
@@ -192,6 +235,9 @@ class Router:
         printed = printed_directory(text, state)
         if printed is not None:
             return Step(text, Answer(printed, 1.0, "the working directory, by rule"))
+        moved = changed_directory(text, state) if state.context is not None else None
+        if moved is not None:
+            return Step(text, Answer(moved, 1.0, "the working directory, by rule"))
         exact = self.memory.exact(text, state)
         if exact is not None:
             return Step(text, exact, ((text, 0.0),))
@@ -205,6 +251,10 @@ class Router:
             else:
                 self._used_stages = True
                 return Step(text, replace(answer, source=self._stages_name))
+        if self._searches_elsewhere(state):
+            missing = self._not_found(text, state)
+            if missing is not None:
+                return Step(text, missing)
         written = self._by_model(text, state)
         try:
             found = self.memory.find(text, state)
@@ -255,12 +305,20 @@ class Router:
         files = any(each.kind in "fdls" for each in taken.operands)
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
+    def _searches_elsewhere(self, state: State) -> bool:
+        """Whether programs are looked for in other directories than where the memory was made."""
+        fresh = self.memory.world.state(state.cwd)
+        paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
+        return state.context is not None and paths[0] != paths[1]
+
     def _not_found(self, text: str, state: State) -> Answer | None:
         """What Bash says of a command that no directory of PATH holds."""
         name = (without_assignments(text).split() or [""])[0]
         if name in _BUILTINS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
+        if "/" in name or name in state.before.document.get("functions", {}):
+            return None
         if any(state.entry(f"{directory}/{name}") for directory in path.split(":") if directory):
             return None
         said = f"bash: line 1: {name}: command not found\n".encode()

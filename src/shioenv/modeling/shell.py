@@ -67,6 +67,7 @@ LONGEST_VALUE = 131_072
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BLOCK = 4096
 """Bytes that a program reads at once at least, where it reads."""
 
@@ -121,6 +122,7 @@ class Shell:
         self._conditions = 0
         self._racing, self._has_jobs, self._refused_whole = False, False, False
         self._beside = ""
+        self._left: str | None = None
 
     @property
     def state(self) -> State:
@@ -168,6 +170,8 @@ class Shell:
             return " ".join(map(str, self._statuses))
         if name == "_" and self._last is not None:
             return self._last
+        if name == "OLDPWD" and self._left is not None:
+            return self._left
         if name in _UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
@@ -188,16 +192,24 @@ class Shell:
         if len(value) > LONGEST_VALUE:
             raise Abstained(f"the variable {name} is longer than is followed")
         document = self.state.before.document
-        old = document["settings"].get(name)
         ruled = not (
             name in _SPECIAL | _UNKNOWN
             or name.startswith("BASH")
-            or (isinstance(old, str) and old.startswith(("declare -", "(")))
+            or self._has_attributes(name)
             or document["settings"].get("-o allexport")
-            or not value.isprintable()
+            or _SURROGATE.search(value)
         )
-        text = f"{name}={quoted(value)}"
-        if not ruled:
+        self._assign(name, f"{name}={quoted(value)}", value if ruled else None)
+
+    def _has_attributes(self, name: str) -> bool:
+        """Whether a variable is more than a text, as numbers, lists and constants are."""
+        old = self.state.before.document["settings"].get(name)
+        return isinstance(old, str) and old.startswith(("declare -", "("))
+
+    def _assign(self, name: str, text: str, value: str | None) -> None:
+        """Sets a variable as `text` does; its value is None where only Bash can tell."""
+        document = self.state.before.document
+        if value is None:
             behavior = self._ask(text)
             self._advance(text, behavior)
             self._write(self._fds[2], behavior.output)
@@ -255,6 +267,8 @@ class Shell:
         return self._asking.ask(text, how)
 
     def _advance(self, text: str, behavior: Behavior) -> None:
+        if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
+            self._left = self.state.before.document["env"].get("PWD")
         for name, target in self._asking.advance(text, behavior):
             for sink in self._fds.values():
                 if isinstance(sink, OpenFile) and sink.name == name:
@@ -413,7 +427,7 @@ class Shell:
     @contextmanager
     def _subshell(self) -> Iterator[None]:
         mark = self._asking.mark()
-        saved = self.arguments, dict(self._functions), self._last
+        saved = self.arguments, dict(self._functions), self._last, self._left
         self._level += 1
         try:
             yield
@@ -425,7 +439,7 @@ class Shell:
             self._status = returned.status
         finally:
             self._level -= 1
-            self.arguments, self._functions, self._last = saved
+            self.arguments, self._functions, self._last, self._left = saved
         self._asking.leave(mark)
 
     # commands
@@ -635,8 +649,36 @@ class Shell:
         elif text:
             if name in ("xargs", "find") and not kept and self._unrolled(command, fds, stdin):
                 return
+            if text == "cd -" and self._left is not None:
+                self._go_back(fds, stdin)
+                return
             final = id(command) == self._final
+            forgotten = self._forgotten(command) if name == "unset" and self._functions else ()
             self._put(" ".join([text, *kept]), name, fds, stdin, final=final)
+            for each in forgotten:
+                self._functions.pop(each, None)
+
+    def _go_back(self, fds: Mapping[int, Sink], stdin: Stdin) -> None:
+        """`cd -`: to where the shell was before, which it says."""
+        place = self._left or ""
+        self._put(f"cd {quoted(place)}", "cd", fds, stdin)
+        if not self._status:
+            self._write(fds[1], os.fsencode(f"{place}\n"))
+
+    def _forgotten(self, command: Simple) -> list[str]:
+        """Functions that an `unset` takes back: those behind `-f`, and those that no variable is
+        called like.
+        """
+        if any(map(self._is_unknown, command.words)):
+            raise Abstained("nobody knows which function is unset")
+        words = [field for word in command.words[1:] for field in self._expander.fields(word)]
+        options = [word for word in words if word.startswith("-")]
+        names = [word for word in words if not word.startswith("-")]
+        if options:
+            return names if all(set(each) <= set("-f") for each in options) else []
+        document = self.state.before.document
+        variables = document["env"].keys() | document["settings"].keys()
+        return [name for name in names if name not in variables]
 
     def _is_ruled(self, command: Simple, name: str) -> bool:
         if name in self._functions or name in _ENDING or name in ("eval", "shift", "read"):
@@ -648,10 +690,12 @@ class Shell:
             match = _ASSIGNMENT.fullmatch(assignment)
             if match is None:
                 raise Abstained(f"{assignment!r:.40} is beyond it")
+            name, adds, _ = match.groups()
             value = self._expander.text(match[3], assigned=True)
-            if match[2]:
-                value = (self.variable(match[1]) or "") + value
-            self.assign(match[1], value)
+            if adds and self._has_attributes(name):  # to a number it is added
+                self._assign(name, f"{name}+={quoted(value)}", None)
+                continue
+            self.assign(name, (self.variable(name) or "") + value if adds else value)
         self._status = self._substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import groupby, permutations, product
+from itertools import groupby, permutations, product, zip_longest
 from typing import TypeAlias
 
 MOST_WORK = 3e7
@@ -39,6 +39,9 @@ class Given:
     text: str | None
     words: Mapping[str, str]
     operands: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    """Where it reads several: each of them, in the order of its operands; `text` is all of them,
+    one after the other."""
     names: tuple[str, ...] | None = None
     """What is in the directory that it names, or in its own where it names none, sorted, each with
     the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
@@ -67,6 +70,8 @@ class Family:
     """It works on a text, not on the operands alone."""
     of_bytes: bool = False
     """Its characters are bytes."""
+    several: bool = False
+    """It works on several texts, each by itself."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ class Function:
         roles = {role: given.words[place] for role, place in self.places}
         if self.family.of_bytes:
             roles = {role: _as_bytes(word) for role, word in roles.items()}
-            given = replace(given, text=_as_bytes(given.text or ""))
+            texts = tuple(map(_as_bytes, given.texts))
+            given = replace(given, text=_as_bytes(given.text or ""), texts=texts)
         try:
             made = self.family.run(given, roles, self.flags)
         except (ValueError, LookupError, ArithmeticError, re.error):
@@ -113,12 +119,16 @@ def _as_text(characters: str) -> str:
     return characters.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
-def functions(places: Sequence[str], *, reads: bool) -> Iterator[Function]:
-    """Every function in which each of these words plays a role; simple ones first."""
+def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> Iterator[Function]:
+    """Every function in which each of these words plays a role; simple ones first. `several` texts
+    are read by those that take each by itself, and by all others one after the other.
+    """
     if len(places) > MOST_PLACES:
         return
     for family in FAMILIES:
         if family.reads != reads or len(places) > len(family.roles):
+            continue
+        if family.several and not several:
             continue
         for roles in permutations(family.roles, len(places)):
             if not set(family.needs) <= set(roles):
@@ -292,6 +302,17 @@ _OPTIONAL = 9
 """Marks of what may be missing, at most: each doubles the work; five stand in what makes words."""
 
 
+def _matching_named(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The same of several texts, each line behind the name of its own."""
+    made = []
+    for name, text in zip(given.operands, given.texts, strict=True):
+        found = _matching(replace(given, text=text, texts=()), roles, flags)
+        if found is None:
+            return None
+        made.append(("".join(f"{name}:{line}\n" for line in _lines(found[0])), found[1]))
+    return "".join(text for text, _ in made), min(code for _, code in made)
+
+
 def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
     source, text = roles["pattern"], given.text or ""
     if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
@@ -318,6 +339,15 @@ def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
     if flags["shown"] == "nothing":
         return "", code
     return _joined([line for _, line in kept]), code
+
+
+def _parts(given: Given, roles: Roles, flags: Flags) -> str:
+    """A part of each of several texts, under its name."""
+    made = [
+        f"==> {name} <==\n{_part(replace(given, text=text, texts=()), roles, flags)}"
+        for name, text in zip(given.operands, given.texts, strict=True)
+    ]
+    return "\n".join(made)
 
 
 # Order ------------------------------------------------------------------------------------------
@@ -622,6 +652,19 @@ def _squeezed(text: str, characters: str) -> str:
     return re.sub(rf"([{re.escape(characters)}])\1+", r"\1", text) if characters else text
 
 
+def _side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
+    """The lines of several texts in one, the first of each first."""
+    marks = list(_set(roles["by"])) if "by" in roles else ["\t"]
+    marks = marks or [""]
+    made = []
+    for lines in zip_longest(*map(_lines, given.texts), fillvalue=""):
+        line = lines[0]
+        for number, each in enumerate(lines[1:]):
+            line += marks[number % len(marks)] + each
+        made.append(line)
+    return _joined(made)
+
+
 def _joined_lines(given: Given, roles: Roles, flags: Flags) -> str:
     marks = list(_set(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
@@ -663,17 +706,77 @@ def _visible(character: str, *, tabs: bool) -> str:
 # Figures ----------------------------------------------------------------------------------------
 
 
-def _counted(given: Given, roles: Roles, flags: Flags) -> str:
-    text = given.text or ""
-    counts = {
+def _figures(text: str) -> dict[str, int]:
+    return {
         "lines": text.count("\n"),
         "words": len(text.split()),
         "bytes": len(text.encode("utf-8", "surrogateescape")),
         "characters": len(text),
         "longest": max((len(line.expandtabs(8)) for line in _lines(text)), default=0),
     }
+
+
+def _counted(given: Given, roles: Roles, flags: Flags) -> str:
+    counts = _figures(given.text or "")
     name = "".join(f" {each}" for each in given.operands)
     return f"{counts[flags['what']]}{name}\n"
+
+
+def _counts(given: Given, roles: Roles, flags: Flags) -> str:
+    """Figures of several texts, each before its name, and their sum."""
+    kinds = flags["what"].split(" and ")
+    figures = [_figures(text) for text in given.texts]
+    width = len(str(sum(each["bytes"] for each in figures)))
+    figures.append({kind: sum(each[kind] for each in figures) for kind in figures[0]})
+    made = []
+    for name, each in zip((*given.operands, "total"), figures, strict=True):
+        made.append(" ".join(f"{each[kind]:{width}}" for kind in kinds) + f" {name}\n")
+    return "".join(made)
+
+
+_TYPES = {"x1": (1, 2, "x"), "x2": (2, 4, "x"), "o1": (1, 3, "o"), "o2": (2, 6, "o"),
+          "u1": (1, 3, "u"), "u2": (2, 5, "u"), "d1": (1, 4, "d"), "d2": (2, 6, "d"),
+          "x4": (4, 8, "x"), "x8": (8, 16, "x"), "c": (1, 3, "c"),
+          "x": (4, 8, "x")}  # fmt: skip
+_DUMPED = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+           "\t": "\\t", "\v": "\\v"}  # fmt: skip
+
+
+def _dumped(given: Given, roles: Roles, flags: Flags) -> str:
+    """Each byte, or each few of them, as a number or a letter, sixteen in a row."""
+    text = given.text or ""
+    start = _number(roles["skip"]) if "skip" in roles else 0
+    end = start + _number(roles["count"]) if "count" in roles else len(text)
+    if start < 0 or start > len(text):
+        raise ValueError(start)
+    radix = roles.get("address", "o")
+    size, width, kind = _TYPES[roles.get("type", flags["as"])]
+    data, before = text[start:end], ""
+    made: list[str] = []
+    for place in range(0, len(data), 16):
+        row = data[place : place + 16]
+        if row == before and len(row) == 16 and place + 16 < len(data):
+            made += ["*"] * (made[-1:] != ["*"])
+            continue
+        before = row
+        units = [row[index : index + size] for index in range(0, len(row), size)]
+        shown = "".join(f" {_unit(each, width, kind):>{width}}" for each in units)
+        made.append(_address(start + place, radix) + shown)
+    if radix != "n":
+        made.append(_address(start + len(data), radix))
+    return _joined(made)
+
+
+def _address(place: int, radix: str) -> str:
+    return {"o": f"{place:07o}", "d": f"{place:07d}", "x": f"{place:06x}", "n": ""}[radix]
+
+
+def _unit(data: str, width: int, kind: str) -> str:
+    if kind == "c":
+        shown = _DUMPED.get(data, data)
+        return shown if " " <= data <= "~" or data in _DUMPED else f"{ord(data):03o}"
+    number = int.from_bytes(data.encode("latin-1"), "little", signed=kind == "d")
+    return str(number) if kind in "ud" else f"{number:0{width}{kind}}"
 
 
 # Words ------------------------------------------------------------------------------------------
@@ -799,6 +902,18 @@ FAMILIES: tuple[Family, ...] = (
         "negated": ("", "without"), "whole": ("", "words", "lines"),
         "shown": ("", "count", "numbered", "only", "nothing"),
     }),
+    Family("part of each", _parts, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True, several=True),
+    Family("counts of each", _counts, variants={
+        "what": ("lines", "words", "bytes", "lines and words and bytes", "characters"),
+    }, several=True),
+    Family("side by side", _side_by_side, ("by",), several=True),
+    Family("lines of each", _matching_named, ("pattern",), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only"),
+    }, several=True),
     Family("exchanged", _exchanged, ("these", "by"), ("these",), variants={
         "how": ("", "deleted", "squeezed", "cut"), "others": ("", "others"),
     }, of_bytes=True),
@@ -810,6 +925,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("joined", _joined_lines, ("by",)),
     Family("shown", _shown, variants={
         "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
+    }, of_bytes=True),
+    Family("dumped", _dumped, ("address", "type", "count", "skip"), variants={
+        "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
     }, of_bytes=True),
     Family("directory", _listed, variants={
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),

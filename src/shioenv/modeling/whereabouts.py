@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import shlex
 from dataclasses import replace
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.grammar.words import split_words
+from shioenv.modeling.forms import Variables
+from shioenv.modeling.words import Expander
 
+_IS_ROOT = re.compile(r"\b0\b")
 _HERE = {
     "ls": re.compile(r"(?P<before>ls(?: -\S+)*)(?P<after>)"),
     "du": re.compile(r"(?P<before>du(?: -\S+)*)(?: \.)?(?P<after>)"),
@@ -21,8 +29,57 @@ def printed_directory(text: str, state: State) -> Behavior | None:
     """What `pwd` says, by rule; None for other commands."""
     if text not in {"pwd", "pwd -L"}:
         return None
-    said = state.before.document["cwd"].encode("utf-8", "surrogateescape") + b"\n"
+    said = _logical(state).encode("utf-8", "surrogateescape") + b"\n"
     return Behavior(0, said, stdout=said, stderr=b"")
+
+
+def _logical(state: State) -> str:
+    """The working directory as Bash got there, by its links."""
+    document = state.before.document
+    cwd: str = document["cwd"]
+    named: str = document["env"].get("PWD", cwd)
+    return named if state.resolve(named) == cwd else cwd
+
+
+def changed_directory(text: str, state: State) -> Behavior | None:
+    """What a `cd` to one directory does, by rule; None for other commands, for `cd -`, and where
+    the shell looks or moves in another way.
+    """
+    document = state.before.document
+    environment, settings = document["env"], document["settings"]
+    if not text.startswith("cd") or "CDPATH" in environment.keys() | settings.keys():
+        return None
+    try:
+        expander = Expander(Variables(state))
+        words = [field for word in split_words(text) for field in expander.fields(word)]
+    except Abstained:
+        return None
+    if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):
+        return None
+    name = words[1] if len(words) == 2 else environment.get("HOME", "")
+    if (
+        name.startswith("-")
+        or not _IS_ROOT.search(str(settings.get("EUID", 0)))
+        or (len(words) == 1 and not name)
+    ):
+        return None
+    logical = posixpath.normpath(posixpath.join(_logical(state), name)).replace("//", "/")
+    entry = state.entry(logical)
+    if entry is None or not entry.perms.startswith("d"):
+        above = state.entry(posixpath.dirname(logical))
+        wrong = "No such file or directory" if entry is None else "Not a directory"
+        if above is None or not above.perms.startswith("d"):
+            return None
+        said = os.fsencode(f"bash: line 1: cd: {name}: {wrong}\n")
+        return Behavior(1, said, stdout=b"", stderr=said)
+    operations: list[Operation] = []
+    for path, old, new in (
+        ("/cwd", document["cwd"], state.resolve(logical)),
+        ("/env/PWD", environment.get("PWD"), logical),
+    ):
+        if old != new:
+            operations.append(("=" if old is not None else "a", path, new))
+    return Behavior(0, b"", ContextPatch(tuple(operations)), stdout=b"", stderr=b"")
 
 
 def unnamed(text: str, state: State, start: str) -> bool:

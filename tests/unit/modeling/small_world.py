@@ -7,11 +7,11 @@ from typing import Any
 
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.modeling.facts import operands
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import write_index
 from shioenv.modeling.memory import Memory
+from shioenv.modeling.memory import taken as taken_apart
 from shioenv.modeling.world import World
 
 HOME = "/home/ubuntu"
@@ -30,8 +30,9 @@ def small_world() -> World:
     directory = "drwxr-xr-x"
     files = {
         ".": entry(4096, directory),
-        "sub": entry(4096, directory),
-        "other": entry(4096, directory),
+        "sub": entry(4096, directory, time="08:00"),
+        "other": entry(4096, directory, time="08:00"),
+        "other/x": entry(1),
         "run.sh": entry(6, "-rwxr-xr-x"),
         "link": entry(5, "lrwxrwxrwx", target="a.txt"),
         "/": entry(4096, directory),
@@ -54,10 +55,9 @@ def small_world() -> World:
 
 
 def taken(text: str, state: State | None = None) -> Taken:
-    state = state or small_world().state()
-    form = FORMS.form(text, state)
-    assert form is not None
-    return Taken(form, operands(form, state))
+    made = taken_apart(text, state or small_world().state(), FORMS)
+    assert made is not None
+    return made
 
 
 def missing(command: str, name: str) -> Kept:
@@ -76,12 +76,16 @@ def small_memory(directory: Path) -> Memory:
         "cat gone": missing("cat", "gone"),
         "cat a.txt": Kept(0, "one\ntw", "[]"),
         "rm a.txt": gone("a.txt"),
+        "rm -r other": Kept(0, "", '[["r","/fs/other"],["r","/fs/other~1x"]]'),
         "rm gone": missing("rm", "cannot remove 'gone'"),
         "touch new": Kept(0, "", made),
         "echo hi": Kept(0, "hi\n", "[]"),
         "head -n 1 a.txt": Kept(0, "one\n", "[]"),
         "wc -l b.txt": Kept(0, "2 b.txt\n", "[]"),
         "pwd": Kept(0, f"{HOME}\n", "[]"),
+        "ls": Kept(0, "a.txt\nb.txt\nlink\nother\nrun.sh\nsub\n", "[]"),
+        "ls -l": Kept(0, "total 4\n", "[]"),
+        "ls -l sub": Kept(0, "total 0\n", "[]"),
         "ls sub": Kept(0, "inner.txt\n", "[]"),
         "cd sub": Kept(0, "", f'[["=","/cwd","{HOME}/sub"],["=","/env/PWD","{HOME}/sub"]]'),
     }  # fmt: skip

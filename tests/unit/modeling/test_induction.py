@@ -82,7 +82,8 @@ FILTERS = (
     "tr -s ' '", "tr -c '[:alnum:]' _", "tr -cd '[:digit:]'", "tr -t abc xy", "tr ' ' '\\n'",
     "fold -w 10", "fold -s -w 12", "nl", "nl -b a", "nl -w 3", "nl -s ') '", "nl -n rz",
     "cat -n", "cat -b", "cat -A", "cat -E", "cat -T", "cat -s", "paste -s", "paste -s -d ,",
-    "expand", "expand -t 4",
+    "expand", "expand -t 4", "od", "od -x", "od -c", "od -t x1", "od -A d -t u2", "od -A x -j 3",
+    "od -N 7", "od -A n -t d1", "od -t o1",
 )  # fmt: skip
 
 
@@ -159,13 +160,53 @@ def test_options_mean_together_what_they_mean_alone(
         return [(reading(each, text), told(each, text)) for text in texts(7, 8)]
 
     text = texts(8, 1)[0]
-    ours = [(reading(each, text), seen(each)) for each in apart]
-    found = Induction().combine(reading(command, text), ours, seen(bare))
+    alone = {taken(each).form.options: each for each in (*apart, bare)}
+
+    def examples(part: Taken) -> list[tuple[Taken, Kept]]:
+        return seen(alone[part.form.options]) if part.form.options in alone else []
+
+    found = Induction().combine(reading(command, text), examples)
     if command.startswith("cut"):  # what -d means alone nobody has seen
         assert found is None
         return
     assert found is not None
     assert found.output == told(command, text).output, found.function.name
+
+
+SEVERAL = (
+    "cat", "sort", "wc", "wc -l", "wc -c", "head -n 2", "tail -n 1", "paste", "paste -d ,",
+    "paste -d '+-'", "grep one", "grep -c o", "grep -n -i TWO", "grep -v one", "cut -c 1-3", "rev",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", SEVERAL)
+def test_several_texts_are_read_one_by_one_or_as_one(command: str, tmp_path: Path) -> None:
+    def asked(number: int, count: int) -> tuple[Taken, Kept]:
+        contents = [f"{text.rstrip()}\n" for text in texts(number, count)]
+        names = [f"{number}.{place}" for place in range(count)]
+        for name, text in zip(names, contents, strict=True):
+            (tmp_path / name).write_text(text)
+        made = taken(command)
+        files = [
+            Operand(name, "f", f"/{name}", name, None, text.encode())
+            for name, text in zip(names, contents, strict=True)
+        ]
+        done = subprocess.run(
+            [*shlex.split(command), *names],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            check=False,
+        )
+        told = Kept(done.returncode, done.stdout.decode(), "[]")
+        return Taken(made.form, (*made.operands, *files)), told
+
+    neighbours = [asked(number, 2 + number % 2) for number in range(20, 26)]
+    for number in (30, 31, 32):
+        ours, real = asked(number, 2 + number % 3)
+        found = Induction().explain(ours, neighbours)
+        assert found is not None
+        assert (found.output, found.exit_code) == (real.output, real.exit_code), found.function.name
 
 
 def test_what_no_function_explains_is_not_explained() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_world import HOME, entry, small_memory, small_world, taken
 
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
-from shioenv.modeling.facts import operand
+from shioenv.modeling.facts import operand, rounded
 from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings
 from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG, Forms
 from shioenv.modeling.index import ROW, Index, write_index
 from shioenv.modeling.learning import arrays_of
-from shioenv.modeling.memory import Memory
+from shioenv.modeling.memory import Memory, contradicts
 from shioenv.modeling.ranking import PAIR, WEIGHTS, Ranker, difference, load_ranker, untrained
 from shioenv.modeling.world import World
 
@@ -91,9 +94,6 @@ def test_operands_have_the_class_that_they_have_in_the_state(word: str, kind: st
 
 
 def test_what_an_earlier_input_made_is_there() -> None:
-    from shioenv.domain.behavior import Behavior
-    from shioenv.domain.patch import ContextPatch
-
     made = ContextPatch((("a", "/fs/gone.txt", entry(3)),))
     state = small_world().state().after("touch gone.txt", Behavior(0, b"", made))
     assert operand("gone.txt", state).kind == "f"
@@ -139,6 +139,96 @@ def test_a_patch_is_of_our_files() -> None:
     assert operations[1] == ["r", "/fs/b.txt"]
 
 
+def test_a_number_may_name_a_file() -> None:
+    made = Kept(0, "", json.dumps([["a", "/fs/gone", entry(4096, "drwxr-xr-x")]]))
+    (kept,) = filled("mkdir 7", "mkdir gone", made).values()
+    assert json.loads(kept.patch) == [["a", "/fs/7", entry(4096, "drwxr-xr-x")]]
+
+
+def test_missing_directories_above_are_ours_too() -> None:
+    operations = [["a", f"/fs/{name}", entry(4096, "drwxr-xr-x")] for name in ("x", "x~1y")]
+    kept = filled("mkdir -p p/q", "mkdir -p x/y", Kept(0, "", json.dumps(operations)))[0]
+    assert [each[1] for each in json.loads(kept.patch)] == ["/fs/p", "/fs/p~1q"]
+
+
+def test_a_directory_goes_with_what_is_in_it() -> None:
+    made = [("a", path, entry(1)) for path in ("/fs/other~1x", "/fs/sub~1deep")]
+    state = small_world().state().after("", Behavior(0, b"", ContextPatch(tuple(made))))
+    gone = Kept(0, "", '[["r","/fs/other"],["r","/fs/other~1x"]]')
+    told = filled("rm -r sub", "rm -r other", gone, state)[0]
+    assert sorted(each[1] for each in json.loads(told.patch)) == [
+        *("/fs/sub", "/fs/sub~1deep", "/fs/sub~1inner.txt"),
+    ]
+    empty = filled("rmdir sub", "rmdir other", Kept(0, "", '[["r","/fs/other"]]'), state)[0]
+    assert empty.patch == '[["r","/fs/sub"]]'
+
+
+def test_what_cannot_be_known_of_a_word_is_told() -> None:
+    state = small_world().state()
+    for text, guessed in (("echo ${HOME@U}", True), ("echo $HOME '$x' *.none", False)):
+        form = FORMS.form(text, state)
+        assert form is not None
+        assert form.guessed == guessed
+
+
+def test_a_file_that_an_option_names_is_what_others_are_made_like() -> None:
+    made = Kept(0, "", '[["=","/fs/b.txt/perms","-rwxr-xr-x"]]')
+    patch = ContextPatch((("=", "/fs/sub/perms", "drwx--x--x"),))
+    state = small_world().state().after("", Behavior(0, b"", patch))
+    told = filled("chmod --reference=sub a.txt", "chmod --reference=run.sh b.txt", made, state)
+    assert json.loads(told[0].patch) == [["=", "/fs/a.txt/perms", "-rwx--x--x"]]
+
+
+def test_what_changed_of_a_file_is_told_of_it_now() -> None:
+    patch = ContextPatch((("=", "/fs/a.txt/perms", "----------"),))
+    state = small_world().state().after("chmod 0 a.txt", Behavior(0, b"", patch))
+    kept = Kept(0, "-rw-r--r-- 1 root root 6 Oct 16 19:43 a.txt\n", "[]")
+    assert filled("ls -l a.txt", "ls -l a.txt", kept, state)[1].output.startswith("---------- 1")
+
+
+def test_a_size_is_shown_to_people_as_programs_round_it() -> None:
+    sizes = (0, 1023, 1024, 1025, 10_240, 35_149, 1_048_576)
+    assert [rounded(size, 1024) for size in sizes] == [
+        *("0", "1023", "1.0K", "1.1K", "10K", "35K", "1.0M"),
+    ]
+    assert [rounded(size, 1000) for size in sizes] == [
+        *("0", "1.1k", "1.1k", "1.1k", "11k", "36k", "1.1M"),
+    ]
+
+
+def test_bash_names_the_first_letter_of_what_is_no_option() -> None:
+    said = "bash: line 1: cd: -Y: invalid option\n"
+    told = filled("cd -r/R", "cd -Y", Kept(2, said, "[]", is_error=True))
+    assert told[0].output == said.replace("-Y", "-r")
+
+
+def test_addresses_of_one_host_are_alike() -> None:
+    ours = taken("curl http://h/a")
+    others = ("curl http://h/b", "curl http://h", "curl http://g/a", "curl https://h/a")
+    near = [difference(ours, taken(each))[PAIR.index("other addresses")] for each in others]
+    assert near == [0.25, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "wrong"),
+    [
+        ("cat a.txt", "cat: a.txt: No such file or directory\n", True),
+        ("cat gone", "cat: gone: No such file or directory\n", False),
+        ("cat a.txt", "cat: b/a.txt: No such file or directory\n", False),
+        ("mkdir gone", "mkdir: cannot create directory \u2018gone\u2019: File exists\n", True),
+        ("mkdir sub", "mkdir: cannot create directory \u2018sub\u2019: File exists\n", False),
+        ("cat a.txt", "cat: a.txt: Is a directory\n", True),
+        ("cat sub", "cat: sub: Is a directory\n", False),
+        ("cd sub", "bash: line 1: cd: sub: Not a directory\n", True),
+        ("tar -C sub", "tar: sub: Cannot open: No such file or directory\n", True),
+        ("cat a.txt", "a.txt: No such file or directory is what it holds\n", False),
+    ],
+)
+def test_what_the_tree_shows_to_be_wrong(text: str, said: str, wrong: bool) -> None:
+    state = small_world().state()
+    assert contradicts(Kept(1, said, "[]"), taken(text, state), state) == wrong
+
+
 def test_what_is_so_already_is_no_change() -> None:
     kept = Kept(0, "", '[["=","/fs/a.txt/perms","-rwxr-xr-x"]]')
     assert json.loads(filled("chmod 755 run.sh", "chmod 755 a.txt", kept)[0].patch) == []
@@ -160,6 +250,13 @@ def test_standard_input_stands_for_a_file() -> None:
     assert found[CONTENTS].output == "3\n"
     found = filled("wc -l", "wc -l b.txt", Kept(0, "3 b.txt\n", "[]"), state)
     assert found[0].output == "3\n"
+
+
+def test_a_hyphen_names_standard_input() -> None:
+    state = replace(small_world().state(), stdin=b"mine\n")
+    kinds = [each.kind for each in taken("cat - a.txt", state).operands]
+    assert kinds == ["x", "f"]
+    assert [each.kind for each in taken("cat - a.txt").operands] != kinds
 
 
 def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from shioenv.modeling.model import (
 from shioenv.modeling.router import GUESSED, Router
 from shioenv.modeling.whereabouts import named, unnamed, without_name
 
+AT = b"bash: line 1: cd: ", b": No such file or directory\n"
+
 
 @pytest.fixture(scope="module")
 def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
@@ -48,6 +50,12 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Router:
         ("echo hi > nowhere/x", b"bash: line 1: nowhere/x: No such file or directory\n", 1),
         ("cd sub; pwd", b"/home/ubuntu/sub\n", 0),
         ("cd sub; ls", b"inner.txt\n", 0),
+        ("touch new; ls", b"a.txt\nb.txt\nlink\nnew\nother\nrun.sh\nsub\n", 0),
+        ("cd sub; cd ..; pwd; cd sub; cd nowhere", b"/home/ubuntu\n%snowhere%s" % AT, 1),
+        ("cd sub; cd ../a.txt", b"bash: line 1: cd: ../a.txt: Not a directory\n", 1),
+        ("cd sub; cd ..; cd -; cd -", b"/home/ubuntu/sub\n/home/ubuntu\n", 0),
+        ("PATH=/none; cat a.txt", b"bash: line 1: cat: command not found\n", 127),
+        ("A='x y' nosuchthing", b"bash: line 1: nosuchthing: command not found\n", 127),
         ("nosuchthing -x", b"bash: line 1: nosuchthing: command not found\n", 127),
     ],
 )
@@ -55,6 +63,20 @@ def test_what_is_put_together(router: Router, text: str, output: bytes, exit_cod
     answer = router.answer(text)
     assert answer.behavior.output == output
     assert answer.behavior.exit_code == (0 if "||" in text else exit_code)
+
+
+def test_a_directory_has_the_time_of_what_came_and_went(router: Router) -> None:
+    made = router.answer("touch new; rm a.txt").behavior.patch.operations
+    assert [operation[1] for operation in made] == ["/fs/a.txt", "/fs/new"]
+    came_and_went = router.answer("touch sub/q; rm sub/q").behavior.patch
+    gone = router.answer("rm -r other; pwd").behavior
+    assert (gone.output, len(gone.patch.operations)) == (f"{HOME}\n".encode(), 2)
+    assert came_and_went.operations == (("=", "/fs/sub/time", "19:43"),)
+
+
+def test_a_record_of_a_directory_that_changed_is_doubted(router: Router) -> None:
+    sure = [router.answer(text).confidence for text in ("rm a.txt; ls -l", "cat a.txt; ls -l")]
+    assert sure[0] < 0.5 * sure[1]
 
 
 def test_a_directory_that_is_not_named_is_a_dot() -> None:

@@ -180,3 +180,9 @@ def test_a_run_out_of_time_is_over() -> None:
     assert (answer.behavior.output, answer.behavior.exit_code) == (b"01", 124)
     assert answer.behavior.timed_out
     assert len(model.asked) == 2
+
+
+def test_a_value_of_several_lines_is_set_by_rule() -> None:
+    answer, model = composed('x=$(a); b "$x"', a=said(b"1\n\t2\n"), **{"b_'1\n\t2'": said(b"B")})
+    assert [text for text, _ in model.asked] == ["a", "b '1\n\t2'"]
+    assert answer.behavior.patch.operations == (("a", "/settings/x", "1\n\t2"),)

@@ -1,0 +1,329 @@
+"""What a memory of each of the paper's five regimes answers right, by how many inputs it has.
+
+Section 5 of the paper, with a memory of executed inputs in place of its sequence models. All
+regimes have equally many inputs; the scored ones are drawn from one pool of GCS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.manifest import finished_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.record import Record
+from shioenv.errors import DatasetMismatchError
+from shioenv.evaluation.evaluate import evaluate
+from shioenv.evaluation.results import Judged
+from shioenv.evaluation.suite import Suite, read_suite
+from shioenv.experiments.results import Findings, agree, columns, experiment
+from shioenv.experiments.scores import made
+from shioenv.experiments.setting import Setting
+from shioenv.experiments.training_sets import COMPOSITES
+from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
+from shioenv.modeling.index import Index
+from shioenv.modeling.learning import learn, write_memory
+from shioenv.modeling.model import CARD, write_card
+from shioenv.modeling.world import World
+from shioenv.modeling.worlds import world_of
+from shioenv.report.drawing import require_libraries
+from shioenv.report.tables import Table
+from shioenv.synthesis.drawing import Drawing
+from shioenv.system.store import find_system
+
+NAME = "regimes"
+SIZES = (10_000, 30_000)
+QUESTIONS = 2000
+HALF = 0.5
+STEPS = ("single", "multi")
+
+
+def _high(score: float | None) -> bool:
+    return score is not None and score >= HALF
+
+
+def _low(score: float | None) -> bool:
+    return score is not None and score <= HALF
+
+
+REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
+    "ucs": ("ucs", lambda record: True),
+    "gcs": ("gcs", lambda record: True),
+    "gcs-high": ("gcs", lambda record: _high(record.irreducibility)),
+    "gcs-low": ("gcs", lambda record: _low(record.irreducibility)),
+    "gcs-necessary": ("gcs", lambda record: _high(record.necessary)),
+    "nl2cmd": ("nl2cmd", lambda record: True),
+}
+"""A pool, and which of its records are in: the paper's five, and GCS chosen by the share of
+arguments that are necessary."""
+
+POOLS = ("ucs", "gcs", "nl2cmd")
+"""What regimes are drawn from. Nobody can generate the last one: it is given, or left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one memory answered right of one suite."""
+
+    regime: str
+    size: int
+    """Records that were asked for."""
+    records: int
+    """Different ones that it has: the pool may hold fewer."""
+    seed: int
+    suite: str
+    steps: str
+    inputs: int
+    em: float
+    em_low: float
+    em_high: float
+    em_masked: float
+    em_new: float | None
+    """Of the inputs whose text the memory does not hold."""
+    new: int
+    """How many these are."""
+    exit_code: float
+
+
+@experiment(NAME)
+def run(
+    setting: Setting,
+    *,
+    suites: Sequence[Path],
+    pools: Mapping[str, Path],
+    sizes: Sequence[int] = SIZES,
+    seeds: int = 1,
+    questions: int = QUESTIONS,
+    scoring: Scoring = THE_PAPERS,
+) -> Findings:
+    """Makes a memory of each regime, size and seed, and asks it all suites.
+
+    `pools` are datasets to draw from, by the name of `POOLS`; `ucs` and `gcs` are generated where
+    they are not given, the latter until both halves of its scores are as many as the largest size.
+    A memory or an answer that is there is not made again. Errors: those of `experiment`, `made`,
+    reading and evaluation; DatasetMismatchError for a pool of another system than a suite's;
+    MissingExtraError without the extra `train`.
+    """
+    require_libraries("this experiment", "train", "sklearn")
+    from shioenv.experiments import regime_charts
+
+    asked = [read_suite(path) for path in suites]
+    drawn = {"ucs": _ucs, "gcs": _gcs}
+    found = dict(pools)
+    for name, make in drawn.items():
+        if name not in found:
+            found[name] = make(setting, max(sizes), scoring)
+    for path in found.values():
+        _check(path, asked)
+    rows: list[Row] = []
+    for regime, (pool, holds) in REGIMES.items():
+        if pool not in found:
+            continue
+        for seed in range(setting.seed, setting.seed + seeds):
+            for size in sizes:
+                memory = _memory(setting, found[pool], regime, holds, size, seed, questions)
+                for path, suite in zip(suites, asked, strict=True):
+                    rows += _rows(setting, memory, path, suite, regime, size, seed)
+    return Findings(
+        title="What a memory of each regime answers right",
+        data={"rows": columns(rows, *Row.__dataclass_fields__)},
+        tables=[_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)],
+        chart=regime_charts.curves(rows),
+        counts={name: finished_manifest(path).records for name, path in found.items()},
+        parameters={
+            "sizes": list(sizes),
+            "seeds": seeds,
+            "questions": questions,
+            "suites": {suite.head.name: suite.head.digest for suite in asked},
+            "pools": {name: _origin(path) for name, path in found.items()},
+        },
+        summary={f"{row.regime} {row.size} {row.suite} {row.steps}": row.em for row in rows},
+    )
+
+
+def _ucs(setting: Setting, count: int, scoring: Scoring) -> Path:
+    drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
+    return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
+
+
+def _gcs(setting: Setting, count: int, scoring: Scoring) -> Path:
+    """A scored pool with so many of each half; what `training-sets` generated is used."""
+    drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
+    wanted = 2 * count
+    while True:
+        dataset = made(setting, "gcs", wanted, drawing, scoring)
+        scores = [one.irreducibility for one in dataset.scores]
+        fewest = min(sum(map(_high, scores)), sum(map(_low, scores)))
+        if fewest >= count:
+            return dataset.directory
+        wanted += math.ceil(1.05 * (count - fewest) * wanted / max(fewest, 1))
+
+
+def _check(pool: Path, suites: Sequence[Suite]) -> None:
+    digest = finished_manifest(pool).plan.system_digest
+    others = [
+        f"{suite.head.name} is of {suite.head.system_digest[:12]}, {pool} of {digest[:12]}"
+        for suite in suites
+        if suite.head.system_digest != digest
+    ]
+    if others:
+        raise DatasetMismatchError(str(pool), others)
+
+
+def _origin(pool: Path) -> dict[str, Any]:
+    """What decides what is in a pool."""
+    manifest = finished_manifest(pool)
+    drawing = manifest.plan.drawing
+    return {
+        "sampler": drawing.sampler,
+        "policy": drawing.policy,
+        "seed": drawing.seed,
+        "records": manifest.records,
+        "system digest": manifest.plan.system_digest,
+        "version": manifest.plan.version,
+    }
+
+
+def _memory(
+    setting: Setting,
+    pool: Path,
+    regime: str,
+    holds: Callable[[Record], bool],
+    size: int,
+    seed: int,
+    questions: int,
+) -> Path:
+    """The directory of a memory of a pool's records that hold, `size` of them drawn by the seed:
+    the smaller of two sizes are among the larger.
+    """
+    directory = setting.data / NAME / f"{regime}-{size}-{seed}"
+    directory.mkdir(parents=True, exist_ok=True)
+    plan = {"pool": _origin(pool), "regime": regime, "size": size, "seed": seed}
+    agree(directory / "plan.json", {**plan, "questions": questions})
+    if (directory / CARD).exists():
+        return directory
+
+    def told(what: str, done: int, total: int) -> None:
+        setting.report(f"{what} of {regime}, {size:,}", done, total)
+
+    total = finished_manifest(pool).records
+    able = [
+        place
+        for place, record in enumerate(_counted(read_records(pool), told, total))
+        if not record.history and holds(record)
+    ]
+    chosen = set(np.random.default_rng(seed).permutation(able)[:size].tolist())
+    records = (record for place, record in enumerate(read_records(pool)) if place in chosen)
+    write_memory(directory, _counted(records, told, len(chosen)), _world(pool))
+    figures = learn(directory, questions, seed, told)
+    manifest = finished_manifest(pool)
+    write_card(
+        directory,
+        {
+            "name": f"{regime}-{size}-{seed}",
+            "kind": "memory",
+            "system": manifest.plan.system,
+            "system_digest": manifest.plan.system_digest,
+            "records": len(chosen),
+            "learned": figures,
+        },
+    )
+    return directory
+
+
+def _world(pool: Path) -> World:
+    system = find_system(finished_manifest(pool).plan.system)
+    contexts = read_contexts(pool)
+    start = system.declaration.start_directory
+    return world_of(system, contexts.get(start) or next(iter(contexts.values())))
+
+
+def _counted(
+    records: Iterator[Record], report: Callable[[str, int, int], None], total: int
+) -> Iterator[Record]:
+    for done, record in enumerate(records, 1):
+        yield record
+        report("records", done, total)
+
+
+def _rows(
+    setting: Setting, memory: Path, path: Path, suite: Suite, regime: str, size: int, seed: int
+) -> Iterator[Row]:
+    """What a memory, with the composition before it, answers right of a suite."""
+    evaluation = evaluate(
+        suite,
+        [f"default:{memory}"],
+        memory / f"answers-{suite.head.digest[:12]}",
+        workers=setting.executor.workers,
+        report=lambda _, done, total, __: setting.report(
+            f"answers of {regime}, {size:,}, {path.stem}", done, total
+        ),
+    )
+    (judged,) = evaluation.predictors
+    figures = next(iter(evaluation.document["predictors"].values()))
+    index = Index(memory)
+    for steps in STEPS:
+        group = figures[steps]
+        if not group["n"]:
+            continue
+        new = _new(index, suite, judged, steps)
+        em, low, high = group["em"]
+        yield Row(
+            regime=regime,
+            size=size,
+            records=len(index),
+            seed=seed,
+            suite=path.stem,
+            steps=steps,
+            inputs=group["n"],
+            em=em,
+            em_low=low,
+            em_high=high,
+            em_masked=group["em_masked"][0],
+            em_new=round(sum(new) / len(new), 4) if new else None,
+            new=len(new),
+            exit_code=group["exit_code"][0],
+        )
+
+
+def _new(index: Index, suite: Suite, judged: Judged, steps: str) -> list[bool]:
+    """Whether each input was answered right whose text the memory does not hold."""
+    return [
+        bool(marks.em)
+        for case, marks in zip(suite.cases, judged.marks, strict=True)
+        if case.question.steps == steps
+        and not index.exact(case.state(suite.head.start).cwd, case.question.input.strip())
+    ]
+
+
+def _table(rows: Sequence[Row], suite: str) -> Table:
+    """One line a memory: single and multi inputs side by side."""
+    lines = []
+    chosen = [row for row in rows if row.suite == suite]
+    for key in dict.fromkeys((row.regime, row.size, row.seed) for row in chosen):
+        own = {row.steps: row for row in chosen if (row.regime, row.size, row.seed) == key}
+        cells = [cell for steps in STEPS for cell in _cells(own.get(steps))]
+        lines.append((key[0], f"{next(iter(own.values())).records:,}", str(key[2]), *cells))
+    names = [f"{steps}{what}" for steps in STEPS for what in (": EM", ", masked", ", new texts")]
+    return Table(
+        f"Asked {suite}",
+        "EM: output, exit code and the whole patch, with 95% intervals by resampling inputs. "
+        "*Masked*: but for what varies between runs. *New texts*: of the inputs that the memory "
+        "does not hold, and how many these are. A memory of fewer records than its size has all "
+        "that the pool holds, each text once.",
+        ("regime", "records", "seed", *names),
+        lines,
+    )
+
+
+def _cells(row: Row | None) -> tuple[str, str, str]:
+    if row is None:
+        return "-", "-", "-"
+    new = "-" if row.em_new is None else f"{row.em_new:.3f} ({row.new})"
+    return f"{row.em:.3f} [{row.em_low:.3f}, {row.em_high:.3f}]", f"{row.em_masked:.3f}", new
