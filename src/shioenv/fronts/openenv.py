@@ -17,6 +17,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.tasks.episode import MAX_TURNS, Episode
 from shioenv.tasks.task import Task, read_tasks
+from shioenv.tasks.terminal import for_rows
 
 
 class Line(Action):
@@ -67,7 +68,7 @@ class TaskEnvironment(Environment[Line, Shown, TaskState]):
         task = self._chosen(seed, options.get("task"))
         if self._machine is None or self._machine.system.name != task.system:
             self.close()
-            self._machine = open_sandbox(task.system, self._limits)
+            self._machine = open_sandbox(task.system, for_rows(self._limits))
         self._episode = Episode(task, self._machine, self._max_turns)
         self._state = TaskState(episode_id=episode_id, task=task.id)
         return Shown(text=self._episode.prompt, task=task.id)
