@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -373,6 +374,21 @@ def endpoint() -> Iterator[Endpoint]:
     yield server
     server.shutdown()
     server.server_close()
+
+
+def test_a_model_that_cannot_be_asked_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the dataset is even looked at."""
+    command = ["dataset", "tasks", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    command += ["--prompt-model", "m"]
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, "needs an endpoint" in done.stderr) == (3, True)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    done = CliRunner().invoke(app, command)
+    assert "shioenv[evaluation]" in done.stderr
 
 
 def test_a_model_says_it_in_its_own_words_but_never_how(
