@@ -159,6 +159,31 @@ def test_a_row_does_for_the_judge_what_it_did(
     assert not verdict(observer, made, *typed).passed
 
 
+MESS = [
+    "rm documents/notes.txt; touch mess; kill -9 $$",
+    "touch mess; kill -9 1; rm documents/notes.txt",
+    "rm documents/notes.txt; touch mess; for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done",
+    "(sleep .02; touch mess) & rm documents/notes.txt",
+    "rm documents/notes.txt; touch mess; trap 'rm mess; kill -9 $$' EXIT; exec sleep 0",
+    'rm() { command rm "$@"; touch mess; }; rm documents/notes.txt',
+    "mv documents/notes.txt /dev/shm/",
+    "mkdir /dev/shm/e; mount --bind /dev/shm/e documents",
+    "ls() { :; }; alias cat=:; PATH=/tmp; [ -e documents/notes.txt ] && echo documents are gone",
+    "rm documents/notes.txt; hostname gone",
+    "rm documents/notes.txt; head -c 400M /dev/zero > mess",
+]
+
+
+@pytest.mark.parametrize("row", MESS)
+def test_who_leaves_something_behind_cannot_hide_it(
+    row: str, observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("rm documents/notes.txt")
+    found = verdict(observer, made, row)
+    assert not found.passed
+    assert found.extra or found.missing
+
+
 def test_a_time_beyond_all_calendars_is_no_error(
     observer: SandboxRunner, task: Callable[[str], Task]
 ) -> None:

@@ -6,6 +6,7 @@ these teaches.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -68,9 +69,9 @@ class Gate:
     """A reward that is 0 unless the input did what one wants of it.
 
     `success`: it ended with exit code 0. `steady`: it is not volatile. `unseen`: nothing of its
-    start directory and words, in whatever order, was paid before by this gate, which is why it
-    remembers each input (as a number). Give several environments one gate, or they pay the same
-    input once each.
+    start directory and words, in whatever order and however quoted, was paid before by this gate,
+    which is why it remembers each input (as a number). Give several environments one gate, or they
+    pay the same input once each.
     """
 
     def __init__(
@@ -92,9 +93,17 @@ class Gate:
         if self.steady and scored.volatile:
             return NOTHING
         if self.unseen:
-            words = (tuple(sorted(row.text.split())) for row in scored.session.rows)
+            words = (tuple(sorted(_words(row.text))) for row in scored.session.rows)
             key = hash((scored.session.cwd, *words))
             if key in self._paid:
                 return NOTHING
             self._paid.add(key)
         return self.reward(scored)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text without their quotes; with them where one is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

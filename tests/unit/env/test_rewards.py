@@ -82,6 +82,14 @@ def test_gate_pays_once_however_the_words_are_cut() -> None:
         assert write(env, *words) == 0
 
 
+@pytest.mark.parametrize("word", ['"a"', "'a'", "\\a", "''a", "a''"])
+def test_gate_pays_once_however_a_word_is_quoted(word: str) -> None:
+    env = made(Gate(necessary))
+    assert write(env, "echo", "a", "b") > 0
+    assert write(env, "echo", word, "b") == 0
+    assert write(env, "echo", "'a b'") > 0
+
+
 def test_gate_pays_once_whatever_the_order() -> None:
     env = made(Gate(necessary))
     paid = [write(env, *words) for words in (("echo", "a", "b"), ("echo", "a", "b"))]
