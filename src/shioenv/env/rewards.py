@@ -22,6 +22,11 @@ INVALID: Final = -10.0
 NOTHING: Final = 0.0
 """The reward of every other step that executes nothing, and of what does not pass a gate."""
 
+SEES_ALONE: Final = 24
+"""The budget from which every argument of up to twelve is left out alone: `balanced` does that from
+eleven sub-inputs more than arguments up, `stratified` from twice as many. With less, `necessary`
+pays long inputs next to nothing, and teaches short ones."""
+
 FAILED: Final = -1.0
 """What `paper_v1` gives for an input that fails."""
 
@@ -36,8 +41,7 @@ def necessary(scored: ScoredSession) -> float:
     """How many arguments change the behavior when left out alone, over the horizon: 0 to 1 (ours).
 
     An argument that does nothing, or the same as another, earns nothing; nor does one whose
-    omission was not run, which `balanced` and `stratified` do from a budget of the number of
-    arguments up.
+    omission was not run: score with a budget of `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(
