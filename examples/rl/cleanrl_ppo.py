@@ -23,7 +23,7 @@ from torch.distributions import Categorical
 
 import shioenv  # noqa: F401 - registers the environments
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
-from shioenv.env.rewards import Gate, necessary
+from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 
 COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code", "input")
 
@@ -75,7 +75,7 @@ def main() -> None:
     envs = gymnasium.make_vec(
         "ShIOEnv-Grammar-v0", num_envs=given.envs, commands=given.commands, command="uniform",
         defer=True, wrap=[LocalActions, ProductionHistory], rewards=Gate(necessary),
-        record=False, budget=16, noise_runs=2, wall_seconds=0.5,
+        record=False, budget=SEES_ALONE, noise_runs=2, wall_seconds=0.5,
     )  # fmt: skip
     space = envs.single_observation_space
     agent = Agent(int(space.high.max()) + 1, space.shape[0], envs.single_action_space.n)

@@ -21,7 +21,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import CheckpointCallback
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
-from shioenv.env.rewards import Gate, necessary
+from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 from shioenv.env.vector import Ended, GrammarVectorEnv
 
@@ -41,7 +41,7 @@ def make(sampler: str, commands: list[str] | None, envs: int) -> StableVecEnv:
             rewards=Gate(necessary),
             wrap=[LocalActions, ProductionHistory],
             record=False,
-            budget=16,
+            budget=SEES_ALONE,
             noise_runs=2,
             wall_seconds=0.5,
         )

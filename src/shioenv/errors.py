@@ -379,9 +379,15 @@ class AnswerError(ShioenvError):
 
 
 class TaskError(ShioenvError):
-    """A file that holds no tasks, or a line of it that is none."""
+    """A file that holds no tasks, or a line of it that is none; a task of another system."""
 
     code = "SHIO-T01"
+
+
+class TerminalError(ShioenvError):
+    """A shell beside a terminal's that was killed before it could answer."""
+
+    code = "SHIO-T02"
 
 
 # modeling

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from shioenv.system.store import build_system
 from shioenv.tasks.task import Goal, Task
+
+DIGEST = build_system().digest
 
 
 def task(name: str, goal: Goal, prompt: str, solution: str) -> Task:
@@ -18,7 +25,7 @@ def task(name: str, goal: Goal, prompt: str, solution: str) -> Task:
         n_arguments=1,
         record=0,
         system="debian-12",
-        system_digest="0" * 64,
+        system_digest=DIGEST,
     )
 
 
@@ -40,3 +47,13 @@ REPLIES = {
     "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],
     "user": ["pwd", "whoami"],
 }
+
+
+def sandboxes() -> int:
+    """Children of this process that are sandboxes."""
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            found += "shioenv" in name and int(rest.split()[1]) == os.getpid()
+    return found

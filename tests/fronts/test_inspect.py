@@ -21,13 +21,15 @@ from inspect_ai.solver import basic_agent, system_message  # noqa: E402
 from inspect_ai.tool import bash  # noqa: E402
 from inspect_ai.util import OutputLimitExceededError, SandboxEnvironment  # noqa: E402
 from inspect_ai.util._sandbox import self_check  # noqa: E402
+from msgspec.structs import replace  # noqa: E402
 
+from shioenv.errors import TaskError  # noqa: E402
 from shioenv.fronts.inspect_ai import ShioenvSandbox, tasks  # noqa: E402
 from shioenv.tasks.task import write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
 
-LONG = "what is typed, and so what is written, has 131,071 bytes at most"
+LONG = "a program with its input has 128 KiB at most, a sample 1 MiB: all of it is run again"
 ROOT = "who works here is root, who may do everything"
 OTHERWISE = {
     "test_read_file_not_allowed": ROOT,
@@ -113,15 +115,55 @@ def test_programs_and_files_are_as_inspect_says() -> None:
             await box.read_file("deep")
         with pytest.raises(TimeoutError):
             await box.exec(["sleep", "30"], timeout=1)
-        await box.exec(["sh", "-c", "seq 100000 > long"])
+        await box.exec(["sh", "-c", "seq 2000000 > long"])
         with pytest.raises(OutputLimitExceededError):
             await box.read_file("long")
         with pytest.raises(OutputLimitExceededError):
             await box.exec(["cat", "long"])
+        await box.exec(["sh", "-c", "seq 500000 > shorter"])
+        assert (await box.read_file("shorter")).endswith("500000\n")
+        for number in range(4):
+            await box.write_file(f"part{number}", b"\0\xff" * 70_000)
+        assert await box.read_file("part3", text=False) == b"\0\xff" * 70_000
         with pytest.raises(UnicodeDecodeError):
             await box.read_file("deep/er/b.bin")
 
     within(check)
+
+
+FOOLING = """cat() { echo right; }; /usr/bin/env() { echo right; }; PATH=/tmp; export -f cat
+shopt -s expand_aliases; alias cat='echo right'; trap 'echo right; exit 0' EXIT DEBUG
+exec > /dev/null; (while :; do echo right > made; done) & exit 0"""
+
+
+def test_what_was_typed_does_not_fool_a_scorer_that_executes() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        await box.as_type(ShioenvSandbox).type("echo typed > made")
+        await box.as_type(ShioenvSandbox).type(FOOLING)
+        await box.write_file("test.sh", "grep -c right made\n")
+        assert (await box.exec(["cat", "made"])).stdout == "typed\n"
+        assert (await box.exec(["bash", "test.sh"])).returncode == 1
+        assert (await box.exec(["test", "-e", "missing"])).success is False
+        assert await box.read_file("made") == "typed\n"
+
+    within(check)
+
+
+def test_limits_are_those_of_each_call() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        for _ in range(3):
+            assert (await box.exec(["sleep", "3"])).success
+        assert (await box.exec(["sleep", "6"], timeout=10)).success
+        with pytest.raises(TimeoutError):
+            await box.exec(["sleep", "60"])
+
+    within(check)
+
+
+def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> None:
+    write_tasks([replace(TASKS[0], system_digest="ab" * 32)], tmp_path / "tasks.jsonl")
+    with pytest.raises(TaskError, match="abab"):
+        tasks(tmp_path / "tasks.jsonl")
 
 
 @pytest.mark.parametrize("name", sorted(n for n in vars(self_check) if n.startswith("test_")))

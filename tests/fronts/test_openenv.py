@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -57,6 +58,26 @@ def test_it_answers_over_http(url: str) -> None:
         assert answer.status == 200
     with urllib.request.urlopen(f"{url}/schema", timeout=60) as answer:
         assert "line" in json.load(answer)["action"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("step", {"action": {"line": "ls"}}, 409, "WebSocket"),
+        ("step", {"action": {"lin": "ls"}}, 422, "lin"),
+        ("reset", {"task": "nosuch"}, 404, "no task is called 'nosuch'"),
+    ],
+)
+def test_what_plain_http_cannot_do_is_said(
+    url: str, path: str, body: dict[str, Any], status: int, said: str
+) -> None:
+    """Each of its requests has an environment of its own, by OpenEnv's design."""
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/{path}", json.dumps(body).encode(), kind)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    assert refused.value.code == status
+    assert said in refused.value.read().decode()
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)

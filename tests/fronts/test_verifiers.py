@@ -14,12 +14,13 @@ import pytest
 
 vf = pytest.importorskip("verifiers", reason="not installed: make test-fronts")
 
-from fronts_tasks import REPLIES, TASKS  # noqa: E402
+from fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
+from msgspec.structs import replace  # noqa: E402
 from openai import AsyncOpenAI  # noqa: E402
 from verifiers.clients import OpenAIChatCompletionsClient  # noqa: E402
 
 from shioenv.fronts.verifiers import load_environment  # noqa: E402
-from shioenv.tasks.task import Task, write_tasks  # noqa: E402
+from shioenv.tasks.task import Goal, Task, encode, write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -30,12 +31,14 @@ class Model(ThreadingHTTPServer):
     def __init__(self, replies: dict[str, list[str]]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.replies = replies
+        self.last: str | None = "I give up."
 
-    def reply(self, messages: list[dict[str, Any]]) -> str:
+    def reply(self, messages: list[dict[str, Any]]) -> str | None:
+        """None: the conversation is too long for it."""
         task = next(task for task in TASKS if task.prompt in str(messages[0]["content"]))
         said = sum(message["role"] == "assistant" for message in messages)
         lines = self.replies[task.id]
-        return lines[said] if said < len(lines) else "I give up."
+        return lines[said] if said < len(lines) else self.last
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,7 +46,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        message = {"role": "assistant", "content": self.server.reply(asked["messages"])}
+        reply = self.server.reply(asked["messages"])
+        if reply is None:
+            said = b'{"error": {"message": "This model\'s maximum context length is 1 token"}}'
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+            return
+        message = {"role": "assistant", "content": reply}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         document = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
@@ -89,6 +100,41 @@ def test_the_last_line_that_is_allowed_counts(tmp_path: Path, model: Model) -> N
     assert output["reward"] == 1.0
     (output,) = rollouts(tmp_path / "less", model, TASKS[:1], max_turns=len(REPLIES["gone"]) - 1)
     assert output["reward"] == 0.0
+
+
+def test_a_line_is_typed_once_where_the_conversation_grows_too_long(
+    tmp_path: Path, model: Model
+) -> None:
+    entry = {"perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 4}
+    entry |= {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
+    twice = replace(TASKS[1], goal=Goal(patch=[["a", "/fs/made", entry]], output="x\nx\n"))
+    model.replies["user"] = ["<line>true</line>", "<line>echo x >> made; cat made</line>"]
+    model.last = None
+    before = sandboxes()
+    (output,) = rollouts(tmp_path, model, [twice])
+    assert (output["reward"], output["is_truncated"]) == (0.0, True)
+    assert output["error"] is None
+    assert sandboxes() == before
+
+
+def test_a_rollout_that_was_cut_off_after_its_end_is_closed(tmp_path: Path) -> None:
+    write_tasks(TASKS[:1], tmp_path / "tasks.jsonl")
+    environment = load_environment(tmp_path / "tasks.jsonl")
+
+    async def run() -> dict[str, Any]:
+        state: dict[str, Any] = {"info": {"shioenv": encode(TASKS[0]).decode()}}
+        await environment.setup_state(state)
+        line = f"<line>{TASKS[0].solution}</line>"
+        state["trajectory"] = [{"completion": [{"role": "assistant", "content": line}]}]
+        state["episode"].act(TASKS[0].solution)
+        await environment.leave(state)
+        return state
+
+    before = sandboxes()
+    state = asyncio.run(run())
+    assert (state["reached"], state["progress"]) == (1.0, 1.0)
+    assert "seat" not in state
+    assert sandboxes() == before
 
 
 def test_a_reply_without_a_line_is_told_so(tmp_path: Path, model: Model) -> None:

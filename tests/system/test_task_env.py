@@ -14,11 +14,12 @@ from gymnasium.utils.env_checker import check_env
 
 from shioenv.env.registration import register
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
+from shioenv.system.store import build_system
 from shioenv.tasks.env import TaskEnv
 from shioenv.tasks.task import Goal, Task, write_tasks
 
-pytestmark = pytest.mark.usefixtures("system")
 register()
+DIGEST = build_system().digest
 
 
 def task(number: int, **fields: Any) -> Task:
@@ -34,7 +35,7 @@ def task(number: int, **fields: Any) -> Task:
         "n_arguments": 1,
         "record": number,
         "system": "debian-12",
-        "system_digest": "0" * 64,
+        "system_digest": DIGEST,
     }
     return Task(**{**known, **fields})
 
@@ -103,6 +104,14 @@ def test_what_cannot_be_meant_is_refused(env: Any, tmp_path: Path) -> None:
     for action in ("x\0", "x" * 5000, 3):
         with pytest.raises(ActionError):
             env.unwrapped.step(action)
+
+
+def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> None:
+    env = TaskEnv([task(1, system_digest="ab" * 32)])
+    with pytest.raises(TaskError, match=r"task 1 .* with the digest abab") as error:
+        env.reset()
+    env.close()
+    assert "cluster.md" in (error.value.hint or "")
 
 
 def test_the_example_of_the_tutorial_does_what_its_page_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,14 +14,15 @@ from msgspec.structs import replace
 from test_llm import Endpoint
 from typer.testing import CliRunner
 
-from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.cli.main import app
 from shioenv.dataset.generate import Destination, generate
 from shioenv.domain.inputs import Session
-from shioenv.errors import UsageError
+from shioenv.errors import InputError, TerminalError, UsageError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
+from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.make import prove, suits, task_of
@@ -60,7 +62,7 @@ def verdict(observer: SandboxRunner, task: Task, *rows: str) -> Verdict:
     terminal = Terminal(observer, task.cwd, task.history)
     for row in rows:
         terminal.run(row)
-    return Judge(task, observer, observer.system.declaration.instant).judge(terminal)
+    return Judge(task, observer).judge(terminal)
 
 
 STATE = [
@@ -157,6 +159,31 @@ def test_a_row_does_for_the_judge_what_it_did(
     assert not verdict(observer, made, *typed).passed
 
 
+MESS = [
+    "rm documents/notes.txt; touch mess; kill -9 $$",
+    "touch mess; kill -9 1; rm documents/notes.txt",
+    "rm documents/notes.txt; touch mess; for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done",
+    "(sleep .02; touch mess) & rm documents/notes.txt",
+    "rm documents/notes.txt; touch mess; trap 'rm mess; kill -9 $$' EXIT; exec sleep 0",
+    'rm() { command rm "$@"; touch mess; }; rm documents/notes.txt',
+    "mv documents/notes.txt /dev/shm/",
+    "mkdir /dev/shm/e; mount --bind /dev/shm/e documents",
+    "ls() { :; }; alias cat=:; PATH=/tmp; [ -e documents/notes.txt ] && echo documents are gone",
+    "rm documents/notes.txt; hostname gone",
+    "rm documents/notes.txt; head -c 400M /dev/zero > mess",
+]
+
+
+@pytest.mark.parametrize("row", MESS)
+def test_who_leaves_something_behind_cannot_hide_it(
+    row: str, observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("rm documents/notes.txt")
+    found = verdict(observer, made, row)
+    assert not found.passed
+    assert found.extra or found.missing
+
+
 def test_a_time_beyond_all_calendars_is_no_error(
     observer: SandboxRunner, task: Callable[[str], Task]
 ) -> None:
@@ -234,6 +261,80 @@ def test_a_row_without_end_is_taken_back(observer: SandboxRunner) -> None:
     assert terminal.run("ls kept gone").output.endswith(b"kept\n")
 
 
+MISCHIEF = [
+    "cat() { echo fooled; }; /usr/bin/cat() { echo fooled; }; export -f cat",
+    "shopt -s expand_aliases; alias cat='echo fooled'",
+    "trap 'echo fooled' DEBUG EXIT ERR",
+    "PATH=/tmp/bin; export PATH LD_PRELOAD=/tmp/x.so BASH_ENV=/tmp/env",
+    "eval() { echo fooled; }; exec() { :; }; echo() { :; }",
+    "set -en; false",
+    "exec > /dev/null 2>&1 < /dev/zero",
+    "cd /; umask 777; ulimit -f 0; ulimit -n 0",
+    "exit 0",
+    "( while :; do echo fooled > documents/notes.txt; done ) &",
+    "(setsid bash -c 'trap \"\" TERM HUP; while :; do echo x > documents/notes.txt; done' & ) &",
+]
+
+
+@pytest.mark.parametrize("row", MISCHIEF)
+def test_a_shell_beside_knows_nothing_of_what_was_typed_but_files(
+    observer: SandboxRunner, row: str
+) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("echo one > made; echo told > documents/notes.txt")
+    terminal.run(row)
+    terminal.run("echo two > /home/ubuntu/more")  # where that shell still can
+    beside = terminal.beside("cat made; echo told > documents/notes.txt; cat documents/notes.txt")
+    assert (beside.output, beside.exit_code) == (b"one\ntold\n", 0)
+    assert terminal.beside("pwd; umask; sort documents/notes.txt").output == (
+        b"/home/ubuntu\n0022\ntold\n"
+    )
+
+
+def test_what_is_done_beside_is_there_for_the_shell(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("cd logs; x=7; cat() { echo fooled; }; export PATH=/nowhere")
+    terminal.beside("x=8; cd /; echo beside > /home/ubuntu/logs/made; cat /etc/hostname > host")
+    terminal.beside("cat /home/ubuntu/logs/made > again")
+    assert terminal.run("pwd; echo $x; read y < made; echo $y").output == (
+        b"/home/ubuntu/logs\n7\nbeside\n"
+    )
+    assert terminal.beside("cat logs/made again").output == b"beside\nbeside\n"
+    assert len(terminal.rows) == 5
+    terminal.undo(3)
+    assert terminal.beside("ls again").exit_code == 2
+
+
+def test_a_shell_that_was_killed_with_all_around_it_answers_nothing(
+    observer: SandboxRunner,
+) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("kill -9 $$")
+    with pytest.raises(TerminalError, match="killed"):
+        terminal.beside("true")
+
+
+def test_limits_are_those_of_a_row(system: str) -> None:
+    with open_sandbox(system, Limits(wall_seconds=1)) as machine:
+        terminal = Terminal(machine, HOME)
+        for _ in range(3):
+            assert not terminal.run("sleep .5").timed_out
+            assert not terminal.beside("sleep .5").timed_out
+        assert terminal.since_start().timed_out is False
+        assert terminal.run("sleep 30").timed_out
+
+
+def test_a_conversation_is_longer_than_a_row_can_be(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    for number in range(3):
+        assert terminal.run(f"echo {'x' * 100_000} > {number}").exit_code == 0
+    assert terminal.run("cat 0 1 2 | wc -c; cat").output == b"300003\n"
+    assert terminal.beside("cat 0 1 2 | wc -c; cat").output == b"300003\n"
+    assert len(terminal.since_start().patch.operations) == 3
+    with pytest.raises(InputError):
+        terminal.run("x" * 200_000)
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tasks") / "dataset"
@@ -275,6 +376,14 @@ def test_a_task_that_is_none_is_found(file: Path, tmp_path: Path) -> None:
     assert [one["id"] for one in json.loads(done.stdout)["faulty"]] == ["a", "b", "c"]
 
 
+def test_tasks_of_another_build_are_not_proved(file: Path, tmp_path: Path) -> None:
+    good = read_tasks(file)[0]
+    write_tasks([good, replace(good, id="b", system_digest="cd" * 32)], tmp_path / "other.jsonl")
+    done = CliRunner().invoke(app, ["tasks", "verify", str(tmp_path / "other.jsonl")])
+    assert done.exit_code == 1
+    assert "task b was made on debian-12 with the digest cdcd" in done.stderr
+
+
 def test_a_history_comes_before_the_task(observer: SandboxRunner) -> None:
     made = task_from(observer, "mv made moved", ("echo x > made",))
     assert made is not None
@@ -290,6 +399,21 @@ def endpoint() -> Iterator[Endpoint]:
     yield server
     server.shutdown()
     server.server_close()
+
+
+def test_a_model_that_cannot_be_asked_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the dataset is even looked at."""
+    command = ["dataset", "tasks", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    command += ["--prompt-model", "m"]
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, "needs an endpoint" in done.stderr) == (3, True)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    done = CliRunner().invoke(app, command)
+    assert "shioenv[evaluation]" in done.stderr
 
 
 def test_a_model_says_it_in_its_own_words_but_never_how(

@@ -21,14 +21,23 @@ from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
-from shioenv.errors import Abstained, SandboxError, StartDirectoryError
-from shioenv.sandbox.base import Execution, FileStat, Limits, Request
+from shioenv.errors import Abstained, InputError, SandboxError, StartDirectoryError
+from shioenv.sandbox.base import (
+    LONGEST_INPUT,
+    LONGEST_STDIN,
+    Execution,
+    FileStat,
+    Limits,
+    Request,
+)
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
 """Histories whose end is remembered, so that the next input in a session replays them once less."""
+
+_READ_ON = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 
 _KILLED = 128 + signal.SIGKILL
 _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
@@ -46,6 +55,8 @@ class SandboxRunner:
         self.system = system
         self.seconds = 0.0
         """How long the inputs run so far took by themselves, their last processes included."""
+        self.whole_seconds = 0.0
+        """How long the newest input took by itself, with its history."""
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
         self._sandbox = default_sandbox(system, limits)
@@ -88,6 +99,7 @@ class SandboxRunner:
         *,
         separate: bool = False,
         tty: bool = False,
+        typed: bool = False,
         wall_seconds: float | None = None,
         sandboxes: int | None = None,
     ) -> Behavior:
@@ -96,7 +108,9 @@ class SandboxRunner:
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
         order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
         it (lines end in CR LF, programs use columns and colours); `wall_seconds` and `sandboxes`
-        stand for the limits of these names.
+        stand for the limits of these names. `typed` says that the input and its history are many
+        rows, which together may be longer than one argument of a program: the shell then reads them
+        from its standard input, `LONGEST_STDIN` bytes at most, and has none itself.
 
         After a history the behavior is the difference of two executions, the history alone and with
         the input behind it: of the output what comes after the history's, of the context what the
@@ -119,11 +133,13 @@ class SandboxRunner:
             wall_seconds=wall_seconds,
             stdin=state.stdin if state else b"",
         )
-        whole = self._executed(request, sandboxes)
+        began = self.seconds
+        whole = self._executed(_read_on(request) if typed else request, sandboxes)
+        self.whole_seconds = self.seconds - began
         if not history or _is_unknown(whole):
             return whole
         before = replace(request, text=started(cwd, "\n".join(history)), stdin=b"")
-        return self._since(self._replay(before), whole, cwd)
+        return self._since(self._replay(_read_on(before) if typed else before), whole, cwd)
 
     def context(self, cwd: str | None = None) -> Context:
         """The whole context of the pristine system in a start directory: what patches of inputs
@@ -293,6 +309,18 @@ def _unknown(request: Request) -> Behavior:
         shell_state_known=False,
         died_by_signal=signal.SIGKILL,
     )
+
+
+def _read_on(request: Request) -> Request:
+    """The request with a text that is too long for an argument on its standard input."""
+    text = os.fsencode(request.text)
+    if len(text) <= LONGEST_INPUT:
+        return request
+    if len(text) > LONGEST_STDIN:
+        raise InputError(
+            f"what was typed so far has {len(text)} bytes; at most {LONGEST_STDIN} can be run again"
+        )
+    return replace(request, text=_READ_ON, stdin=text)
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> Mapping[str, Any]:

@@ -65,11 +65,13 @@ def make(
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv.tasks.make import make_tasks
-    from shioenv.tasks.rephrase import rephrased
+    from shioenv.tasks.rephrase import asked, rephrased
     from shioenv.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
         raise UsageError("an endpoint is asked for a model", hint="--prompt-model MODEL")
+    if prompt_model:
+        asked(prompt_url or "")
     refuse_existing(out)
     manifest = read_manifest(directory)
     shared.note_unfinished(directory, manifest)

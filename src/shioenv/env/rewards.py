@@ -6,6 +6,7 @@ these teaches.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -21,6 +22,11 @@ INVALID: Final = -10.0
 NOTHING: Final = 0.0
 """The reward of every other step that executes nothing, and of what does not pass a gate."""
 
+SEES_ALONE: Final = 24
+"""The budget from which every argument of up to twelve is left out alone: `balanced` does that from
+eleven sub-inputs more than arguments up, `stratified` from twice as many. With less, `necessary`
+pays long inputs next to nothing, and teaches short ones."""
+
 FAILED: Final = -1.0
 """What `paper_v1` gives for an input that fails."""
 
@@ -35,8 +41,7 @@ def necessary(scored: ScoredSession) -> float:
     """How many arguments change the behavior when left out alone, over the horizon: 0 to 1 (ours).
 
     An argument that does nothing, or the same as another, earns nothing; nor does one whose
-    omission was not run, which `balanced` and `stratified` do from a budget of the number of
-    arguments up.
+    omission was not run: score with a budget of `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(
@@ -68,9 +73,9 @@ class Gate:
     """A reward that is 0 unless the input did what one wants of it.
 
     `success`: it ended with exit code 0. `steady`: it is not volatile. `unseen`: nothing of its
-    start directory and words, in whatever order, was paid before by this gate, which is why it
-    remembers each input (as a number). Give several environments one gate, or they pay the same
-    input once each.
+    start directory and words, in whatever order and however quoted, was paid before by this gate,
+    which is why it remembers each input (as a number). Give several environments one gate, or they
+    pay the same input once each.
     """
 
     def __init__(
@@ -92,9 +97,17 @@ class Gate:
         if self.steady and scored.volatile:
             return NOTHING
         if self.unseen:
-            words = (tuple(sorted(row.text.split())) for row in scored.session.rows)
+            words = (tuple(sorted(_words(row.text))) for row in scored.session.rows)
             key = hash((scored.session.cwd, *words))
             if key in self._paid:
                 return NOTHING
             self._paid.add(key)
         return self.reward(scored)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text without their quotes; with them where one is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

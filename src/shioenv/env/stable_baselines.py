@@ -28,7 +28,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
 
     The info of a step that ends an episode is that episode's last one, with `terminal_observation`
     and, where rewards do not wait, `episode` (`r` its reward, `l` its steps, `t` seconds since this
-    was made).
+    was made). Where they do, `collect` gives the same of each.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:
@@ -40,6 +40,8 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self._began = time.monotonic()
         self._returns = np.zeros(vector.num_envs)
         self._lengths = np.zeros(vector.num_envs, np.int64)
+        self._unpaid: list[tuple[int, int, dict[str, Any]]] = []
+        self._steps = 0
         super().__init__(
             vector.num_envs, vector.single_observation_space, vector.single_action_space
         )
@@ -55,6 +57,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self._first_seed = None
         self._returns[:] = 0
         self._lengths[:] = 0
+        self._unpaid, self._steps = [], 0
         return observations
 
     def step_async(self, actions: NDArray[Any]) -> None:
@@ -78,14 +81,28 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
                 "terminal_observation": batch["final_obs"][number],
                 "TimeLimit.truncated": False,
             }
-            if not self.vector.defer:  # else nobody knows its reward yet
-                infos[number]["episode"] = {
-                    "r": float(self._returns[number]),
-                    "l": int(self._lengths[number]),
-                    "t": round(time.monotonic() - self._began, 3),
-                }
+            episode = {
+                "r": float(self._returns[number]),
+                "l": int(self._lengths[number]),
+                "t": round(time.monotonic() - self._began, 3),
+            }
+            if self.vector.defer:  # nobody knows its reward yet
+                self._unpaid.append((self._steps, int(number), episode))
+            else:
+                infos[number]["episode"] = episode
             self._returns[number] = self._lengths[number] = 0
+        self._steps += 1
         return observations, rewards.astype(np.float32), terminated | truncated, infos
+
+    def collect(self) -> tuple[NDArray[np.float64], list[Ended], list[dict[str, Any]]]:
+        """What `GrammarVectorEnv.collect` gives, and the `episode` of each that ended since the
+        last call or reset, executed or not.
+        """
+        rewards, ended = self.vector.collect()
+        unpaid, self._unpaid, self._steps = self._unpaid, [], 0
+        for step, number, episode in unpaid:
+            episode["r"] += float(rewards[step, number])
+        return rewards, ended, [episode for _, _, episode in unpaid]
 
     def close(self) -> None:
         """Closes the vector."""
@@ -120,8 +137,9 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
 class DeferredRewards(BaseCallback):  # type: ignore[misc]
     """Puts what the episodes of a rollout earned into its buffer, once they are scored together.
 
-    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. `told` is given the
-    executed episodes of each rollout; training ends where it says False.
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. The algorithm's own
+    logger shows them as any others. `told` is given the executed episodes of each rollout; training
+    ends where it says False.
     """
 
     def __init__(self, told: Callable[[Sequence[Ended]], bool] = lambda ended: True) -> None:
@@ -133,7 +151,8 @@ class DeferredRewards(BaseCallback):  # type: ignore[misc]
         return self._going_on
 
     def _on_rollout_end(self) -> None:
-        rewards, ended = self.training_env.vector.collect()
+        rewards, ended, episodes = self.training_env.collect()
+        self.model.ep_info_buffer.extend(episodes)
         buffer, policy = self.model.rollout_buffer, self.model.policy
         buffer.rewards += rewards.astype(buffer.rewards.dtype)  # (steps, environments)
         with torch.no_grad():

@@ -169,7 +169,7 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """New episodes everywhere; what was not collected is forgotten.
+        """New episodes everywhere; what was not collected is forgotten, and no longer executed.
 
         With a seed, environment i has seed + i; a list gives each its own. `options` are those of
         `GrammarEnv.reset`, for all.
@@ -177,6 +177,8 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         seeds = seed if isinstance(seed, list) else self._seeds(seed)
         if len(seeds) != self.num_envs:
             raise EnvironmentOptionError(f"{len(seeds)} seeds for {self.num_envs} environments")
+        for _, _, pending in self._waiting:
+            pending.future.cancel()
         self._waiting, self._steps, self._begun = [], 0, True
         observations: list[Any] = []
         infos: dict[str, Any] = {}

@@ -27,11 +27,25 @@ class Endpoint:
         self._feature, self._url = feature, url
         self._client: Any = None
 
+    def check(self) -> None:
+        """Finds out whether it could be asked, without asking. Errors: MissingExtraError, HostError
+        where no endpoint is known.
+        """
+        self._opened()
+
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it replies to a request for a chat completion: `text`, and the tokens of prompt and
-        reply. Errors: MissingExtraError, HostError where no endpoint is known, what its client
-        raises.
+        reply. Errors: those of `check`, what its client raises.
         """
+        done = self._opened().chat.completions.create(**request)
+        usage = done.usage
+        return {
+            "text": done.choices[0].message.content or "",
+            "prompt_tokens": usage.prompt_tokens if usage else 0,
+            "completion_tokens": usage.completion_tokens if usage else 0,
+        }
+
+    def _opened(self) -> Any:
         try:
             import openai
         except ImportError:
@@ -44,13 +58,7 @@ class Endpoint:
                     f"{self._feature} needs an endpoint", hint="set OPENAI_API_KEY, or give its URL"
                 )
             self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES)
-        done = self._client.chat.completions.create(**request)
-        usage = done.usage
-        return {
-            "text": done.choices[0].message.content or "",
-            "prompt_tokens": usage.prompt_tokens if usage else 0,
-            "completion_tokens": usage.completion_tokens if usage else 0,
-        }
+        return self._client
 
 
 class Replay:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
-from shioenv.env.rewards import Gate, necessary
+from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import Ended, GrammarVectorEnv
 from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.setting import Setting
@@ -180,7 +180,7 @@ def _vector(setting: Setting, sampler: str, rewards: Callable[..., float]) -> Gr
         defer=True,
         wrap=[LocalActions, ProductionHistory],
         record=False,
-        budget=16,
+        budget=SEES_ALONE,
         noise_runs=2,
         wall_seconds=0.5,
     )

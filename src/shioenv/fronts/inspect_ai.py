@@ -35,13 +35,20 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.fronts.seat import Seat
 from shioenv.sandbox.base import Limits
-from shioenv.tasks.check import Judge, Verdict
+from shioenv.system.store import find_system
+from shioenv.tasks.check import Judge, Verdict, refuse_other
 from shioenv.tasks.episode import MAX_TURNS, shown
 from shioenv.tasks.task import Task, decode, encode, read_tasks
 from shioenv.tasks.terminal import Terminal
 
 NOT_EXECUTABLE = 126
 """A shell's exit code where a program may not be run."""
+
+OUTPUT = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+"""Bytes of an output at most, as Inspect wants it."""
+
+PIECE = 60_000
+"""Bytes of a file that are written at once."""
 
 REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
     {
@@ -69,9 +76,13 @@ class ShioenvSandbox(SandboxEnvironment):
     """A pristine system for each sample. What is executed one after the other is replayed, so that
     nothing runs between two calls, and no file of the host can be reached.
 
-    `exec` starts a process of its own each time, `type` types into one shell that goes on.
-    Inspect's tools that need a server inside (`bash_session`, `text_editor`) do not work. What is
-    written goes by way of a command line: some ten thousand bytes at most.
+    `type` types into one shell that goes on. `exec`, `read_file` and `write_file` each have a shell
+    of their own beside it, in the start directory: what was typed reaches them through files (and
+    the network) alone, not through its functions, aliases, variables, traps or processes. Each has
+    the limits of a run to itself.
+    Inspect's tools that need a server inside (`bash_session`, `text_editor`) do not work. A program
+    with its arguments and its input has 128 KiB at most, and all that a sample types, executes and
+    writes one MiB, since it is run again for the next one.
     """
 
     def __init__(self, seat: Seat, start: Start) -> None:
@@ -89,7 +100,8 @@ class ShioenvSandbox(SandboxEnvironment):
     ) -> dict[str, SandboxEnvironment]:
         """A machine for a sample; `config` is a `Start`, or the name of a system."""
         start = config if isinstance(config, Start) else Start(system=config or None)
-        return {"default": cls(Seat(start.system), start)}
+        limits = Limits(output_bytes=OUTPUT)
+        return {"default": cls(Seat(start.system, limits), start)}
 
     @classmethod
     async def sample_cleanup(
@@ -112,14 +124,19 @@ class ShioenvSandbox(SandboxEnvironment):
         """What a line typed into the sample's shell does."""
         return await self.seat.do(lambda machine: self._opened(machine).run(line))
 
+    async def beside(
+        self, row: str, *, separate: bool = False, seconds: float | None = None
+    ) -> Behavior:
+        """What a line does in a shell of its own; see `Terminal.beside`."""
+        return await self.seat.do(
+            lambda machine: self._opened(machine).beside(
+                row, separate=separate, wall_seconds=seconds
+            )
+        )
+
     async def judge(self, task: Task) -> Verdict:
         """How a task stands that began where the sample did."""
-
-        def judged(machine: Any) -> Verdict:
-            instant = machine.system.declaration.instant
-            return Judge(task, machine, instant).judge(self._opened(machine))
-
-        return await self.seat.do(judged)
+        return await self.seat.do(lambda machine: Judge(task, machine).judge(self._opened(machine)))
 
     async def exec(
         self,
@@ -132,39 +149,41 @@ class ShioenvSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """What a program does, started in the shell's working directory, or in `cwd`.
+        """What a program does, started in the sample's start directory, or in `cwd`.
 
-        Errors: TimeoutError where it runs out of the time that a run has, or of `timeout`.
+        Errors: TimeoutError where it runs out of `timeout`, by default of the five seconds that a
+        run has, and then it was not run at all; PermissionError, OutputLimitExceededError;
+        TerminalError where what was typed kills it.
         """
         given = [f"{name}={value}" for name, value in (env or {}).items()]
-        row = shlex.join(["/usr/bin/env", *given, *cmd] if given else cmd)
+        row = shlex.join(["/usr/bin/env", *given, *cmd])
         if user is not None:
             row = f"/usr/sbin/runuser -u {shlex.quote(user)} -- {row}"
-        if timeout is not None:
-            row = f"/usr/bin/timeout {timeout} {row}"
         if input is not None:
             content = input.encode() if isinstance(input, str) else input
             row = f"echo {base64.b64encode(content).decode()} | /usr/bin/base64 -d | {row}"
-        row = f"( \\cd {shlex.quote(cwd)} && {row} )" if cwd else f"( {row} )"
-        done = await self.seat.do(lambda machine: self._opened(machine).run(row, separate=True))
-        if done.timed_out or (timeout is not None and done.exit_code == 124):
+        if cwd is not None:
+            row = f"cd {shlex.quote(cwd)} && {row}"
+        done = await self.beside(row, separate=True, seconds=timeout)
+        if done.timed_out:
             raise TimeoutError(f"{shlex.join(cmd)!r:.80} ran out of time")
         if done.exit_code == NOT_EXECUTABLE and b"Permission denied" in (done.stderr or b""):
             raise PermissionError(f"{cmd[0]}: Permission denied")
         out, err = ((text or b"").decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         if done.output_truncated:
-            raise OutputLimitExceededError(str(Limits().output_bytes), out)
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, out)
         return ExecResult(done.exit_code == 0, done.exit_code, out, err)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Writes a file, and the directories it lies in. Errors: as Inspect says."""
         content = contents.encode() if isinstance(contents, str) else contents
         path = shlex.quote(file)
-        done = await self.type(
-            f'( /usr/bin/mkdir -p -- "$(/usr/bin/dirname -- {path})" && '
-            f"echo {base64.b64encode(content).decode()} | /usr/bin/base64 -d > {path} )"
-        )
-        _refuse(done, file)
+        made = f'/usr/bin/mkdir -p -- "$(/usr/bin/dirname -- {path})" && : > {path}'
+        _refuse(await self.beside(made), file)
+        for begin in range(0, len(content), PIECE):
+            piece = base64.b64encode(content[begin : begin + PIECE]).decode()
+            done = await self.beside(f"echo {piece} | /usr/bin/base64 -d >> {path}")
+            _refuse(done, file)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -176,13 +195,14 @@ class ShioenvSandbox(SandboxEnvironment):
         """What a file holds. Errors: as Inspect says."""
 
         def read(machine: Any) -> Behavior:
-            return self._opened(machine).fork().run(f"/usr/bin/base64 -w0 < {shlex.quote(file)}")
+            row = f"/usr/bin/base64 -w0 < {shlex.quote(file)}"
+            return self._opened(machine).fork().beside(row)
 
         done = await self.seat.do(read)
-        _refuse(done, file)
         limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         if done.output_truncated:
-            raise OutputLimitExceededError(str(Limits().output_bytes), None)
+            raise OutputLimitExceededError(str(OUTPUT // 4 * 3), None)
+        _refuse(done, file)
         content = base64.b64decode(done.output)
         if len(content) > limit:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
@@ -241,7 +261,13 @@ def solved() -> Scorer:
 
 
 def samples(tasks: list[Task]) -> MemoryDataset:
-    """Tasks as Inspect's samples, each with its sandbox; the target is the recorded solution."""
+    """Tasks as Inspect's samples, each with its sandbox; the target is the recorded solution.
+
+    Errors: TaskError for a task of another build of its system, those of `find_system`.
+    """
+    systems = {name: find_system(name) for name in {one.system for one in tasks}}
+    for one in tasks:
+        refuse_other(one, systems[one.system])
     return MemoryDataset(
         [
             Sample(

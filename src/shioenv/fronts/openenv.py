@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from fastapi import Request
+from fastapi.responses import JSONResponse
 from openenv.core import EnvClient
 from openenv.core.client_types import StepResult
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.errors import EpisodeError, TaskError
+from shioenv.errors import EpisodeError, ShioenvError, TaskError
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.tasks.episode import MAX_TURNS, Episode
 from shioenv.tasks.task import Task, read_tasks
+from shioenv.tasks.terminal import for_rows
+
+STATUSES: Mapping[type[ShioenvError], int] = MappingProxyType({EpisodeError: 409, TaskError: 404})
+"""What a plain HTTP request is answered that cannot be done."""
 
 
 class Line(Action):
@@ -67,7 +74,7 @@ class TaskEnvironment(Environment[Line, Shown, TaskState]):
         task = self._chosen(seed, options.get("task"))
         if self._machine is None or self._machine.system.name != task.system:
             self.close()
-            self._machine = open_sandbox(task.system, self._limits)
+            self._machine = open_sandbox(task.system, for_rows(self._limits))
         self._episode = Episode(task, self._machine, self._max_turns)
         self._state = TaskState(episode_id=episode_id, task=task.id)
         return Shown(text=self._episode.prompt, task=task.id)
@@ -75,7 +82,11 @@ class TaskEnvironment(Environment[Line, Shown, TaskState]):
     def step(self, action: Line, timeout_s: float | None = None, **options: Any) -> Shown:
         """What a line prints. Errors: EpisodeError where no episode is running."""
         if self._episode is None:
-            raise EpisodeError("no episode is running", hint="call reset first")
+            raise EpisodeError(
+                "no episode is running",
+                hint="call reset first, in the same session: OpenEnv's sessions are WebSockets "
+                "(/ws, what TaskClient speaks); each plain HTTP request is a session of its own",
+            )
         turn = self._episode.act(action.line)
         self._state.step_count = self._episode.turns
         self._state.progress = turn.verdict.progress
@@ -132,9 +143,20 @@ def application(
     sessions: int = 16,
     limits: Limits | None = None,
 ) -> Any:
-    """The server as an ASGI application; each session has a sandbox. Errors: TaskError."""
+    """The server as an ASGI application; each session, which is a WebSocket, has a sandbox.
+
+    Plain HTTP has no sessions in OpenEnv: a request has an environment of its own, so that `reset`
+    says a task and `step` has none to go on with (`STATUSES`). Errors: TaskError.
+    """
     chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
     factory = partial(TaskEnvironment, chosen, max_turns, limits)
-    return create_fastapi_app(
+    served = create_fastapi_app(
         factory, Line, Shown, max_concurrent_envs=sessions, env_name="shioenv", state_cls=TaskState
     )
+    for kind, status in STATUSES.items():
+        served.add_exception_handler(kind, partial(_refused, status=status))
+    return served
+
+
+async def _refused(request: Request, error: ShioenvError, status: int) -> JSONResponse:
+    return JSONResponse({"detail": error.message, "hint": error.hint}, status)

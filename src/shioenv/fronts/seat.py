@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.sandbox.base import Limits
+from shioenv.tasks.terminal import for_rows
 
 Answer = TypeVar("Answer")
 
@@ -24,6 +25,7 @@ class Seat:
         self._system, self._limits = system, limits
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")
         self._machine: SandboxRunner | None = None
+        self._ended: Future[None] | None = None
 
     async def do(self, action: Callable[[SandboxRunner], Answer]) -> Answer:
         """What an action gives that is called with the machine."""
@@ -31,13 +33,21 @@ class Seat:
         return await loop.run_in_executor(self._thread, self._do, action)
 
     async def close(self) -> None:
-        """Ends machine and thread; any number of calls."""
+        """Ends machine and thread, once what is being done is done; any number of calls.
+
+        A machine that is being opened is ended as soon as it is open, also where nobody waits.
+        """
+        if self._ended is None:
+            self._ended = self._thread.submit(self._end)
+            self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(self._ended))
+
+    def _end(self) -> None:
         if self._machine is not None:
-            await self.do(lambda machine: machine.close())
+            self._machine.close()
         self._machine = None
-        self._thread.shutdown(wait=False)
 
     def _do(self, action: Callable[[SandboxRunner], Any]) -> Any:
         if self._machine is None:
-            self._machine = open_sandbox(self._system, self._limits)
+            self._machine = open_sandbox(self._system, for_rows(self._limits))
         return action(self._machine)

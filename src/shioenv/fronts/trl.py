@@ -19,6 +19,7 @@ from shioenv.errors import EpisodeError, TaskError
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import MAX_TURNS, Episode
 from shioenv.tasks.task import Task
+from shioenv.tasks.terminal import for_rows
 
 OVER = "[the task is done, or no line is left: nothing was run]"
 
@@ -45,7 +46,7 @@ class TaskEnvironment:
         if self._machine is None or self._machine.system.name != begun.system:
             if self._machine is not None:
                 self._machine.close()
-            self._machine = open_sandbox(begun.system, self._limits)
+            self._machine = open_sandbox(begun.system, for_rows(self._limits))
             weakref.finalize(self, self._machine.close)
         self._episode = Episode(begun, self._machine, self._max_turns)
 

@@ -56,7 +56,7 @@ class TaskEnvironment(vf.MultiTurnEnv):
         """Opens the rollout's machine."""
         task = decode(state["info"]["shioenv"])
         seat = Seat(task.system, self._limits)
-        state["seat"] = seat
+        state["seat"], state["answered"] = seat, 0
         state["episode"] = await seat.do(lambda machine: Episode(task, machine, self.max_turns))
         return await super().setup_state(state)
 
@@ -64,6 +64,7 @@ class TaskEnvironment(vf.MultiTurnEnv):
         self, messages: vf.Messages, state: vf.State, **kwargs: Any
     ) -> vf.Messages:
         """What the newest line printed."""
+        state["answered"] = len(state["trajectory"])
         found = _LINE.search(said(messages[-1]))
         if found is None:
             return [{"role": "user", "content": f"[no line was found] {FORM}"}]
@@ -75,19 +76,26 @@ class TaskEnvironment(vf.MultiTurnEnv):
 
     @vf.cleanup
     async def leave(self, state: vf.State) -> None:
-        """Types the last line, if the turns ran out before, and ends the machine."""
-        if (seat := state.pop("seat", None)) is None:
+        """Types the last line, if that was not done because the turns ran out, and ends the machine
+        in any case.
+        """
+        seat: Seat | None = state.get("seat")
+        if seat is None:
             return
+        episode: Episode | None = state.get("episode")
         trajectory, found = state["trajectory"], None
-        if trajectory and state.get("final_env_response") is None:
-            found = _LINE.search(said(trajectory[-1]["completion"][-1]))
-        if found is not None and "episode" in state:
-            await self._typed({**state, "seat": seat}, found[1].strip())
-        episode: Episode | None = state.pop("episode", None)
-        if episode is not None:
-            state["reached"] = float(episode.verdict.passed)
-            state["progress"] = episode.verdict.progress
-        await seat.close()
+        try:
+            if len(trajectory) > state["answered"]:
+                found = _LINE.search(said(trajectory[-1]["completion"][-1]))
+            if episode is not None:
+                if found is not None and not episode.over:
+                    await self._typed(state, found[1].strip())
+                state["reached"] = float(episode.verdict.passed)
+                state["progress"] = episode.verdict.progress
+        finally:
+            for name in ("seat", "episode", "answered"):
+                state.pop(name, None)
+            await seat.close()
 
     async def _typed(self, state: Mapping[str, Any], line: str) -> Turn:
         episode: Episode = state["episode"]

@@ -15,13 +15,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from shioenv.behavior.capture import SHELL_FIELDS
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
-from shioenv.errors import PatchError
+from shioenv.domain.runner import Pristine
+from shioenv.errors import PatchError, TaskError
+from shioenv.system.store import System
 from shioenv.tasks.task import Task
-from shioenv.tasks.terminal import Machine, Terminal
+from shioenv.tasks.terminal import Terminal
 
 DATES: Final = ("year", "month", "day", "time")
 """What says when a file was changed."""
@@ -54,12 +57,16 @@ class Verdict:
 
 
 class Judge:
-    """Judges what is done about one task; what is known of its start is looked up once."""
+    """Judges what is done about one task; what is known of its start is looked up once.
 
-    def __init__(self, task: Task, machine: Machine, instant: datetime) -> None:
+    Errors: TaskError for a task of another system, those of the machine.
+    """
+
+    def __init__(self, task: Task, machine: SandboxRunner) -> None:
+        refuse_other(task, machine.system)
         self.task = task
         self._machine = machine
-        self._instant = instant
+        self._instant = machine.system.declaration.instant
         self._before = Terminal(machine, task.cwd, task.history).before().document
         self._goal = task.patch
 
@@ -150,6 +157,18 @@ class Judge:
         return None if self.task.history else digest_in(self._machine, self.task.cwd, name)
 
 
+def refuse_other(task: Task, system: System) -> None:
+    """Errors: TaskError where a task was made on another system, or on another build of it."""
+    if task.system_digest != system.digest:
+        raise TaskError(
+            f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
+            f"{system.name} here has {system.digest:.12}…, where the same lines may do other "
+            "things",
+            hint="make tasks of a dataset of this system (shioenv dataset tasks), or copy the "
+            "other one here from where it was built: docs/how-to/cluster.md",
+        )
+
+
 def date_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """When a file was changed: its `DATES`."""
     return tuple(entry.get(key) for key in DATES)
@@ -167,7 +186,7 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
     return begin - timedelta(minutes=1) <= moment <= begin + SESSION
 
 
-def digest_in(machine: Machine, cwd: str, name: str) -> str | None:
+def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
     """SHA-256 (hex) of a file of the pristine system, by its name in the `fs` of a context that
     begins in `cwd`; None where there is none, or it cannot be read.
     """

@@ -14,6 +14,7 @@ from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, di
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
 from shioenv.tasks.task import Task, read_tasks
+from shioenv.tasks.terminal import for_rows
 
 MAX_LINE: Final = 4096
 """Characters of an action."""
@@ -63,7 +64,8 @@ class TaskEnv(gymnasium.Env[str, str]):
     ) -> None:
         """Make the environment; nothing is opened yet. `tasks` are tasks, or their file.
 
-        `system` is where they are done (default: the system they name; all have to name the same).
+        `system` is another name of where they are done (default: the one they name; all have to
+        name the same).
         Errors: TaskError, EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
@@ -92,7 +94,8 @@ class TaskEnv(gymnasium.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """What the agent is told about a task, and info.
 
-        Errors: EnvironmentOptionError for another option or an unknown task; those of sandboxes.
+        Errors: EnvironmentOptionError for another option or an unknown task; TaskError for a task
+        of another build of its system; those of sandboxes.
         """
         super().reset(seed=seed)
         number = int(self.np_random.integers(len(self.tasks)))
@@ -103,7 +106,7 @@ class TaskEnv(gymnasium.Env[str, str]):
                 )
         task = self.tasks[number] if not options else self._named(options["task"])
         if self._machine is None:
-            self._machine = open_sandbox(self._system, self._limits)
+            self._machine = open_sandbox(self._system, for_rows(self._limits))
         self._episode = Episode(task, self._machine, self.max_turns)
         self._lines = [self._episode.prompt]
         return _readable(self._episode.prompt), self._info(self._episode)

@@ -42,7 +42,7 @@ class Turn:
 class Episode:
     """One attempt at a task on a machine, which stays its owner's. The goal is checked each time.
 
-    Errors: those of the machine, of every use.
+    Errors: TaskError for a task of another system; those of the machine, of every use.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, max_turns: int = MAX_TURNS) -> None:
@@ -52,7 +52,7 @@ class Episode:
         """Lines that were typed."""
         self.over = False
         self.terminal = Terminal(machine, task.cwd, task.history)
-        self._judge = Judge(task, machine, machine.system.declaration.instant)
+        self._judge = Judge(task, machine)
         self.verdict = self._judge.judge(self.terminal)
         """Of what was done so far."""
 

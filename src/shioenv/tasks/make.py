@@ -22,7 +22,7 @@ from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 from shioenv.tasks.asking import asks
-from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now
+from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now, refuse_other
 from shioenv.tasks.prompt import Content, family, gives_away, told, written
 from shioenv.tasks.task import Goal, Task
 from shioenv.tasks.terminal import Terminal, contents
@@ -104,11 +104,14 @@ def prove_tasks(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> list[Proof]:
-    """The proof of each task, in order, on the system it names (or another one).
+    """The proof of each task, in order, on the system it names; `system` is another name of it.
 
-    Errors: those of `find_system` and sandboxes.
+    Errors: TaskError for a task of another build of it; those of `find_system` and sandboxes.
     """
     tasks = list(tasks)
+    systems = {name: find_system(name) for name in {system or task.system for task in tasks}}
+    for task in tasks:
+        refuse_other(task, systems[system or task.system])
     proofs: dict[int, Proof] = {}
     done = 0
     with LocalExecutor(workers) as executor:
@@ -140,7 +143,7 @@ def suits(record: Record, system: str, min_irreducibility: float) -> bool:
 
 def prove(task: Task, machine: SandboxRunner) -> Proof:
     """What shows that a task is one, on a machine. Errors: those of sandboxes."""
-    judge = Judge(task, machine, machine.system.declaration.instant)
+    judge = Judge(task, machine)
     return Proof(*(judge.judge(_done(task, machine, rows)) for rows in _attempts(task)))
 
 
@@ -214,7 +217,7 @@ def _proved_with_part(
     draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
 ) -> Task | None:
     """The task with the first argument without which the goal is not reached, if it is proved."""
-    judge = Judge(draft, machine, machine.system.declaration.instant)
+    judge = Judge(draft, machine)
     solved, idle = (judge.judge(_done(draft, machine, rows)) for rows in ([draft.solution], []))
     if not solved.passed or idle.passed:
         return None

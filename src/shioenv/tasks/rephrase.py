@@ -36,11 +36,11 @@ def rephrased(
 
     A reply that is empty, or tells how it is done, is left out (`tells_how`).
     Replies are kept in a file (None: one in the user's cache directory), from which they come the
-    next time. Errors: those of `Endpoint.reply`.
+    next time. Errors: those of `asked` and `Endpoint.reply`.
     """
     tasks = list(tasks)
     kept = Replay(replay or cache_directory() / "prompts.jsonl")
-    endpoint = Endpoint("writing prompts", url)
+    endpoint = asked(url)
     done = []
     for number, task in enumerate(tasks, 1):
         request = {
@@ -59,6 +59,13 @@ def rephrased(
         done.append(task if tells else replace(task, prompt=f"{said}\n\n{task.prompt}"))
         report(number, len(tasks))
     return done
+
+
+def asked(url: str) -> Endpoint:
+    """The endpoint that `rephrased` asks, which could be asked now. Errors: of `Endpoint.check`."""
+    endpoint = Endpoint("writing prompts", url)
+    endpoint.check()
+    return endpoint
 
 
 def tells_how(said: str, solution: str) -> bool:

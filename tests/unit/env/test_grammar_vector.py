@@ -122,6 +122,30 @@ def test_step_that_defers_waits_for_no_execution() -> None:
     vector.close()
 
 
+def test_reset_scores_nothing_more_of_what_was_written_before() -> None:
+    gate = threading.Event()
+    started: list[str] = []
+
+    class Waiting(ScriptedShell):
+        def answer_to(self, asked: Asked) -> Behavior | None:
+            started.append(asked.text)
+            assert gate.wait(60)
+            return super().answer_to(asked)
+
+    vector = make(runner=Waiting, defer=True, sandboxes=1, budget=1, noise_runs=1)
+    _, written = roll(vector, 80)
+    vector.reset(seed=1)
+    gate.set()
+    _, again = roll(vector, 12)
+    assert vector.collect()[1]
+    vector.close()
+    inputs, later = ({one.strip("()").replace(", ", " ") for one in of} for of in (written, again))
+    forgotten = inputs - later
+    assert len(forgotten) > 6
+    # one was being executed, and one may be a part of what came later
+    assert len(forgotten & set(started)) <= 2
+
+
 def test_sessions_are_scored_side_by_side_in_so_many_sandboxes() -> None:
     """Each waits until the other one has begun: one sandbox alone would wait for ever."""
     both = threading.Barrier(2)

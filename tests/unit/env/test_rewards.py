@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from scripted_shell import ScriptedShell
 
 from shioenv.domain.behavior import Behavior
-from shioenv.env.rewards import Gate, Reward, irreducibility, necessary, paper_v1
+from shioenv.domain.scripted import Asked
+from shioenv.env.rewards import SEES_ALONE, Gate, Reward, irreducibility, necessary, paper_v1
 from shioenv.env.scorer import ScoredSession
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import EnvironmentOptionError
@@ -24,10 +26,17 @@ TABLE = {
 }
 
 
-def made(rewards: Reward | None = None, *, arguments: int = 4) -> ShIOEnv:
-    options: dict[str, Any] = {} if rewards is None else {"rewards": rewards}
+class Hashing(ScriptedShell):
+    """Prints something else for every other line."""
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        return Behavior(0, sha256(asked.text.encode()).digest())
+
+
+def made(rewards: Reward | None = None, *, arguments: int = 4, **options: Any) -> ShIOEnv:
+    options |= {} if rewards is None else {"rewards": rewards}
+    options.setdefault("runner", ScriptedShell(TABLE))
     return ShIOEnv(
-        runner=ScriptedShell(TABLE),
         max_segments=1,
         max_arguments=arguments,
         record=False,
@@ -52,6 +61,23 @@ def test_necessary_counts_arguments_over_the_horizon() -> None:
     assert write(made(necessary, arguments=8), "ls", "a", "b") == 1 / 8
     assert write(made(necessary), "echo", "a", "b", "c", "d") == 1.0
     assert write(made(necessary), "ls") == 0.0
+
+
+@pytest.mark.parametrize("estimator", ["balanced", "stratified"])
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 9, 12])
+def test_necessary_sees_every_argument_with_the_budget_that_learners_have(
+    count: int, estimator: str
+) -> None:
+    words = ["echo", *"abcdefghijkl"[:count]]
+    scoring = {"noise_runs": 2, "budget": SEES_ALONE, "estimator": estimator}
+    env = made(necessary, arguments=12, runner=Hashing(), **scoring)
+    assert write(env, *words) == pytest.approx(count / 12)
+
+
+def test_necessary_does_not_see_them_with_less() -> None:
+    """What the reference says: a learner would be taught short inputs."""
+    env = made(necessary, arguments=12, runner=Hashing(), noise_runs=2, budget=16)
+    assert write(env, "echo", *"abcdefgh") < 0.5 * 8 / 12
 
 
 def test_reward_of_the_first_version() -> None:
@@ -80,6 +106,14 @@ def test_gate_pays_once_however_the_words_are_cut() -> None:
     assert write(env, "echo", "a", "b") > 0
     for words in (("echo", "a<ns>", "b"), ("echo", "a", "b<ns>"), ("echo<ns>", "a", "b")):
         assert write(env, *words) == 0
+
+
+@pytest.mark.parametrize("word", ['"a"', "'a'", "\\a", "''a", "a''"])
+def test_gate_pays_once_however_a_word_is_quoted(word: str) -> None:
+    env = made(Gate(necessary))
+    assert write(env, "echo", "a", "b") > 0
+    assert write(env, "echo", word, "b") == 0
+    assert write(env, "echo", "'a b'") > 0
 
 
 def test_gate_pays_once_whatever_the_order() -> None:

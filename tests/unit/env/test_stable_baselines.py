@@ -61,7 +61,7 @@ def test_infos_of_ended_episodes_are_their_last_ones() -> None:
 
 
 def test_deferred_rewards_fill_the_buffer_as_those_at_once_do() -> None:
-    buffers = []
+    buffers, shown = [], []
     told: list[Ended] = []
 
     def tell(ended: Sequence[Ended]) -> bool:
@@ -74,8 +74,11 @@ def test_deferred_rewards_fill_the_buffer_as_those_at_once_do() -> None:
         model.learn(2 * 64, callback=DeferredRewards(tell) if defer else None)
         buffer = model.rollout_buffer
         buffers.append((buffer.rewards.copy(), buffer.returns.copy(), buffer.advantages.copy()))
+        shown.append([(round(one["r"], 6), one["l"]) for one in model.ep_info_buffer])
         env.close()
     assert buffers[0][0].any()
+    assert shown[0] == shown[1], "what the logger shows"
+    assert any(reward for reward, _ in shown[0])
     for at_once, later in zip(*buffers, strict=True):
         assert np.allclose(at_once, later, atol=1e-6)
     assert sum(one.reward for one in told) == pytest.approx(buffers[0][0].sum(), rel=1e-5)
