@@ -37,9 +37,9 @@ _BESIDE = ("proc", "processes", "web")
 """Directories beside a system's `rootfs` that a supervisor reads."""
 
 MODULES = (
-    "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "veth",
-    "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit", "nft_log",
-    "nft_masq", "nft_reject_inet",
+    "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "ext4", "overlay",
+    "veth", "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit",
+    "nft_log", "nft_masq", "nft_reject_inet",
 )  # fmt: skip
 """What the guest's kernel has, where it does not have it built in."""
 

@@ -54,6 +54,17 @@ class Hardware:
     """Bytes."""
     accelerator: str = "tcg"
     """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
+    bare: bool = False
+    """Inputs are root of it: its disk can be written, and what is written is gone with it."""
+    cards: tuple[str, ...] = ()
+    """Addresses of its network cards. Their cables lead nowhere."""
+
+    def told(self) -> str:
+        """All that QEMU is told of it, and which QEMU: where it is the same, a state that was saved
+        can be loaded.
+        """
+        commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
+        return repr([version(), *commands])
 
 
 class Template:
@@ -260,6 +271,17 @@ def _command(
     microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
     share = "off" if restored else "on"
     disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
+    written = "snapshot=on" if hardware.bare else "readonly=on"
+    way = "serial bare" if hardware.bare else "serial"
+    cards = [
+        argument
+        for number, mac in enumerate(hardware.cards)
+        for argument in (
+            *("-netdev", f"hubport,id=net{number},hubid={number}", "-device"),
+            # told to announce itself when it is restored, the guest would change its network
+            f"virtio-net-pci,netdev=net{number},mac={mac},guest_announce=off,romfile=",
+        )
+    ]
     ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),  # whoever is killed leaves no machine behind
@@ -274,9 +296,10 @@ def _command(
           else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
         *("-serial", "chardev:console"),
         *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
-        *("-append", "console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- serial"),
-        *("-drive", f"if=none,id=disk,format=raw,readonly=on,file={disk}"),
+        *("-append", f"console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- {way}"),
+        *("-drive", f"if=none,id=disk,format=raw,{written},file={disk}"),
         *("-device", "virtio-blk-pci,drive=disk"),
+        *cards,
         *("-device", "virtio-serial-pci,max_ports=2"),
         *("-chardev", f"socket,id=agent,fd={agent}"),
         *("-device", "virtserialport,chardev=agent,name=agent"),
