@@ -6,9 +6,10 @@
 Three parts, each of which `--only` can choose. **contract**: every check of
 `shioenv.sandbox.conformance`, with longer walls. **hostile**: so many cases of `tests/adversarial`
 that need nothing around them, and after each an ordinary input, which prints what it always does.
-**equality**: inputs that the project's own synthesis wrote, in namespaces and in a microVM. A
-violation is a check that fails, an ordinary input that prints something else, and a difference that
-two runs in namespaces do not have as well: each is for a person to explain.
+**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as root
+of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary input
+that prints something else, and a difference for which no cause is known that lies in the machine:
+each is for a person to explain.
 
 Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
 """
@@ -21,13 +22,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
+from machine import Answer, Answers, Verdict, judge
 
-from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.behavior import Behavior
+from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
@@ -94,56 +96,54 @@ def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
     return {"hostile inputs": len(chosen), "that broke a sandbox": broke}, violations
 
 
-def channels(one: Behavior, other: Behavior) -> list[str]:
-    """In what two behaviors differ."""
-    found = {
-        "exit code": one.exit_code != other.exit_code,
-        "output": one.output != other.output,
-        "patch": one.patch != other.patch,
-        "contents": one.content_digests != other.content_digests,
-        "limits": (one.timed_out, one.limits_hit) != (other.timed_out, other.limits_hit),
-    }
-    return [name for name, differs in found.items() if differs]
-
-
 def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """The same inputs in both sandboxes."""
+    """The same inputs in namespaces, in a microVM, and as root of a bare one."""
     limits = Limits(wall_seconds=10.0)
     done: Counter[str] = Counter()
     violations: Violations = []
-    progress = Progress("compared", given.count)
+    progress, answers = Progress("compared", given.count), Answers(system)
     with (
         open_sandbox(system, limits) as here,
         open_sandbox(system, slower(limits, given.slower, given.revert)) as there,
+        open_sandbox(system, slower(limits, given.slower, 1), inside="bare") as bare,
     ):
         for one in drawn(system=system, seed=given.seed, count=given.count):
-
-            def ran(runner: SandboxRunner, text: str = one.text, cwd: str = one.cwd) -> Behavior:
-                return runner.run(text, runner.state(cwd))
-
-            first, other = ran(here), ran(there)
-            differ = channels(first, other)
+            mine = [answers.run(here, one.text, one.cwd)]
+            for name, runner in (("microvm", there), ("bare", bare)):
+                theirs = [answers.run(runner, one.text, one.cwd)]
+                if mine[0] != theirs[0]:
+                    if len(mine) == 1:
+                        mine.append(answers.run(here, one.text, one.cwd))
+                    theirs.append(answers.run(runner, one.text, one.cwd))
+                verdict, causes = judge(one.text, mine, theirs)
+                if one.volatile and verdict is not Verdict.IDENTICAL:
+                    verdict = Verdict.VOLATILE
+                done[f"{name}: {verdict.value}"] += 1
+                if verdict in (Verdict.EXPLAINED, Verdict.OURS):
+                    done.update(f"{name}: because of {cause}" for cause in causes)
+                if verdict is Verdict.OURS:
+                    violations.append(_difference(one.text, name, causes, mine[0], theirs[0]))
             progress.step()
-            if not differ:
-                done["equal"] += 1
-            elif one.volatile or channels(first, ran(here)):
-                done["volatile in namespaces"] += 1
-            else:
-                done["different"] += 1
-                lines = zip(first.output.splitlines(), other.output.splitlines(), strict=False)
-                violations.append(
-                    {
-                        "input": one.text,
-                        "differs in": differ,
-                        "exit": (first.exit_code, other.exit_code),
-                        "lines": [pair for pair in lines if pair[0] != pair[1]][:2],
-                        "patch": (first.patch.to_json()[:300], other.patch.to_json()[:300])
-                        if "patch" in differ
-                        else None,
-                        "limits": (first.limits_hit, other.limits_hit),
-                    }
-                )
-    return dict(done), violations
+    return dict(sorted(done.items())), violations
+
+
+def _difference(
+    text: str, name: str, causes: list[str], mine: Answer, theirs: Answer
+) -> dict[str, Any]:
+    lines = zip_longest(mine.output.splitlines(), theirs.output.splitlines(), fillvalue=b"")
+    names = sorted(mine.files.keys() | theirs.files.keys())
+    return {
+        "input": text,
+        "sandbox": name,
+        "causes": causes,
+        "exit": (mine.exit_code, theirs.exit_code),
+        "lines": [pair for pair in lines if pair[0] != pair[1]][:3],
+        "files": {
+            each: (mine.files.get(each, "unchanged"), theirs.files.get(each, "unchanged"))
+            for each in names
+            if mine.files.get(each, 0) != theirs.files.get(each, 0)
+        },
+    }
 
 
 PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] = {
