@@ -2,9 +2,9 @@
 
 Each input runs in the sandbox, as `shioenv.open_sandbox` runs it, and on a machine in QEMU made of
 the same system (`--sandbox microvm --inside bare`), and where the two differ once more on each.
-Compared: exit code, output, and every changed file, as patches tell it. A difference that an input shows by
-itself is volatile. For any other, causes that are known are set aside one after the other until
-nothing differs: some are how this machine, or any file system, is; the others are ours.
+Compared: exit code, output, and every changed file, as patches tell it. A difference that an input
+shows by itself is volatile. For any other, causes that are known are set aside one after the other
+until nothing differs: some are how this machine, or any file system, is; the others are ours.
 
 Needs QEMU and `shioenv system build --microvm` (docs/how-to/soak.md); real inputs come from a file
 of JSON lines whose objects have `input`.
@@ -492,8 +492,7 @@ def on_machine(system: System) -> SandboxRunner:
 
     Errors: HostError, SystemNotBuiltError.
     """
-    slow = dict.fromkeys(("wall_seconds", "cpu_seconds", "scan_seconds"), 30.0)
-    limits = Limits(**slow, background_seconds=1.0)
+    limits = Limits(wall_seconds=30.0, cpu_seconds=30.0, scan_seconds=30.0, background_seconds=1.0)
     return open_sandbox(system, limits, sandbox="microvm", inside="bare")
 
 

@@ -3,13 +3,15 @@
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Three parts, each of which `--only` can choose. **contract**: every check of
-`shioenv.sandbox.conformance`, with longer walls. **hostile**: so many cases of `tests/adversarial`
-that need nothing around them, and after each an ordinary input, which prints what it always does.
-**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as root
-of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary input
-that prints something else, and a difference for which no cause is known that lies in the machine:
-each is for a person to explain.
+Four parts, each of which `--only` can choose. **contract**: every check of
+`shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
+cases of `tests/adversarial` that need nothing around them, and after each an ordinary input, which
+prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
+the machine itself.
+**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as
+root of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary
+input that prints something else, and a difference for which no cause is known that lies in the
+machine: each is for a person to explain.
 
 Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
 """
@@ -45,6 +47,9 @@ ORDINARY = Request(
     wall_seconds=120.0,
 )
 
+STARTED = time.time() - time.monotonic()
+"""When this host was started, on its clock."""
+
 Violations = list[dict[str, Any]]
 
 
@@ -63,8 +68,15 @@ def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]
     return {"checks": len(results), "checks failed": len(failed)}, failed
 
 
+def attacks() -> list[tuple[str, str]]:
+    """Names and texts of what root could do to a machine."""
+    text = (Path(__file__).parent / "attacks.txt").read_text(encoding="utf-8")
+    blocks = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    return [(f"attacks/{name}", body) for name, _, body in (one.partition("\n") for one in blocks)]
+
+
 def cases() -> list[tuple[str, str]]:
-    """Names and texts of hostile inputs that need nothing around them."""
+    """Names and texts of hostile inputs of the tests that need nothing around them."""
     found = []
     for path in sorted(CASES.glob("[a-z]*.txt")):
         for block in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
@@ -76,24 +88,57 @@ def cases() -> list[tuple[str, str]]:
 
 
 def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """Hostile inputs one after the other, and after each an ordinary one."""
-    violations: Violations = []
-    chosen = cases()
-    chosen = chosen[:: max(1, len(chosen) // given.hostile)][: given.hostile]
+    """Hostile inputs one after the other in a machine that is never restored but where one broke
+    it, and after each an ordinary one: all attacks, and of the tests' inputs as many as are left.
+    """
+    more = cases()
+    wanted = max(0, given.hostile - len(attacks()))
+    chosen = attacks()[: given.hostile] + more[:: max(1, len(more) // max(1, wanted))][:wanted]
     limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=60.0)
-    progress, broke = Progress("hostile inputs", len(chosen)), 0
+    return _attacked("hostile inputs", system, limits, chosen)
+
+
+def bare(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """All attacks as root of a bare machine, and after each an ordinary input in the next."""
+    limits = replace(slower(Limits(), given.slower, 1), inside="bare", without_shell_state=True)
+    limits = replace(limits, wall_seconds=10.0, cpu_seconds=60.0)
+    return _attacked("attacks on a bare machine", system, limits, attacks()[: given.hostile])
+
+
+def _attacked(
+    what: str, system: System, limits: Limits, chosen: list[tuple[str, str]]
+) -> tuple[Mapping[str, int], Violations]:
+    violations: Violations = []
+    progress, broke = Progress(what, len(chosen)), 0
+    host = _host()
     with default_sandbox(system, limits) as sandbox:
-        always = sandbox.run(ORDINARY).output
+        always = _settled(sandbox.run(ORDINARY).output)
         for name, attack in chosen:
             try:
                 sandbox.run(Request(attack))
             except ShioenvError:
                 broke += 1  # the machine is restored; never a record
-            after = sandbox.run(ORDINARY).output
+            after = _settled(sandbox.run(ORDINARY).output)
             if after != always:
                 violations.append({"case": name, "printed": after, "always": always})
+            if _host() != host:
+                violations.append({"case": name, "host": _host(), "before": host})
             progress.step()
-    return {"hostile inputs": len(chosen), "that broke a sandbox": broke}, violations
+    return {what: len(chosen), f"{what}: that broke a sandbox": broke}, violations
+
+
+def _settled(output: bytes) -> bytes:
+    """Without the kernel's threads, which come and go in a bare machine, and `ps` itself."""
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not re.match(rb" *\d+ (\[.*\]|ps -e .*)$", line))
+
+
+def _host() -> tuple[Any, ...]:
+    """What of this host no guest may touch."""
+    names = ("hostname", "domainname", "core_pattern", "threads-max", "pid_max")
+    settings = [Path("/proc/sys/kernel", name).read_text() for name in names]
+    away = abs(time.time() - time.monotonic() - STARTED) > 5.0
+    return (*settings, away, Path("/proc/sys/kernel/random/boot_id").read_text())
 
 
 def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
@@ -149,6 +194,7 @@ def _difference(
 PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] = {
     "contract": contract,
     "hostile": hostile,
+    "bare": bare,
     "equality": equality,
 }
 
@@ -157,7 +203,7 @@ def main() -> int:
     """The parts that were chosen."""
     options = parser(__doc__, count=300)
     options.add_argument("--only", choices=PARTS, action="append", help="a part (default: all)")
-    options.add_argument("--hostile", type=int, default=100, help="hostile inputs (default: 100)")
+    options.add_argument("--hostile", type=int, default=150, help="hostile inputs (default: 150)")
     options.add_argument("--slower", type=float, default=20.0, help="walls (default: 20 times)")
     options.add_argument("--revert", type=int, default=1, help="as Limits.revert (default: 1)")
     given = options.parse_args()

@@ -91,8 +91,29 @@ static int root = -1, memory = -1;  /* detached copies of / and /dev/shm: nothin
 static int proc = -1, events = -1, network_events[2] = {-1, -1}, ended = -1;
 static int used_time = -1, used_memory = -1;
 
+/* Who logged in where a declared process belongs to, which `last` asks: it lies beside the system. */
+static struct login { pid_t process; char user[16]; } logins[64];
+
+static void read_logins(void)
+{
+    DIR *list = opendir("/system/processes");
+    unsigned count = 0;
+    for (struct dirent *entry; list && count < 64 && (entry = readdir(list));) {
+        char path[300];
+        struct login *login = &logins[count];
+        snprintf(path, sizeof path, "/system/processes/%s/loginuid", entry->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        login->process = atoi(entry->d_name);
+        count += read(fd, login->user, sizeof login->user - 1) > 0;
+        close(fd);
+    }
+    if (list) closedir(list);
+}
+
 void mount_bare(void)
 {
+    read_logins();
     for (int i = 0; i < 1000 && access("/dev/vda", F_OK); i++) usleep(10000);
     need(mount("/dev/vda", "/new", "ext4", MS_RDONLY, NULL), "mount the system");
     static const char *const moved[][2] = {{"/dev", "/new/dev"}, {"/proc", "/new/proc"}, {"/sys", "/new/sys"}};
@@ -147,6 +168,7 @@ static void start_declared(char *name, size_t room)
         for (unsigned j = 0; j < sizeof other_meanings / sizeof *other_meanings; j++) signal(other_meanings[j], SIG_IGN);
         memset(name, 0, room);
         strncpy(name, who->name, room);
+        for (int j = 0; j < 64; j++) if (logins[j].process == number) put("/proc/self/loginuid", logins[j].user);
         prctl(PR_SET_NAME, who->name);
         if (setgroups(0, NULL) || setresgid(who->gid, who->gid, who->gid) || setresuid(who->uid, who->uid, who->uid)) _exit(125);
         setsid();

@@ -7,6 +7,7 @@ the pages that it writes take room.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.files.durable import atomic_write, sync
 from shioenv.sandbox.microvm.channel import Channel, Kind
 from shioenv.system.microvm import Microvm
 
@@ -29,7 +31,7 @@ BOOT_SECONDS = 240.0
 """How long booting may take where the processor is simulated."""
 _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
-_KEPT = ("memory", "state")
+_BLOCK = 1 << 16
 _CAPABILITY = "x-ignore-shared"
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
@@ -71,7 +73,7 @@ class Template:
     """A machine at rest: its memory and the state of its devices. Closed with its last user.
 
     `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
-    OSError where it does not.
+    OSError where it does not; where it holds other bytes than were kept, it is removed.
     """
 
     def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
@@ -83,26 +85,43 @@ class Template:
             os.ftruncate(self.memory, hardware.memory)
             return
         try:
-            self.memory, self.state = (
-                os.open(kept / name, os.O_RDONLY | os.O_CLOEXEC) for name in _KEPT
-            )
-        except OSError:
+            self.memory = os.open(kept / "memory", os.O_RDONLY | os.O_CLOEXEC)
+            self.state = os.open(kept / "state", os.O_RDONLY | os.O_CLOEXEC)
+            if (kept / "sum").read_text() != self._sum():
+                shutil.rmtree(kept, ignore_errors=True)
+                raise OSError(f"{kept} holds other bytes than were kept")
+        except (OSError, ValueError) as error:
             self.close()
-            raise
+            raise OSError(str(error)) from error
 
     def keep(self, place: Path) -> None:
-        """Writes both to a directory, which is either wholly there or not at all."""
+        """Writes both to a directory, which is either wholly there, on the disk, or not at all."""
         place.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
         try:
-            for name, descriptor in zip(_KEPT, (self.memory, self.state), strict=True):
+            for name, descriptor in (("memory", self.memory), ("state", self.state)):
                 with (work / name).open("wb") as file:
                     _copy_data(descriptor, file.fileno())
+                    os.fsync(file.fileno())
+            atomic_write(work / "sum", self._sum().encode())
             work.rename(place)
+            sync(place.parent)
         except OSError:
             shutil.rmtree(work, ignore_errors=True)
             if not place.is_dir():
                 raise
+
+    def _sum(self) -> str:
+        """SHA-256 (hex) of what is in both, wherever the file systems have holes."""
+        digest = hashlib.sha256()
+        for descriptor in (self.memory, self.state):
+            digest.update(b"%d" % os.fstat(descriptor).st_size)
+            for begin, end in _data(descriptor):
+                for at in range(begin - begin % _BLOCK, end, _BLOCK):
+                    block = os.pread(descriptor, _BLOCK, at)
+                    if block.strip(b"\0"):
+                        digest.update(b"%d:" % at + block)
+        return digest.hexdigest()
 
     def close(self) -> None:
         """Frees both; machines that run on go on."""
@@ -113,16 +132,23 @@ class Template:
             setattr(self, name, -1)
 
 
-def _copy_data(source: int, target: int) -> None:
-    """Copies what was ever written to a sparse file."""
-    size, at = os.fstat(source).st_size, 0
-    os.ftruncate(target, size)
+def _data(file: int) -> Iterator[tuple[int, int]]:
+    """From where to where a sparse file was ever written."""
+    end = 0
     while True:
         try:
-            at = os.lseek(source, at, os.SEEK_DATA)
+            begin = os.lseek(file, end, os.SEEK_DATA)
         except OSError:  # nothing more
             return
-        end = os.lseek(source, at, os.SEEK_HOLE)
+        end = os.lseek(file, begin, os.SEEK_HOLE)
+        yield begin, end
+
+
+def _copy_data(source: int, target: int) -> None:
+    """Copies what was ever written to a sparse file."""
+    os.ftruncate(target, os.fstat(source).st_size)
+    for begin, end in _data(source):
+        at = begin
         os.lseek(target, at, os.SEEK_SET)
         while at < end:
             at += os.sendfile(target, source, at, end - at)
