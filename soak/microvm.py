@@ -109,7 +109,7 @@ def _attacked(
     what: str, system: System, limits: Limits, chosen: list[tuple[str, str]]
 ) -> tuple[Mapping[str, int], Violations]:
     violations: Violations = []
-    progress, broke = Progress(what, len(chosen)), 0
+    progress, broken = Progress(what, len(chosen)), list[str]()
     host = _host()
     with default_sandbox(system, limits) as sandbox:
         always = _settled(sandbox.run(ORDINARY).output)
@@ -117,14 +117,15 @@ def _attacked(
             try:
                 sandbox.run(Request(attack))
             except ShioenvError:
-                broke += 1  # the machine is restored; never a record
+                broken.append(name)  # the machine is restored; never a record
             after = _settled(sandbox.run(ORDINARY).output)
             if after != always:
                 violations.append({"case": name, "printed": after, "always": always})
             if _host() != host:
                 violations.append({"case": name, "host": _host(), "before": host})
             progress.step()
-    return {what: len(chosen), f"{what}: that broke a sandbox": broke}, violations
+    print("broken by", ", ".join(broken), file=sys.stderr)
+    return {what: len(chosen), f"{what}: that broke a sandbox": len(broken)}, violations
 
 
 def _settled(output: bytes) -> bytes:
