@@ -33,6 +33,8 @@ _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
 _BLOCK = 1 << 16
 _CAPABILITY = "x-ignore-shared"
+_KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
+"""The kernel's command line. Its check of the timer fails on a busy host, and that is a panic."""
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
@@ -322,7 +324,7 @@ def _command(
           else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
         *("-serial", "chardev:console"),
         *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
-        *("-append", f"console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- {way}"),
+        *("-append", f"{_KERNEL} -- {way}"),
         *("-drive", f"if=none,id=disk,format=raw,{written},file={disk}"),
         *("-device", "virtio-blk-pci,drive=disk"),
         *cards,
