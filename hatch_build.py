@@ -33,7 +33,10 @@ PROGRAMS = {
 """By name: where its sources are below `native`, and how they are compiled and linked."""
 
 STATIC = {
-    "shioenv-guest": (("guest/*.c",), ["-static", "-Wl,--build-id=none"]),
+    "shioenv-guest": (
+        ("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
+        ["-static", "-Wl,--build-id=none"],
+    ),
     "shioenv-guest-sandbox": (
         ("around/*.c", "inside/server.c"),
         ["-static", "-Wl,--build-id=none", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"],

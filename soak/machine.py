@@ -1,13 +1,13 @@
 """What the sandbox records that a real machine would not have done.
 
 Each input runs in the sandbox, as `shioenv.open_sandbox` runs it, and on a machine in QEMU made of
-the same system (`vm.py`), and where the two differ once more on each. Compared: exit code, output,
-and every changed file, of the sandbox as its patch tells it. A difference that an input shows by
-itself is volatile. For any other, causes that are known are set aside one after the other until
-nothing differs: some are how this machine, or any file system, is; the others are ours.
+the same system (`--sandbox microvm --inside bare`), and where the two differ once more on each.
+Compared: exit code, output, and every changed file, as patches tell it. A difference that an input
+shows by itself is volatile. For any other, causes that are known are set aside one after the other
+until nothing differs: some are how this machine, or any file system, is; the others are ours.
 
-Needs QEMU and a kernel's package (docs/how-to/soak.md); real inputs come from a file of JSON lines
-whose objects have `input`.
+Needs QEMU and `shioenv system build --microvm` (docs/how-to/soak.md); real inputs come from a file
+of JSON lines whose objects have `input`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import dataclasses
 import json
 import multiprocessing.util
 import re
-import stat
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,16 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
-from vm import Found, Kernel, Machine, Stopped, find_kernel
 
-from shioenv.behavior.capture import Recorder
-from shioenv.behavior.observe import open_sandbox
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.domain.pointer import keys
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import FileStat
+from shioenv.sandbox.base import Limits
 from shioenv.system.contents import read_contents
+from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
 
 DATE = ("month", "day", "year", "time")
@@ -441,23 +437,72 @@ def judge(
     return (Verdict.OURS if ours & {*causes} else Verdict.EXPLAINED), causes
 
 
-class Pair:
-    """The sandbox and the machine of one system."""
+class Answers:
+    """What runners of one system did, as answers."""
 
-    def __init__(
-        self, system: System, kernel: Kernel, stack: ExitStack, *, accelerator: str
-    ) -> None:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
-        machine = Machine(system, kernel, directory, accelerator=accelerator)
-        self._machine = stack.enter_context(machine)
-        self._sandbox = stack.enter_context(open_sandbox(system))
-        self._system = system
+    def __init__(self, system: System) -> None:
         self._digests = {
             "/" + path.removeprefix("rootfs/"): digest
             for path, digest in read_contents(system.path).items()
             if path.startswith("rootfs/")
         }
-        self._recorders: dict[str, Recorder] = {}
+
+    def run(self, runner: SandboxRunner, text: str, cwd: str) -> Answer:
+        """What it did; `STOPPED` where it broke every sandbox."""
+        try:
+            behavior = runner.run(text, runner.state(cwd))
+        except SandboxError:
+            time.sleep(1)
+            behavior = runner.run(text, runner.state(cwd))
+        if "sandboxes" in behavior.limits_hit:
+            return STOPPED
+        files = self._patched(behavior, runner.context(cwd).document, cwd)
+        bounded = bool(behavior.timed_out or behavior.limits_hit or behavior.patch_truncated)
+        return Answer(behavior.exit_code, behavior.output, files, bounded)
+
+    def _patched(
+        self, behavior: Behavior, context: Mapping[str, Any], cwd: str
+    ) -> dict[str, Entry | None]:
+        after = behavior.patch.apply(context)["fs"]
+        digests = dict(behavior.content_digests)
+        names: list[str] = []
+        for code, path, *rest in behavior.patch.operations:
+            touched = [keys(each) for each in ((path, rest[0]) if code == "m" else (path,))]
+            if touched[0][0] != "fs":
+                continue
+            names += [each[1] for each in touched]
+            if code == "m":
+                digests[touched[1][1]] = self._digests.get(_absolute(touched[0][1], cwd), "")
+        files: dict[str, Entry | None] = {}
+        for name in {*names, *digests}:
+            absolute = _absolute(name, cwd)
+            entry, before = after.get(name), context["fs"].get(name)
+            if entry is not None:
+                regular = entry["perms"].startswith("-")
+                held = digests.get(name, self._digests.get(absolute, "")) if regular else ""
+                entry = {**entry, "digest": held}
+            was = before and {**before, "digest": self._digests.get(absolute, "")}
+            if was != entry:
+                files[name] = entry
+        return files
+
+
+def on_machine(system: System) -> SandboxRunner:
+    """A machine that inputs are root of, which the system's microVM boots.
+
+    Errors: HostError, SystemNotBuiltError.
+    """
+    limits = Limits(wall_seconds=30.0, cpu_seconds=30.0, scan_seconds=30.0, background_seconds=1.0)
+    return open_sandbox(system, limits, sandbox="microvm", inside="bare")
+
+
+class Pair:
+    """The sandbox and the machine of one system."""
+
+    def __init__(self, system: System, stack: ExitStack) -> None:
+        self._machine = stack.enter_context(on_machine(system))
+        self._sandbox = stack.enter_context(open_sandbox(system))
+        self._answers = Answers(system)
 
     def run(self, text: str, cwd: str) -> tuple[list[Answer], list[Answer]]:
         """Runs an input once on each side, and where they differ once more, the sandbox first and
@@ -472,100 +517,11 @@ class Pair:
 
     def sandboxed(self, text: str, cwd: str) -> Answer:
         """What the sandbox recorded."""
-        try:
-            behavior = self._sandbox.run(text, self._sandbox.state(cwd))
-        except SandboxError:
-            time.sleep(1)
-            behavior = self._sandbox.run(text, self._sandbox.state(cwd))
-        bounded = bool(behavior.timed_out or behavior.limits_hit or behavior.patch_truncated)
-        files = self._patched(behavior, cwd)
-        return Answer(behavior.exit_code, behavior.output, files, bounded)
+        return self._answers.run(self._sandbox, text, cwd)
 
     def real(self, text: str, cwd: str) -> Answer:
         """What the machine did; `STOPPED` where it did not answer."""
-        try:
-            ran = self._machine.run(started(cwd, text), cwd)
-        except Stopped:
-            return STOPPED
-        recorder = self._recorder(cwd)
-        context = self._sandbox.context(cwd).document["fs"]
-        renamed = (  # the names in a directory, not the files they stand for
-            path
-            for path, found in ran.changed.items()
-            if (recorder.name(path) in context) != bool(found)
-        )
-        parents = {path.rpartition(b"/")[0] or b"/" for path in renamed}
-        files: dict[str, Entry | None] = {}
-        for path, found in ran.changed.items():
-            name = recorder.name(path)
-            before = context.get(name)
-            after: Entry | None = None
-            if found:
-                held = found.digest if stat.S_ISREG(found.mode) else ""
-                after = {**recorder.entry(_file_stat(found)).to_json(), "digest": held}
-            self._note(files, name, path.decode(errors="surrogateescape"), before, after)
-            if after and path in parents and name in files:
-                self._settle(files, name, before)
-        bounded = ran.timed_out or len(ran.output) >= self._sandbox.limits.output_bytes
-        return Answer(ran.exit_code, ran.output, files, bounded)
-
-    def _patched(self, behavior: Behavior, cwd: str) -> dict[str, Entry | None]:
-        context = self._sandbox.context(cwd).document
-        after = behavior.patch.apply(context)["fs"]
-        digests = dict(behavior.content_digests)
-        names: list[str] = []
-        for code, path, *rest in behavior.patch.operations:
-            touched = [keys(each) for each in ((path, rest[0]) if code == "m" else (path,))]
-            if touched[0][0] != "fs":
-                continue
-            names += [each[1] for each in touched]
-            if code == "m":
-                digests[touched[1][1]] = self._digests.get(_absolute(touched[0][1], cwd), "")
-        files: dict[str, Entry | None] = {}
-        for name in {*names, *digests}:
-            absolute = _absolute(name, cwd)
-            entry = after.get(name)
-            if entry is not None:
-                regular = entry["perms"].startswith("-")
-                held = digests.get(name, self._digests.get(absolute, "")) if regular else ""
-                entry = {**entry, "digest": held}
-            self._note(files, name, absolute, context["fs"].get(name), entry)
-        return files
-
-    def _note(
-        self,
-        files: dict[str, Entry | None],
-        name: str,
-        absolute: str,
-        before: Entry | None,
-        after: Entry | None,
-    ) -> None:
-        """Puts the file down unless it is what it was."""
-        was = before and {**before, "digest": self._digests.get(absolute, "")}
-        if was != after:
-            files[name] = after
-
-    def _settle(self, files: dict[str, Entry | None], name: str, before: Entry | None) -> None:
-        """Patches tell nothing of a directory but its owner and permissions where entries of it
-        changed and it was there.
-        """
-        after = files[name]
-        if not (before and after and before["perms"][0] == after["perms"][0] == "d"):
-            return
-        files[name] = {**before, **{k: after[k] for k in ("perms", "owner", "group")}, "digest": ""}
-        if files[name] == {**before, "digest": ""}:
-            del files[name]
-
-    def _recorder(self, cwd: str) -> Recorder:
-        if cwd not in self._recorders:
-            self._recorders[cwd] = Recorder(
-                start=cwd,
-                baseline=None,
-                users={number: name for name, number in reversed([*self._system.users.items()])},
-                groups={number: name for name, number in reversed([*self._system.groups.items()])},
-                instant=self._system.declaration.instant.timestamp(),
-            )
-        return self._recorders[cwd]
+        return self._answers.run(self._machine, text, cwd)
 
 
 def _absolute(name: str, cwd: str) -> str:
@@ -573,19 +529,6 @@ def _absolute(name: str, cwd: str) -> str:
     if name.startswith("/"):
         return name
     return cwd if name == "." else f"{cwd.rstrip('/')}/{name}"
-
-
-def _file_stat(found: Found) -> FileStat:
-    return FileStat(
-        mode=found.mode,
-        uid=found.uid,
-        gid=found.gid,
-        size=found.size,
-        links=found.links,
-        mtime_ns=found.mtime_ns,
-        inode=0,
-        target=found.target.encode(errors="surrogateescape") or None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -602,11 +545,11 @@ class Judged:
 _pair: Pair
 
 
-def _open(system: str, kernel: Kernel, accelerator: str) -> None:
+def _open(system: str) -> None:
     global _pair
     stack = ExitStack()
     multiprocessing.util.Finalize(None, stack.close, exitpriority=0)
-    _pair = Pair(find_system(system), kernel, stack, accelerator=accelerator)
+    _pair = Pair(find_system(system), stack)
 
 
 def _compare(text: str, cwd: str, until: float) -> Judged | None:
@@ -647,11 +590,10 @@ def main() -> int:
     options.add_argument(
         "--seconds", type=float, default=86_400, help="end earlier (default: never)"
     )
-    options.add_argument("--kernel", type=Path, default=Path("/"), help="unpacked kernel package")
-    options.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="(default: tcg)")
     options.add_argument("--workers", type=int, default=1, help="machines (default: 1)")
     given = options.parse_args()
-    system, kernel = find_system(given.system), find_kernel(given.kernel)
+    system = find_system(given.system)
+    kernel = find_microvm(system).release
     home = system.declaration.session.start_directories[0]
     if given.inputs:
         texts = read_inputs(given.inputs.read_text().splitlines())[: given.count]
@@ -663,9 +605,8 @@ def main() -> int:
     began = time.time()
     progress = Progress("compared", len(inputs))
     done: list[Judged] = []
-    opened = (system.name, kernel, given.accel)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(given.workers, context, _open, opened) as pool:
+    with ProcessPoolExecutor(given.workers, context, _open, (system.name,)) as pool:
         until = began + given.seconds
         for judged in pool.map(_compare, *zip(*inputs, strict=True), [until] * len(inputs)):
             if judged:
@@ -674,7 +615,7 @@ def main() -> int:
     verdicts = Counter(judged.verdict for judged in done)
     facts = {
         "system": system.digest,
-        "kernel": kernel.release,
+        "kernel": kernel,
         "inputs": len(done),
         **{verdict.value: verdicts[verdict] for verdict in Verdict},
         "seconds": round(time.time() - began),

@@ -3,12 +3,15 @@
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Three parts, each of which `--only` can choose. **contract**: every check of
-`shioenv.sandbox.conformance`, with longer walls. **hostile**: so many cases of `tests/adversarial`
-that need nothing around them, and after each an ordinary input, which prints what it always does.
-**equality**: inputs that the project's own synthesis wrote, in namespaces and in a microVM. A
-violation is a check that fails, an ordinary input that prints something else, and a difference that
-two runs in namespaces do not have as well: each is for a person to explain.
+Four parts, each of which `--only` can choose. **contract**: every check of
+`shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
+cases of `tests/adversarial` that need nothing around them, and after each an ordinary input, which
+prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
+the machine itself.
+**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as
+root of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary
+input that prints something else, and a difference for which no cause is known that lies in the
+machine: each is for a person to explain.
 
 Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
 """
@@ -21,13 +24,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
+from machine import Answer, Answers, Verdict, judge
 
-from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.behavior import Behavior
+from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
@@ -42,6 +46,9 @@ ORDINARY = Request(
     "ps -e -o pid=,args=; mount",
     wall_seconds=120.0,
 )
+
+STARTED = time.time() - time.monotonic()
+"""When this host was started, on its clock."""
 
 Violations = list[dict[str, Any]]
 
@@ -61,8 +68,15 @@ def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]
     return {"checks": len(results), "checks failed": len(failed)}, failed
 
 
+def attacks() -> list[tuple[str, str]]:
+    """Names and texts of what root could do to a machine."""
+    text = (Path(__file__).parent / "attacks.txt").read_text(encoding="utf-8")
+    blocks = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    return [(f"attacks/{name}", body) for name, _, body in (one.partition("\n") for one in blocks)]
+
+
 def cases() -> list[tuple[str, str]]:
-    """Names and texts of hostile inputs that need nothing around them."""
+    """Names and texts of hostile inputs of the tests that need nothing around them."""
     found = []
     for path in sorted(CASES.glob("[a-z]*.txt")):
         for block in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
@@ -74,81 +88,114 @@ def cases() -> list[tuple[str, str]]:
 
 
 def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """Hostile inputs one after the other, and after each an ordinary one."""
-    violations: Violations = []
-    chosen = cases()
-    chosen = chosen[:: max(1, len(chosen) // given.hostile)][: given.hostile]
+    """Hostile inputs one after the other in a machine that is never restored but where one broke
+    it, and after each an ordinary one: all attacks, and of the tests' inputs as many as are left.
+    """
+    more = cases()
+    wanted = max(0, given.hostile - len(attacks()))
+    chosen = attacks()[: given.hostile] + more[:: max(1, len(more) // max(1, wanted))][:wanted]
     limits = replace(slower(Limits(), given.slower, 0), wall_seconds=10.0, cpu_seconds=60.0)
-    progress, broke = Progress("hostile inputs", len(chosen)), 0
+    return _attacked("hostile inputs", system, limits, chosen)
+
+
+def bare(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """All attacks as root of a bare machine, and after each an ordinary input in the next."""
+    limits = replace(slower(Limits(), given.slower, 1), inside="bare", without_shell_state=True)
+    limits = replace(limits, wall_seconds=10.0, cpu_seconds=60.0)
+    return _attacked("attacks on a bare machine", system, limits, attacks()[: given.hostile])
+
+
+def _attacked(
+    what: str, system: System, limits: Limits, chosen: list[tuple[str, str]]
+) -> tuple[Mapping[str, int], Violations]:
+    violations: Violations = []
+    progress, broken = Progress(what, len(chosen)), list[str]()
+    host = _host()
     with default_sandbox(system, limits) as sandbox:
-        always = sandbox.run(ORDINARY).output
+        always = _settled(sandbox.run(ORDINARY).output)
         for name, attack in chosen:
             try:
                 sandbox.run(Request(attack))
             except ShioenvError:
-                broke += 1  # the machine is restored; never a record
-            after = sandbox.run(ORDINARY).output
+                broken.append(name)  # the machine is restored; never a record
+            after = _settled(sandbox.run(ORDINARY).output)
             if after != always:
                 violations.append({"case": name, "printed": after, "always": always})
+            if _host() != host:
+                violations.append({"case": name, "host": _host(), "before": host})
             progress.step()
-    return {"hostile inputs": len(chosen), "that broke a sandbox": broke}, violations
+    print("broken by", ", ".join(broken), file=sys.stderr)
+    return {what: len(chosen), f"{what}: that broke a sandbox": len(broken)}, violations
 
 
-def channels(one: Behavior, other: Behavior) -> list[str]:
-    """In what two behaviors differ."""
-    found = {
-        "exit code": one.exit_code != other.exit_code,
-        "output": one.output != other.output,
-        "patch": one.patch != other.patch,
-        "contents": one.content_digests != other.content_digests,
-        "limits": (one.timed_out, one.limits_hit) != (other.timed_out, other.limits_hit),
-    }
-    return [name for name, differs in found.items() if differs]
+def _settled(output: bytes) -> bytes:
+    """Without the kernel's threads, which come and go in a bare machine, and `ps` itself."""
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not re.match(rb" *\d+ (\[.*\]|ps -e .*)$", line))
+
+
+def _host() -> tuple[Any, ...]:
+    """What of this host no guest may touch."""
+    names = ("hostname", "domainname", "core_pattern", "threads-max", "pid_max")
+    settings = [Path("/proc/sys/kernel", name).read_text() for name in names]
+    away = abs(time.time() - time.monotonic() - STARTED) > 5.0
+    return (*settings, away, Path("/proc/sys/kernel/random/boot_id").read_text())
 
 
 def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """The same inputs in both sandboxes."""
+    """The same inputs in namespaces, in a microVM, and as root of a bare one."""
     limits = Limits(wall_seconds=10.0)
     done: Counter[str] = Counter()
     violations: Violations = []
-    progress = Progress("compared", given.count)
+    progress, answers = Progress("compared", given.count), Answers(system)
     with (
         open_sandbox(system, limits) as here,
         open_sandbox(system, slower(limits, given.slower, given.revert)) as there,
+        open_sandbox(system, slower(limits, given.slower, 1), inside="bare") as bare,
     ):
         for one in drawn(system=system, seed=given.seed, count=given.count):
-
-            def ran(runner: SandboxRunner, text: str = one.text, cwd: str = one.cwd) -> Behavior:
-                return runner.run(text, runner.state(cwd))
-
-            first, other = ran(here), ran(there)
-            differ = channels(first, other)
+            mine = [answers.run(here, one.text, one.cwd)]
+            for name, runner in (("microvm", there), ("bare", bare)):
+                theirs = [answers.run(runner, one.text, one.cwd)]
+                if mine[0] != theirs[0]:
+                    if len(mine) == 1:
+                        mine.append(answers.run(here, one.text, one.cwd))
+                    theirs.append(answers.run(runner, one.text, one.cwd))
+                verdict, causes = judge(one.text, mine, theirs)
+                if one.volatile and verdict is not Verdict.IDENTICAL:
+                    verdict = Verdict.VOLATILE
+                done[f"{name}: {verdict.value}"] += 1
+                if verdict in (Verdict.EXPLAINED, Verdict.OURS):
+                    done.update(f"{name}: because of {cause}" for cause in causes)
+                if verdict is Verdict.OURS:
+                    violations.append(_difference(one.text, name, causes, mine[0], theirs[0]))
             progress.step()
-            if not differ:
-                done["equal"] += 1
-            elif one.volatile or channels(first, ran(here)):
-                done["volatile in namespaces"] += 1
-            else:
-                done["different"] += 1
-                lines = zip(first.output.splitlines(), other.output.splitlines(), strict=False)
-                violations.append(
-                    {
-                        "input": one.text,
-                        "differs in": differ,
-                        "exit": (first.exit_code, other.exit_code),
-                        "lines": [pair for pair in lines if pair[0] != pair[1]][:2],
-                        "patch": (first.patch.to_json()[:300], other.patch.to_json()[:300])
-                        if "patch" in differ
-                        else None,
-                        "limits": (first.limits_hit, other.limits_hit),
-                    }
-                )
-    return dict(done), violations
+    return dict(sorted(done.items())), violations
+
+
+def _difference(
+    text: str, name: str, causes: list[str], mine: Answer, theirs: Answer
+) -> dict[str, Any]:
+    lines = zip_longest(mine.output.splitlines(), theirs.output.splitlines(), fillvalue=b"")
+    names = sorted(mine.files.keys() | theirs.files.keys())
+    return {
+        "input": text,
+        "sandbox": name,
+        "causes": causes,
+        "exit": (mine.exit_code, theirs.exit_code),
+        "lines": [pair for pair in lines if pair[0] != pair[1]][:3],
+        "files": {
+            each: (mine.files.get(each, "unchanged"), theirs.files.get(each, "unchanged"))
+            for each in names
+            if mine.files.get(each, 0) != theirs.files.get(each, 0)
+        },
+    }
 
 
 PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] = {
     "contract": contract,
     "hostile": hostile,
+    "bare": bare,
     "equality": equality,
 }
 
@@ -157,7 +204,7 @@ def main() -> int:
     """The parts that were chosen."""
     options = parser(__doc__, count=300)
     options.add_argument("--only", choices=PARTS, action="append", help="a part (default: all)")
-    options.add_argument("--hostile", type=int, default=100, help="hostile inputs (default: 100)")
+    options.add_argument("--hostile", type=int, default=150, help="hostile inputs (default: 150)")
     options.add_argument("--slower", type=float, default=20.0, help="walls (default: 20 times)")
     options.add_argument("--revert", type=int, default=1, help="as Limits.revert (default: 1)")
     given = options.parse_args()

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from shioenv.sandbox.conformance import LIMITS, Check
 from shioenv.sandbox.microvm.backend import MicrovmSandbox
 from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.system import microvm as building
 from shioenv.system.microvm import build_microvm, find_microvm, make_disk
 from shioenv.system.store import System
 
@@ -67,12 +70,23 @@ def test_contract(check: Check, machine: MicrovmSandbox) -> None:
     check(machine)
 
 
-def test_a_disk_is_the_same_bytes_each_time(machine: MicrovmSandbox) -> None:
+def test_a_disk_is_the_same_bytes_each_time(
+    machine: MicrovmSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is made by root, nobody else can write it."""
+    modes, real = set(), building._run_mapped
+
+    def run_mapped(*given: Any, **options: Any) -> None:
+        modes.add(stat.S_IMODE((place / "disk").stat().st_mode))
+        real(*given, **options)
+
+    monkeypatch.setattr(building, "_run_mapped", run_mapped)
     made = find_microvm(machine.system)
     place = Path(tempfile.mkdtemp(prefix="test-", dir=made.path.parent))
     try:
         make_disk(machine.system, 0, place / "disk")
         assert sha256_of(place / "disk") == made.record["files"]["disk"]
+        assert modes == {0o600 if os.geteuid() == 0 else 0o666}
     finally:
         shutil.rmtree(place)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from machine import STOPPED, UNKNOWN, Answer, Pair, Verdict, judge, read_inputs
-from vm import Kernel, find_kernel, initramfs, missing_program
 
-from shioenv.errors import HostError
+from shioenv.errors import ShioenvError
+from shioenv.sandbox.microvm.qemu import find_qemu
+from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
-
-KERNEL = Path(os.environ.get("SHIOENV_KERNEL", "/"))
-"""Below it lies an unpacked kernel package, or the host's own kernel."""
 
 FILE = {"perms": "-rw-r--r--", "size": 1, "month": "Oct", "day": 16, "digest": "a"}
 
@@ -117,34 +113,16 @@ def test_inputs_are_read_from_json_lines() -> None:
     assert read_inputs(['{"input": "ls", "id": 1}', "", '"pwd"']) == ["ls", "pwd"]
 
 
-def test_a_kernel_lies_beside_its_modules(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="no kernel with its modules"):
-        find_kernel(tmp_path)
-    for release in ("6.1.0-9-cloud", "6.1.0-56-cloud"):
-        modules = tmp_path / "lib/modules" / release
-        modules.mkdir(parents=True)
-        (modules / "virtio_blk.ko").write_bytes(b"\0depends=virtio\0name=virtio_blk\0")
-        (modules / "virtio.ko").write_bytes(b"\0depends=\0")
-        (tmp_path / "boot").mkdir(exist_ok=True)
-        (tmp_path / "boot" / f"vmlinuz-{release}").touch()
-    kernel = find_kernel(tmp_path)
-    assert kernel == Kernel(tmp_path / "boot/vmlinuz-6.1.0-56-cloud", modules)
-    first = initramfs(kernel, b"agent")
-    assert b"/modules/virtio.ko\n/modules/virtio_blk.ko\n" in first
-    assert first == initramfs(kernel, b"agent")
-
-
 @pytest.fixture(scope="module")
 def pair(system: System) -> Iterator[Pair]:
     """The sandbox and a machine."""
-    if name := missing_program():
-        pytest.skip(f"{name} is not installed, so no machine can be made")
     try:
-        kernel = find_kernel(KERNEL)
-    except HostError as error:
-        pytest.skip(f"no machine can be made: {error.message}; SHIOENV_KERNEL names another place")
+        find_qemu()
+        build_microvm(system)
+    except ShioenvError as error:
+        pytest.skip(f"no microVM can be had here: {error.message}")
     with ExitStack() as stack:
-        yield Pair(system, kernel, stack, accelerator="tcg")
+        yield Pair(system, stack)
 
 
 def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
@@ -165,5 +143,5 @@ def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
 
 
 def test_a_machine_that_was_halted_starts_again(pair: Pair) -> None:
-    assert pair.real("echo o > /proc/sysrq-trigger; sleep 30", "/home/ubuntu") == STOPPED
+    assert pair.real("echo o > /proc/sysrq-trigger; sleep 20", "/home/ubuntu") == STOPPED
     assert pair.real("echo here", "/home/ubuntu").output == b"here\n"

@@ -79,8 +79,9 @@ def _running(
     system: shared.SystemName = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
+    inside: shared.Inside = "namespaces",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    limits = shared.record_limits(None, without_shell_state, sandbox, revert)
+    limits = shared.record_limits(None, without_shell_state, sandbox, revert, inside)
     return partial(_run, seed=seed, workers=workers, limits=limits, system=system)
 
 
@@ -90,8 +91,9 @@ def _running_often(
     system: shared.SystemName = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
+    inside: shared.Inside = "namespaces",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    return _running(seed, None, without_shell_state, system, sandbox, revert)
+    return _running(seed, None, without_shell_state, system, sandbox, revert, inside)
 
 
 Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]

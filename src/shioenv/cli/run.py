@@ -24,6 +24,7 @@ def run(
     timeout: shared.Timeout = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
+    inside: shared.Inside = "namespaces",
     tty: Annotated[
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
@@ -34,7 +35,7 @@ def run(
     status is 0 when the input was observed: its own exit code is part of the result. Where what it
     changes of its shell cannot be read, that is said, and the patch holds the rest.
     """
-    with _opened(system, shared.limits_of(timeout, False, sandbox, revert)) as opened:
+    with _opened(system, shared.limits_of(timeout, False, sandbox, revert, inside)) as opened:
         behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
         start = cwd or opened.system.declaration.start_directory
         name = opened.system.name

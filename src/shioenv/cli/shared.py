@@ -271,6 +271,17 @@ Revert = Annotated[
     ),
 ]
 
+Inside = Annotated[
+    str,
+    typer.Option(
+        "--inside",
+        metavar="namespaces|bare",
+        autocompletion=completing("namespaces", "bare"),
+        help="What stands around a run inside a microvm: namespaces, or nothing (bare: the input "
+        "is root of the machine itself, and its shell's state is not read).",
+    ),
+]
+
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -440,11 +451,12 @@ def limits_of(
     without_shell_state: WithoutShellState = False,
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
+    inside: Inside = "namespaces",
 ) -> Limits:
     """The default limits, but for what is given. LimitsError for a time that leaves none to run."""
     from shioenv.sandbox.base import Limits
 
-    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert)
+    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert, inside)
 
 
 def record_limits(
@@ -452,15 +464,21 @@ def record_limits(
     without_shell_state: WithoutShellState = False,
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
+    inside: Inside = "namespaces",
 ) -> Limits:
     """Those of what makes a dataset, but for what is given. LimitsError as above."""
     from shioenv.recording.bounds import LIMITS
 
-    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
+    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert, inside)
 
 
 def _but_for(
-    limits: Limits, timeout: float | None, without_shell_state: bool, sandbox: str, revert: str
+    limits: Limits,
+    timeout: float | None,
+    without_shell_state: bool,
+    sandbox: str,
+    revert: str,
+    inside: str,
 ) -> Limits:
     from shioenv.errors import UsageError
 
@@ -473,9 +491,10 @@ def _but_for(
     return replace(
         limits,
         wall_seconds=limits.wall_seconds if timeout is None else timeout,
-        without_shell_state=without_shell_state,
+        without_shell_state=without_shell_state or inside == "bare",
         sandbox=sandbox,
         revert=int(runs),
+        inside=inside,
     )
 
 

@@ -119,10 +119,11 @@ class Plan:
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
-        named = {}  # the one that is no number
-        if isinstance(limits, dict) and "sandbox" in limits:
-            named = {"sandbox": _part(limits["sandbox"], str, "$.limits.sandbox")}
-            limits = {name: value for name, value in limits.items() if name != "sandbox"}
+        named = {}  # those that are no numbers
+        if isinstance(limits, dict):
+            for name in limits.keys() & {"sandbox", "inside"}:
+                named[name] = _part(limits[name], str, f"$.limits.{name}")
+            limits = {name: value for name, value in limits.items() if name not in named}
         limits = _part(limits, dict[str, bool | int | float] | None, "$.limits")
         return cls(
             drawing=_part(drawn, Drawing),

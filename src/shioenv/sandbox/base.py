@@ -26,6 +26,9 @@ _MAY_BE_0 = {"background_seconds", "revert"}
 SANDBOXES: Final = ("namespaces", "microvm")
 """Names of the backends."""
 
+INSIDES: Final = ("namespaces", "bare")
+"""What stands around a run inside a machine of its own."""
+
 LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
 
@@ -79,6 +82,10 @@ class Limits:
     """Of a `microvm`: it is restored to its snapshot before every so many runs. 1: before each, as
     in the paper; 0: only where what a run left cannot be undone from within. Between two restores
     runs are kept apart as they are in namespaces."""
+    inside: str = "namespaces"
+    """Of a `microvm`, one of `INSIDES`. `bare`: an input is root of the machine itself, as in the
+    paper, and the machine is restored before each. Nobody reads the shell's state there
+    (`without_shell_state`), and `disk_bytes` and `disk_inodes` are what the disk has."""
 
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
@@ -86,6 +93,13 @@ class Limits:
                 f"no sandbox is called {self.sandbox!r}",
                 hint=did_you_mean(str(self.sandbox), SANDBOXES),
             )
+        if self.inside not in INSIDES:
+            raise LimitsError(
+                f"nothing inside a machine is called {self.inside!r}",
+                hint=did_you_mean(str(self.inside), INSIDES),
+            )
+        if self.inside == "bare":
+            self._check_bare()
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, bool | str):
@@ -96,6 +110,18 @@ class Limits:
                     f"the limit {name} is {value!r}",
                     hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
                 )
+
+    def _check_bare(self) -> None:
+        if self.sandbox != "microvm":
+            raise LimitsError(
+                f"inputs are root of a machine of their own, not of this host: {self.sandbox!r}",
+                hint="bare is for the sandbox microvm",
+            )
+        if self.revert != 1 or not self.without_shell_state:
+            raise LimitsError(
+                "a bare machine is restored before every input, and tells no state of its shell",
+                hint="leave revert out, and say without_shell_state",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from shioenv.errors import ShellStateError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox
 from shioenv.sandbox.microvm.backend import MicrovmSandbox
+from shioenv.sandbox.microvm.bare import BareSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
@@ -26,6 +27,8 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     damaged system.
     """
     limits = limits or Limits()
+    if limits.inside == "bare":
+        return BareSandbox(system, limits)
     backend = MicrovmSandbox if limits.sandbox == "microvm" else NamespaceSandbox
     if limits.without_shell_state:
         return backend(system, limits, mode=ShellMode.FRESH)
@@ -55,6 +58,8 @@ def kernel_of(system: str, limits: Limits) -> str:
 
 def layer_of(limits: Limits) -> str:
     """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
+    if limits.inside == "bare":
+        return "ext4 of a microVM, bare"
     return "ext4 in a microVM" if limits.sandbox == "microvm" else lower_layer()
 
 

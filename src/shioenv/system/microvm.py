@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import os
 import shutil
 import stat
 import subprocess
@@ -37,9 +38,9 @@ _BESIDE = ("proc", "processes", "web")
 """Directories beside a system's `rootfs` that a supervisor reads."""
 
 MODULES = (
-    "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "veth",
-    "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit", "nft_log",
-    "nft_masq", "nft_reject_inet",
+    "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "ext4", "overlay",
+    "veth", "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit",
+    "nft_log", "nft_masq", "nft_reject_inet",
 )  # fmt: skip
 """What the guest's kernel has, where it does not have it built in."""
 
@@ -269,7 +270,7 @@ def _unzstd(content: bytes) -> bytes:
             "zstd is not installed, and the kernel is compressed with it",
             hint="apt-get install zstd",
         ) from error
-    if not done.stdout:
+    if done.returncode or not done.stdout:
         raise SystemBuildError(f"the kernel cannot be decompressed: {done.stderr.decode()}")
     return done.stdout
 
@@ -381,7 +382,7 @@ def make_disk(system: System, number: int, image: Path) -> None:
     instant = int(system.declaration.instant.timestamp())
     with image.open("wb") as file:
         file.truncate(declared.size)
-    image.chmod(0o666)  # the mapped ids of a user namespace write it
+    _let_mapped_write(image)
     image.parent.chmod(0o755)
     inside = image.is_relative_to(system.path)
     shown = str(image.relative_to(system.path)) if inside else str(image)
@@ -400,7 +401,21 @@ def make_disk(system: System, number: int, image: Path) -> None:
             for name in ("ctime", "crtime", "atime"):
                 script.append(f"set_inode_field <{number}> {name} @{instant}")
         _debugfs(shown, "\n".join(script), system, instant)
+    if os.geteuid() == 0:
+        os.chown(image, 0, 0)
     image.chmod(0o644)
+
+
+def _let_mapped_write(image: Path) -> None:
+    """Has root of the user namespace in which images are made write this one. An ordinary user can
+    give it to nobody: it lies where only this user gets to (`systems`).
+    """
+    if os.geteuid() == 0:
+        idmap = find_idmap()
+        os.chown(image, idmap.first_uid, idmap.first_gid)
+        image.chmod(0o600)
+    else:
+        image.chmod(0o666)
 
 
 _IN_ORDER = """

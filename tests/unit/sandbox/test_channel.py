@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -70,3 +73,26 @@ def test_a_supervisors_bytes_are_read_as_from_a_socket(
     assert (stream.recv(2), stream.recv(100), stream.recv(1)) == (b"he", b"llo", b"")
     stream.sendall(b"x" * 10)
     assert other.recv(100) == b"D\n\0\0\0" + b"x" * 10
+
+
+def test_a_reply_that_comes_drop_by_drop_is_over_in_time(
+    pair: tuple[Channel, socket.socket],
+) -> None:
+    channel, other = pair
+    stream = SupervisorStream(channel, 0.2)
+    stream.sendall(b"asked")
+
+    def drip() -> None:
+        with suppress(OSError):
+            for _ in range(100):
+                other.send(b"D\1\0\0\0x")
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        with pytest.raises(TimeoutError):
+            all(stream.recv(1) for _ in range(100))
+    finally:
+        other.close()
+        thread.join()

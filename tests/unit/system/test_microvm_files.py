@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import shutil
 import stat
 import subprocess
@@ -96,3 +97,14 @@ def test_a_first_file_system_is_read_by_cpio(tmp_path: Path) -> None:
     assert (odd.read_bytes(), odd.stat().st_mtime) == (b"12345", 1_000_000)
     assert stat.S_IMODE(odd.stat().st_mode) == 0o640
     assert (tmp_path / "empty").read_bytes() == b""
+
+
+@pytest.mark.skipif(not shutil.which("zstd"), reason="zstd, which packs it, is not installed")
+def test_a_kernel_that_is_cut_off_is_none() -> None:
+    packed = subprocess.run(["zstd", "-q", "-c"], input=os.urandom(1 << 20), capture_output=True)
+    image = bytearray(1024) + packed.stdout[: 900 << 10] + bytes(4)
+    image[0x1F1] = 1
+    image[0x202:0x206] = b"HdrS"
+    image[0x24C:0x250] = (len(image) - 1024).to_bytes(4, "little")
+    with pytest.raises(SystemBuildError, match="decompressed"):
+        uncompressed(bytes(image))

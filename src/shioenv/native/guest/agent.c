@@ -1,5 +1,6 @@
 /* Process 1 of a microVM: mounts the system, then runs supervisors for the host over one stream of bytes, a virtio
  * serial port or connections to port 52 of a virtio socket. What a supervisor says there is what it says on any host.
+ * Told `bare`, it runs inputs itself, without a supervisor and anything around them (bare.c).
  *
  * Frames are a kind (u8), a length (u32, little-endian) and a body.
  *   from the host:  O open a supervisor ("INSTANT FORM"), D bytes for it, C end it, P answer,
@@ -33,16 +34,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent.h"
+
 #define FIRST_ID "1000000000"  /* what stands for the system's id 0: nobody inside is this machine's root */
 #define ID_MAP "0 " FIRST_ID " 65536\n"
 #define PORT 52
-#define LONGEST (1u << 20)  /* bytes of a frame's body: the host sends long messages in pieces */
 
-static int channel = -1, supervisor = -1;
+static int channel = -1, listener = -1, supervisor = -1;
 static pid_t supervisor_pid;
-static char buffer[LONGEST];
+static struct utsname kernel;
+char frame[LONGEST];
 
-static void say(const char *what) { dprintf(2, "agent: %s: %s\n", what, strerror(errno)); }
+void say(const char *what) { dprintf(2, "agent: %s: %s\n", what, strerror(errno)); }
 
 static void __attribute__((noreturn)) stop(void)
 {
@@ -50,7 +53,7 @@ static void __attribute__((noreturn)) stop(void)
     for (;;) pause();
 }
 
-static void need(long result, const char *what)
+void need(long result, const char *what)
 {
     if (result >= 0) return;
     say(what);
@@ -74,14 +77,14 @@ static bool transfer(int fd, void *bytes, size_t length, bool writing)
     return true;
 }
 
-static void send_frame(char kind, const void *body, size_t length)
+void send_frame(char kind, const void *body, size_t length)
 {
     unsigned char head[5] = {(unsigned char)kind, (unsigned char)length, (unsigned char)(length >> 8),
                              (unsigned char)(length >> 16), (unsigned char)(length >> 24)};
     if (!transfer(channel, head, sizeof head, true) || !transfer(channel, (void *)body, length, true)) say("channel");
 }
 
-static void put(const char *path, const char *text)
+void put(const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0) say(path);
@@ -170,7 +173,7 @@ static void raise_limits(void)
     }
 }
 
-static void set_up(void)
+static void set_up(bool bare)
 {
     mount("dev", "/dev", "devtmpfs", 0, "mode=755");
     int console = open("/dev/console", O_RDWR);
@@ -179,8 +182,12 @@ static void set_up(void)
     need(mount("sys", "/sys", "sysfs", 0, NULL), "mount /sys");
     raise_limits();
     load_modules();
-    leave_first_mount();
-    mount_system();
+    if (bare) {
+        mount_bare();
+    } else {
+        leave_first_mount();
+        mount_system();
+    }
     put("/proc/self/oom_score_adj", "-1000");
     put("/proc/sys/kernel/core_pattern", "core");
     put("/proc/sys/kernel/printk", "1");
@@ -287,19 +294,26 @@ static void open_supervisor(char *asked)
     close(kept[1]);
 }
 
-static bool take_frame(void)
+char receive_frame(size_t *length)
 {
     unsigned char head[5];
-    if (!transfer(channel, head, sizeof head, false)) return false;
-    size_t length = head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16 | (size_t)head[4] << 24;
-    if (length >= sizeof buffer || !transfer(channel, buffer, length, false)) return false;
-    buffer[length] = 0;
-    switch (head[0]) {
-    case 'O': open_supervisor(buffer); break;
-    case 'D': if (supervisor >= 0 && !transfer(supervisor, buffer, length, true)) end_supervisor(); break;
+    if (!transfer(channel, head, sizeof head, false)) return 0;
+    *length = head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16 | (size_t)head[4] << 24;
+    if (*length >= sizeof frame || !transfer(channel, frame, *length, false)) return 0;
+    frame[*length] = 0;
+    if (head[0] == 'T') set_time(frame, *length);
+    if (head[0] == 'P') send_frame('P', frame, *length);
+    return (char)head[0];
+}
+
+static bool take_frame(void)
+{
+    size_t length;
+    switch (receive_frame(&length)) {
+    case 0: return false;
+    case 'O': open_supervisor(frame); break;
+    case 'D': if (supervisor >= 0 && !transfer(supervisor, frame, length, true)) end_supervisor(); break;
     case 'C': end_supervisor(); break;
-    case 'T': set_time(buffer, length); break;
-    case 'P': send_frame('P', buffer, length); break;
     }
     return true;
 }
@@ -311,8 +325,8 @@ static void serve(void)
         struct pollfd watched[2] = {{channel, POLLIN, 0}, {supervisor, POLLIN, 0}};
         poll(watched, 2, -1);
         if (watched[1].revents) {
-            ssize_t length = read(supervisor, buffer, sizeof buffer);
-            if (length > 0) send_frame('D', buffer, (size_t)length);
+            ssize_t length = read(supervisor, frame, sizeof frame);
+            if (length > 0) send_frame('D', frame, (size_t)length);
             else end_supervisor();
         }
         if (watched[0].revents & POLLIN) {
@@ -341,33 +355,44 @@ static void open_port(void)
     need(channel, "open the port");
 }
 
-/* One connection after the other: a supervisor outlives them. */
-static void __attribute__((noreturn)) serve_connections(const struct utsname *kernel)
+static void listen_for_host(void)
 {
-    int listener = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_vm address = {.svm_family = AF_VSOCK, .svm_port = PORT, .svm_cid = VMADDR_CID_ANY};
+    listener = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
     need(bind(listener, (struct sockaddr *)&address, sizeof address), "bind");
     need(listen(listener, 8), "listen");
-    for (;;) {
-        channel = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (channel < 0) continue;
-        send_frame('B', kernel->release, strlen(kernel->release));
-        serve();
-        close(channel);
-    }
 }
 
+/* One connection after the other: what runs here outlives them. A host that lets go of a port ends the machine as well. */
+void reconnect(void)
+{
+    if (listener < 0) {
+        usleep(10000);
+        return;
+    }
+    close(channel);
+    do channel = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    while (channel < 0);
+    send_frame('B', kernel.release, strlen(kernel.release));
+}
+
+/* Arguments: `serial` or `vsock`, then perhaps `bare`. */
 int main(int argc, char **argv)
 {
-    struct utsname kernel;
-    set_up();
+    bool bare = argc > 2 && !strcmp(argv[2], "bare");
+    set_up(bare);
     signal(SIGPIPE, SIG_IGN);
     uname(&kernel);
-    if (argc > 1 && !strcmp(argv[1], "vsock")) serve_connections(&kernel);
-    open_port();
-    send_frame('B', kernel.release, strlen(kernel.release));
-    for (;;) {  /* a host that lets go of it ends the machine as well */
+    if (argc > 1 && !strcmp(argv[1], "vsock")) {
+        listen_for_host();
+        reconnect();
+    } else {
+        open_port();
+        send_frame('B', kernel.release, strlen(kernel.release));
+    }
+    if (bare) serve_bare(argc, argv);
+    for (;;) {
         serve();
-        usleep(10000);
+        reconnect();
     }
 }

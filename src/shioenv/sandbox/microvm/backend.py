@@ -16,7 +16,7 @@ from shioenv.errors import SandboxError, SystemCorruptError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.microvm.accelerator import accelerator
 from shioenv.sandbox.microvm.channel import Kind, SupervisorStream
-from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template, version
+from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
 from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor
 from shioenv.sandbox.namespaces.configuration import Kernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
@@ -26,7 +26,8 @@ from shioenv.system.store import System
 
 _OWN_MEMORY = 192 * MEBIBYTE
 """What the guest needs beside what a run may take: its kernel, and the tree of names in memory."""
-_SECONDS = 120.0
+STARTING_SECONDS = 120.0
+"""How long a supervisor may take to start where the processor is simulated."""
 
 
 class MicrovmSandbox(NamespaceSandbox):
@@ -67,19 +68,12 @@ class MicrovmSandbox(NamespaceSandbox):
     def _open(self) -> None:
         if self._template is None:
             self._template = self._saved()
-        machine = Machine(self._template, restored=True)
-        try:
-            machine.channel.set_time(self._instant)
-        except OSError as error:
-            machine.close()
-            raise SandboxError(f"the machine is gone: {error}") from error
-        self._process, self._socket = machine, SupervisorStream(machine.channel, _SECONDS)
+        machine = self._machine(restored=True)
+        self._process, self._socket = machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _saved(self) -> Template:
         """A machine whose supervisor waits for inputs, at rest."""
-        needed = _OWN_MEMORY + self.limits.memory_bytes + self.limits.disk_bytes
-        memory = -(-needed // MEBIBYTE) * MEBIBYTE
-        hardware = Hardware(self._microvm, memory, accelerator(self._microvm))
+        hardware = self._hardware()
         place = self._microvm.path / "snapshots" / self._digest(hardware)
         with suppress(OSError):
             template = Template(hardware, place)
@@ -89,6 +83,7 @@ class MicrovmSandbox(NamespaceSandbox):
         try:
             self._template = template
             super()._open()
+            self._prepare()
             machine = self._process
             assert isinstance(machine, Machine)
             machine.save()
@@ -103,22 +98,28 @@ class MicrovmSandbox(NamespaceSandbox):
         weakref.finalize(self, template.close)
         return template
 
+    def _hardware(self) -> Hardware:
+        needed = _OWN_MEMORY + self.limits.memory_bytes + self.limits.disk_bytes
+        memory = -(-needed // MEBIBYTE) * MEBIBYTE
+        return Hardware(self._microvm, memory, accelerator(self._microvm))
+
+    def _prepare(self) -> None:
+        """What is done to a machine before it is saved: nothing more."""
+
     def _digest(self, hardware: Hardware) -> str:
         """Of everything that decides what the machine is when it is saved."""
         configured = configuration(self.system, self.limits, self.mode, self._kernel(), plain=False)
-        about = [hardware.memory, hardware.accelerator, version(), self._lower]
+        about = [hardware.told(), self._lower]
         if hardware.accelerator == "kvm":
             about += [line for line in Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith(("model name", "flags"))][:2]  # fmt: skip
         return hashlib.sha256(repr(about).encode() + configured).hexdigest()[:16]
 
     def _start(self) -> tuple[Supervisor, Connection]:
-        assert self._template
-        machine = Machine(self._template, restored=False)
+        machine = self._machine(restored=False)
         try:
-            machine.channel.set_time(self._instant)
             machine.channel.send(Kind.OPEN, f"{self._instant:.0f} {self._lower}".encode())
-            said = machine.channel.expect(Kind.KEPT, _SECONDS).decode("utf-8", "replace")
+            said = machine.channel.expect(Kind.KEPT, STARTING_SECONDS).decode("utf-8", "replace")
         except OSError as error:
             machine.close()
             raise SandboxError(f"the machine is gone: {error}") from error
@@ -136,7 +137,18 @@ class MicrovmSandbox(NamespaceSandbox):
                 f"the microVM of the system {self.system.name} holds other files than the system",
                 hint=f"shioenv system build {self.system.name} --microvm makes it anew",
             )
-        return machine, SupervisorStream(machine.channel, _SECONDS)
+        return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
+
+    def _machine(self, *, restored: bool) -> Machine:
+        """One that runs, at the declared instant."""
+        assert self._template
+        machine = Machine(self._template, restored=restored)
+        try:
+            machine.channel.set_time(self._instant)
+        except OSError as error:
+            machine.close()
+            raise SandboxError(f"the machine is gone: {error}") from error
+        return machine
 
     def _kernel(self) -> Kernel:
         return Kernel(self._microvm.release, self._instant)

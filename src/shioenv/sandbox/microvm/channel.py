@@ -66,7 +66,10 @@ class Channel:
 
     def _read(self, length: int, until: float) -> bytes:
         while len(self._pending) < length:
-            self._connection.settimeout(max(0.001, until - time.monotonic()))
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            self._connection.settimeout(left)
             more = self._connection.recv(_LONGEST)
             if not more:
                 raise ConnectionResetError("the machine ended")
@@ -82,10 +85,11 @@ class SupervisorStream:
     def __init__(self, channel: Channel, seconds: float) -> None:
         self._channel = channel
         self._seconds = seconds
+        self._until = time.monotonic() + seconds
         self._data = b""
 
     def gettimeout(self) -> float:
-        """Seconds until an answer must have begun."""
+        """Seconds from a request on in which all of its answer must have come."""
         return self._seconds
 
     def settimeout(self, seconds: float) -> None:
@@ -93,14 +97,15 @@ class SupervisorStream:
         self._seconds = seconds
 
     def sendall(self, data: bytes) -> None:
-        """Has the supervisor read these bytes."""
+        """Has the supervisor read these bytes: the time for its answer begins."""
+        self._until = time.monotonic() + self._seconds
         for at in range(0, len(data), _LONGEST):
             self._channel.send(Kind.DATA, data[at : at + _LONGEST])
 
     def recv(self, most: int) -> bytes:
         """Some of what it wrote; nothing once it ended."""
         if not self._data:
-            kind, body = self._channel.receive(self._seconds)
+            kind, body = self._channel.receive(self._until - time.monotonic())
             if kind != Kind.DATA.value:
                 return b""
             self._data = body

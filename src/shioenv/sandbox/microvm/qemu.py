@@ -7,6 +7,7 @@ the pages that it writes take room.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.files.durable import atomic_write, sync
 from shioenv.sandbox.microvm.channel import Channel, Kind
 from shioenv.system.microvm import Microvm
 
@@ -29,8 +31,10 @@ BOOT_SECONDS = 240.0
 """How long booting may take where the processor is simulated."""
 _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
-_KEPT = ("memory", "state")
+_BLOCK = 1 << 16
 _CAPABILITY = "x-ignore-shared"
+_KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
+"""The kernel's command line. Its check of the timer fails on a busy host, and that is a panic."""
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
@@ -54,13 +58,24 @@ class Hardware:
     """Bytes."""
     accelerator: str = "tcg"
     """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
+    bare: bool = False
+    """Inputs are root of it: its disk can be written, and what is written is gone with it."""
+    cards: tuple[str, ...] = ()
+    """Addresses of its network cards. Their cables lead nowhere."""
+
+    def told(self) -> str:
+        """All that QEMU is told of it, and which QEMU: where it is the same, a state that was saved
+        can be loaded.
+        """
+        commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
+        return repr([version(), *commands])
 
 
 class Template:
     """A machine at rest: its memory and the state of its devices. Closed with its last user.
 
     `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
-    OSError where it does not.
+    OSError where it does not; where it holds other bytes than were kept, it is removed.
     """
 
     def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
@@ -72,26 +87,43 @@ class Template:
             os.ftruncate(self.memory, hardware.memory)
             return
         try:
-            self.memory, self.state = (
-                os.open(kept / name, os.O_RDONLY | os.O_CLOEXEC) for name in _KEPT
-            )
-        except OSError:
+            self.memory = os.open(kept / "memory", os.O_RDONLY | os.O_CLOEXEC)
+            self.state = os.open(kept / "state", os.O_RDONLY | os.O_CLOEXEC)
+            if (kept / "sum").read_text() != self._sum():
+                shutil.rmtree(kept, ignore_errors=True)
+                raise OSError(f"{kept} holds other bytes than were kept")
+        except (OSError, ValueError) as error:
             self.close()
-            raise
+            raise OSError(str(error)) from error
 
     def keep(self, place: Path) -> None:
-        """Writes both to a directory, which is either wholly there or not at all."""
+        """Writes both to a directory, which is either wholly there, on the disk, or not at all."""
         place.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
         try:
-            for name, descriptor in zip(_KEPT, (self.memory, self.state), strict=True):
+            for name, descriptor in (("memory", self.memory), ("state", self.state)):
                 with (work / name).open("wb") as file:
                     _copy_data(descriptor, file.fileno())
+                    os.fsync(file.fileno())
+            atomic_write(work / "sum", self._sum().encode())
             work.rename(place)
+            sync(place.parent)
         except OSError:
             shutil.rmtree(work, ignore_errors=True)
             if not place.is_dir():
                 raise
+
+    def _sum(self) -> str:
+        """SHA-256 (hex) of what is in both, wherever the file systems have holes."""
+        digest = hashlib.sha256()
+        for descriptor in (self.memory, self.state):
+            digest.update(b"%d" % os.fstat(descriptor).st_size)
+            for begin, end in _data(descriptor):
+                for at in range(begin - begin % _BLOCK, end, _BLOCK):
+                    block = os.pread(descriptor, _BLOCK, at)
+                    if block.strip(b"\0"):
+                        digest.update(b"%d:" % at + block)
+        return digest.hexdigest()
 
     def close(self) -> None:
         """Frees both; machines that run on go on."""
@@ -102,16 +134,23 @@ class Template:
             setattr(self, name, -1)
 
 
-def _copy_data(source: int, target: int) -> None:
-    """Copies what was ever written to a sparse file."""
-    size, at = os.fstat(source).st_size, 0
-    os.ftruncate(target, size)
+def _data(file: int) -> Iterator[tuple[int, int]]:
+    """From where to where a sparse file was ever written."""
+    end = 0
     while True:
         try:
-            at = os.lseek(source, at, os.SEEK_DATA)
+            begin = os.lseek(file, end, os.SEEK_DATA)
         except OSError:  # nothing more
             return
-        end = os.lseek(source, at, os.SEEK_HOLE)
+        end = os.lseek(file, begin, os.SEEK_HOLE)
+        yield begin, end
+
+
+def _copy_data(source: int, target: int) -> None:
+    """Copies what was ever written to a sparse file."""
+    os.ftruncate(target, os.fstat(source).st_size)
+    for begin, end in _data(source):
+        at = begin
         os.lseek(target, at, os.SEEK_SET)
         while at < end:
             at += os.sendfile(target, source, at, end - at)
@@ -260,6 +299,17 @@ def _command(
     microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
     share = "off" if restored else "on"
     disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
+    written = "snapshot=on" if hardware.bare else "readonly=on"
+    way = "serial bare" if hardware.bare else "serial"
+    cards = [
+        argument
+        for number, mac in enumerate(hardware.cards)
+        for argument in (
+            *("-netdev", f"hubport,id=net{number},hubid={number}", "-device"),
+            # told to announce itself when it is restored, the guest would change its network
+            f"virtio-net-pci,netdev=net{number},mac={mac},guest_announce=off,romfile=",
+        )
+    ]
     ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),  # whoever is killed leaves no machine behind
@@ -274,9 +324,10 @@ def _command(
           else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
         *("-serial", "chardev:console"),
         *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
-        *("-append", "console=ttyS0 quiet panic=-1 reboot=t random.trust_cpu=on -- serial"),
-        *("-drive", f"if=none,id=disk,format=raw,readonly=on,file={disk}"),
+        *("-append", f"{_KERNEL} -- {way}"),
+        *("-drive", f"if=none,id=disk,format=raw,{written},file={disk}"),
         *("-device", "virtio-blk-pci,drive=disk"),
+        *cards,
         *("-device", "virtio-serial-pci,max_ports=2"),
         *("-chardev", f"socket,id=agent,fd={agent}"),
         *("-device", "virtserialport,chardev=agent,name=agent"),

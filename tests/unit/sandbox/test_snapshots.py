@@ -1,0 +1,80 @@
+"""Snapshots of machines: what was kept is what is read, or it is not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shioenv.sandbox.microvm.qemu import Hardware, Template
+from shioenv.system.microvm import Microvm
+
+MEMORY = 8 << 20
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> Hardware:
+    return Hardware(Microvm(tmp_path, {}), MEMORY)
+
+
+@pytest.fixture
+def kept(hardware: Hardware, tmp_path: Path) -> Path:
+    template = Template(hardware)
+    os.pwrite(template.memory, b"memory", 3 << 20)
+    os.pwrite(template.state, b"state", 0)
+    template.keep(tmp_path / "kept")
+    template.close()
+    return tmp_path / "kept"
+
+
+def test_what_is_kept_is_found(hardware: Hardware, kept: Path) -> None:
+    template = Template(hardware, kept)
+    assert os.pread(template.memory, 8, 3 << 20) == b"memory\0\0"
+    assert os.fstat(template.memory).st_size == MEMORY
+    assert os.pread(template.state, 9, 0) == b"state"
+    template.close()
+
+
+@pytest.mark.parametrize("name", ["memory", "state"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_is_broken_is_thrown_away_and_can_be_kept_anew(
+    hardware: Hardware, kept: Path, name: str, cut: bool
+) -> None:
+    with (kept / name).open("r+b") as file:
+        if cut:
+            file.truncate(3)
+        else:
+            file.seek(2)
+            file.write(b"X")
+    with pytest.raises(OSError, match="other bytes"):
+        Template(hardware, kept)
+    assert not kept.exists()
+    template = Template(hardware)
+    template.keep(kept)
+    template.close()
+    Template(hardware, kept).close()
+
+
+def test_what_is_kept_is_on_the_disk_before_it_has_its_name(
+    hardware: Hardware, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    place, real = tmp_path / "kept", os.fsync
+
+    def fsync(descriptor: int) -> None:
+        assert not place.exists() or Path(f"/proc/self/fd/{descriptor}").resolve() == tmp_path
+        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    template = Template(hardware)
+    template.keep(place)
+    template.close()
+    assert {"memory", "state", tmp_path.name} <= {*synced}
+
+
+def test_another_command_line_is_another_machine(hardware: Hardware, tmp_path: Path) -> None:
+    other = Hardware(Microvm(tmp_path / "other", {}), MEMORY)
+    bare = Hardware(hardware.microvm, MEMORY, bare=True)
+    assert len({hardware.told(), other.told(), bare.told()}) == 3
