@@ -140,8 +140,9 @@ class StandIn:
         kept = memory.with_name("stand-in")
         self.template.keep(kept)
         shutil.move(kept / "memory", memory)
+        told = json.dumps([self.configured, (kept / "sum").read_text()])
         Path(body["snapshot_path"]).write_bytes(
-            json.dumps(self.configured).encode() + b"\n" + (kept / "state").read_bytes()
+            told.encode() + b"\n" + (kept / "state").read_bytes()
         )
         shutil.rmtree(kept)
 
@@ -151,12 +152,13 @@ class StandIn:
         backend = body["mem_backend"]
         if set(backend) != {"backend_type", "backend_path"} or backend["backend_type"] != "File":
             raise Refused("the memory is a file")
-        configured, _, state = Path(body["snapshot_path"]).read_bytes().partition(b"\n")
-        self.configured = json.loads(configured)
+        told, _, state = Path(body["snapshot_path"]).read_bytes().partition(b"\n")
+        self.configured, written = json.loads(told)
         kept = Path("kept")
         kept.mkdir()
         (kept / "memory").symlink_to(backend["backend_path"])
         (kept / "state").write_bytes(state)
+        (kept / "sum").write_text(written)
         self.template = Template(self.hardware(), kept)
         self.machine = Machine(self.template, restored=True)
         self.state = "Running" if body.get("resume_vm") else "Paused"

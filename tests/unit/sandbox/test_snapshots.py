@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,18 @@ def test_what_is_broken_is_thrown_away_and_can_be_kept_anew(
     template = Template(hardware)
     template.keep(kept)
     template.close()
+    Template(hardware, kept).close()
+
+
+def test_where_a_file_system_has_holes_does_not_count(hardware: Hardware, kept: Path) -> None:
+    template = Template(hardware)
+    for page in range(0, 256, 3):  # several pieces of data in each block that is read
+        os.pwrite(template.memory, b"memory", page << 12)
+    shutil.rmtree(kept)
+    template.keep(kept)
+    template.close()
+    whole = (kept / "memory").read_bytes()
+    (kept / "memory").write_bytes(whole)  # without holes now
     Template(hardware, kept).close()
 
 

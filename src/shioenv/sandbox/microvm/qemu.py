@@ -118,11 +118,13 @@ class Template:
         digest = hashlib.sha256()
         for descriptor in (self.memory, self.state):
             digest.update(b"%d" % os.fstat(descriptor).st_size)
+            read = 0
             for begin, end in _data(descriptor):
-                for at in range(begin - begin % _BLOCK, end, _BLOCK):
+                for at in range(max(read, begin - begin % _BLOCK), end, _BLOCK):
                     block = os.pread(descriptor, _BLOCK, at)
                     if block.strip(b"\0"):
                         digest.update(b"%d:" % at + block)
+                    read = at + _BLOCK
         return digest.hexdigest()
 
     def close(self) -> None:
