@@ -71,3 +71,19 @@ def test_a_request_that_is_none_or_comes_too_early_is_refused(
 def test_a_program_that_ends_at_once_is_an_error() -> None:
     with pytest.raises(SandboxError, match="did not start"):
         FirecrackerMachine(("true",))
+
+
+def test_a_socket_that_is_there_before_anybody_listens_is_waited_for() -> None:
+    program = (
+        "import socket, sys, time\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[2])\n"
+        "time.sleep(0.5)\n"
+        "listener.listen()\n"
+        "peer, _ = listener.accept()\n"
+        "peer.recv(65536)\n"
+        "peer.sendall(b'HTTP/1.1 204 No Content\\r\\n\\r\\n')\n"
+    )
+    machine = FirecrackerMachine((sys.executable, "-c", program))
+    machine._call("PUT", "/actions", action_type="InstanceStart")
+    machine.close()

@@ -138,7 +138,7 @@ def test_a_terminal(machine: BareSandbox) -> None:
 
 
 def test_a_run_that_goes_on_is_ended(machine: BareSandbox) -> None:
-    told = machine.run(Request("sleep 600", wall_seconds=2.0))
+    told = machine.run(Request("sleep 600", wall_seconds=6.0))  # of which starting it takes some
     assert (told.exit_code, told.timed_out, told.waited) == (124, True, True)
 
 

@@ -336,10 +336,15 @@ class Writer:
         if value_kind.name == COMMAND:
             assert self._nested is not None
             text = self._nested.run(self.grammar.name, seeds[0], derivation.words, random)
-            fits = text is None or len(self._words(text, derivation)) - 1 <= derivation.room
-            return text if fits else None
+            words = [] if text is None else self._words(text, derivation)
+            if len(words) - 1 > derivation.room:
+                return None
+            if len(words) > 1 and self._as_one.match(text or ""):
+                return None  # read again these would be one argument
+            return text
         if seeds:
-            return _reseeded(seeds, random)
+            text = _reseeded(seeds, random)
+            return text if _open_quote(before) else spelt(text)
         whole = not before and derivation.at_end
         if value_kind.name == "path" and whole and self._nested is not None:
             operand = self._nested.operand(self.grammar.name, random)
@@ -363,6 +368,24 @@ class Writer:
         if not before and text.startswith("-"):
             return None
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
+
+    @cached_property
+    def _as_one(self) -> re.Pattern[str]:
+        """How texts begin whose first words the grammar itself writes as one argument."""
+        arguments = {
+            production.body[0]
+            for bodies in self.grammar.productions.values()
+            for production in bodies
+            if len(production.body) == 1 and any(" " in str(part) for part in production.body[0])
+        }
+        patterns = (
+            "".join(
+                re.escape(part.text) if isinstance(part, Terminal) else r"\S+" for part in argument
+            )
+            for argument in arguments
+        )
+        listed = "|".join(sorted(patterns)) or "(?!)"
+        return re.compile(rf"(?:{listed})(?!\S)")
 
     def _is_file(self, text: str) -> bool:
         """Whether a path is that of a file, as far as its name tells."""

@@ -621,3 +621,13 @@ def test_what_a_command_says_about_itself_is_asked_for_alone(tmp_path: Path) -> 
     usage = Usage("", {}, {"ls": 1.0}, {}, {}, {}, {"ls": known})
     drawn = draw(policy_file(tmp_path, usage), 100, commands=["ls"], composite_share=0)
     assert not [one.input.text for one in drawn if "--help" in one.input.text]
+
+
+@pytest.mark.parametrize("names", [("truncate",), ("xargs", "ls", "echo")])
+def test_what_is_drawn_is_read_again_as_it_was_meant(names: tuple[str, ...]) -> None:
+    """Values with a sign that the shell would take are quoted, and commands that the grammar
+    writes as one argument are not drawn as several.
+    """
+    parser = InputParser([*map(loaded, names)])
+    for one in draw("mixed", 1500, commands=names, composite_share=0.0, seed=3):
+        assert parser.parse(one.input.text) == one.input, one.input.text

@@ -138,7 +138,7 @@ class FirecrackerMachine:
         connection.sock = socket.socket(socket.AF_UNIX)
         try:
             connection.sock.settimeout(_SECONDS)
-            connection.sock.connect(str(self._directory / _API))
+            self._reach(connection.sock)
             head = {"Content-Type": "application/json", "Accept": "application/json"}
             connection.request(method, path, json.dumps(body), head)
             answer = connection.getresponse()
@@ -175,6 +175,17 @@ class FirecrackerMachine:
         self._channel.send(Kind.PING, _PING)
         while self._channel.receive(_SECONDS) != (Kind.PING.value, _PING):
             pass  # it says as well that it booted
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connects to the API: its socket is there a moment before somebody listens."""
+        until = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return connection.connect(str(self._directory / _API))
+            except ConnectionRefusedError:
+                if time.monotonic() > until or self._process.poll() is not None:
+                    raise
+            time.sleep(0.01)
 
     def _wait_for(self, name: str) -> None:
         until = time.monotonic() + _SECONDS
