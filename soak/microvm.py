@@ -3,11 +3,12 @@
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Four parts, each of which `--only` can choose. **contract**: every check of
+Five parts, each of which `--only` can choose. **contract**: every check of
 `shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
 cases of `tests/adversarial` that need nothing around them, and after each an ordinary input, which
 prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
-the machine itself.
+the machine itself. **kills**: a dataset made while every third machine is killed, beside one that
+was made in peace, record by record.
 **equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as
 root of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary
 input that prints something else, and a difference for which no cause is known that lies in the
@@ -18,17 +19,23 @@ Where the processor is simulated (`shioenv doctor`) an input takes half a second
 
 from __future__ import annotations
 
+import os
+import random
 import re
+import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
+from faults import Generation, descendants, differing
 from machine import Answer, Answers, Verdict, judge
 
 from shioenv.behavior.observe import open_sandbox
@@ -36,6 +43,7 @@ from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
+from shioenv.sandbox.microvm.qemu import PROGRAM
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System, find_system
 
@@ -116,15 +124,15 @@ def _attacked(
         for name, attack in chosen:
             try:
                 sandbox.run(Request(attack))
-            except ShioenvError:
+            except ShioenvError as error:
                 broken.append(name)  # the machine is restored; never a record
+                print(f"{name} broke it: {error.message}", file=sys.stderr, flush=True)
             after = _settled(sandbox.run(ORDINARY).output)
             if after != always:
                 violations.append({"case": name, "printed": after, "always": always})
             if _host() != host:
                 violations.append({"case": name, "host": _host(), "before": host})
             progress.step()
-    print("broken by", ", ".join(broken), file=sys.stderr)
     return {what: len(chosen), f"{what}: that broke a sandbox": len(broken)}, violations
 
 
@@ -140,6 +148,59 @@ def _host() -> tuple[Any, ...]:
     settings = [Path("/proc/sys/kernel", name).read_text() for name in names]
     away = abs(time.time() - time.monotonic() - STARTED) > 5.0
     return (*settings, away, Path("/proc/sys/kernel/random/boot_id").read_text())
+
+
+def kills(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
+    """A dataset of `--records` inputs while QEMU is killed, never twice in a row: an input that
+    breaks machine after machine is one that cannot be run.
+    """
+    counts: Counter[str] = Counter()
+    options = ["--without-scores", "--no-cache", "--workers", "1", "--system", system.name]
+    options += ["--sandbox", "microvm", "--timeout", "200"]
+    with tempfile.TemporaryDirectory(prefix="soak-") as directory:
+        whole, other = (
+            Generation(Path(directory, name), given, given.records, *options)
+            for name in ("whole", "killed")
+        )
+        began = time.monotonic()
+        if (done := whole.run()).returncode != 0:
+            raise SystemExit(f"the undisturbed run failed: {done.stderr}")
+        in_peace = time.monotonic() - began
+        process = other.start()
+        machines: list[int] = []
+        while process.poll() is None:
+            time.sleep(0.02)
+            for pid in descendants(process.pid):
+                if pid in machines or not _is_restored(pid):
+                    continue
+                machines.append(pid)
+                if len(machines) % 3 == 0:
+                    time.sleep(random.Random(f"{given.seed} {pid}").uniform(0.0, 0.5))
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        counts["killed"] += 1
+        said, errors = process.communicate()
+        if process.returncode != 0:
+            return counts, [{"what": "failed", "errors": errors[-800:]}]
+        took = time.monotonic() - began - in_peace
+        wrong = differing(whole.directory, other.directory, counts)
+    if not counts["killed"]:
+        wrong.append({"what": "no machine was killed", "said": said})
+    return {
+        "machines killed": counts["killed"],
+        "records compared beside kills": counts["records"],
+        "of them volatile": counts["volatile records"],
+        "seconds in peace": round(in_peace),
+        "seconds while machines are killed": round(took),
+    }, wrong
+
+
+def _is_restored(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return command[0].endswith(PROGRAM.encode()) and b"-incoming" in command
 
 
 def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
@@ -196,6 +257,7 @@ PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] 
     "contract": contract,
     "hostile": hostile,
     "bare": bare,
+    "kills": kills,
     "equality": equality,
 }
 
@@ -205,6 +267,7 @@ def main() -> int:
     options = parser(__doc__, count=300)
     options.add_argument("--only", choices=PARTS, action="append", help="a part (default: all)")
     options.add_argument("--hostile", type=int, default=150, help="hostile inputs (default: 150)")
+    options.add_argument("--records", type=int, default=30, help="beside kills (default: 30)")
     options.add_argument("--slower", type=float, default=20.0, help="walls (default: 20 times)")
     options.add_argument("--revert", type=int, default=1, help="as Limits.revert (default: 1)")
     given = options.parse_args()

@@ -84,15 +84,17 @@ class _Worker:
         self.baselines: dict[str, list[tuple[int, str]]] = {}
         self.shared: SandboxRunner | None = None
         neighbour = open_sandbox(system)
-        threading.Thread(target=self._neighbour, args=(neighbour, setup["neighbour"])).start()
-        assert isinstance(neighbour._sandbox, NamespaceSandbox)
-        self.close_neighbour = neighbour._sandbox._process
+        inner = neighbour._sandbox
+        assert isinstance(inner, NamespaceSandbox)
+        threading.Thread(target=self._neighbour, args=(inner, setup["neighbour"])).start()
+        self.close_neighbour = inner._process
 
     @staticmethod
-    def _neighbour(sandbox: SandboxRunner, text: str) -> None:
-        """Another user's run, which lasts as long as this program."""
+    def _neighbour(sandbox: NamespaceSandbox, text: str) -> None:
+        """Another user's run, which lasts as long as this program: a runner would make it again in
+        a new sandbox when its own is ended."""
         with contextlib.suppress(ShioenvError, OSError):
-            sandbox.execute(text, wall_seconds=3600.0)
+            sandbox.run(Request(text, wall_seconds=3600.0))
 
     def baseline(self, limits: dict[str, Any]) -> list[tuple[int, str]]:
         """What the ordinary inputs do in a sandbox that saw nothing else."""

@@ -184,7 +184,7 @@ class Attacker:
         # the neighbour's supervisor has some more descriptors open while it looks at its run: the
         # fewest are those that stay
         fewest: dict[str, int] = {}
-        for _ in range(40):
+        for _ in range(200):
             below = descendants(self._process.pid)
             found: dict[str, int] = {}
             for process, name in below.items():
@@ -198,7 +198,7 @@ class Attacker:
                 fewest = found
             if found == self.at_first:
                 return found
-            time.sleep(0.05)
+            time.sleep(0.01)
         return fewest
 
     def close(self) -> None:

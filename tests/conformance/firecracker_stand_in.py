@@ -1,4 +1,4 @@
-"""Stands in for the program `firecracker`: `--api-sock PATH`, and QEMU runs the guest.
+"""Stands in for the program `firecracker`: `--api-sock PATH`, and QEMU runs the guest; `--version`.
 
 What it checks is what Firecracker's published API description says: which requests there are, which
 fields a body must and may have and of what type, and in which state of the machine a request is
@@ -221,4 +221,7 @@ class Server(socketserver.UnixStreamServer):
 
 
 if __name__ == "__main__":
+    if "--version" in sys.argv:
+        print("Firecracker v0.0.0")
+        sys.exit()
     Server(sys.argv[sys.argv.index("--api-sock") + 1], Handler).serve_forever()

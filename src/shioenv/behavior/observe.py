@@ -368,10 +368,10 @@ def open_sandbox(
 ) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` for a machine of its
-    own, where a simulated processor needs other limits of time than the default ones. `inside`
-    stands for the limit of that name: `bare` has an input be root of that machine, without its
-    shell's state.
+    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` or `firecracker` for a
+    machine of its own, where a simulated processor needs other limits of time than the default
+    ones. `inside` stands for the limit of that name: `bare` has an input be root of a `microvm`,
+    without its shell's state.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host

@@ -23,7 +23,10 @@ LARGEST = {
 
 _MAY_BE_0 = {"background_seconds", "revert"}
 
-SANDBOXES: Final = ("namespaces", "microvm")
+MACHINES: Final = ("microvm", "firecracker")
+"""Names of the backends that give an input a machine of its own: in QEMU, in Firecracker."""
+
+SANDBOXES: Final = ("namespaces", *MACHINES)
 """Names of the backends."""
 
 INSIDES: Final = ("namespaces", "bare")
@@ -77,9 +80,9 @@ class Limits:
 
     sandbox: str = "namespaces"
     """What stands around every run, one of `SANDBOXES`: namespaces of this host's kernel, or a
-    machine of its own with namespaces inside."""
+    machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker."""
     revert: int = 1
-    """Of a `microvm`: it is restored to its snapshot before every so many runs. 1: before each, as
+    """Of a machine: it is restored to its snapshot before every so many runs. 1: before each, as
     in the paper; 0: only where what a run left cannot be undone from within. Between two restores
     runs are kept apart as they are in namespaces."""
     inside: str = "namespaces"

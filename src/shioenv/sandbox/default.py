@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from shioenv.errors import ShellStateError, ShioenvError
-from shioenv.sandbox.base import Limits, Sandbox
-from shioenv.sandbox.microvm.backend import MicrovmSandbox
+from shioenv.sandbox.base import MACHINES, Limits, Sandbox
+from shioenv.sandbox.microvm.backend import FirecrackerSandbox, MicrovmSandbox
 from shioenv.sandbox.microvm.bare import BareSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
@@ -16,6 +16,12 @@ from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.build import cache_directory
 from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
+
+_BACKENDS: Mapping[str, type[NamespaceSandbox]] = {
+    "namespaces": NamespaceSandbox,
+    "microvm": MicrovmSandbox,
+    "firecracker": FirecrackerSandbox,
+}
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
@@ -29,7 +35,7 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     limits = limits or Limits()
     if limits.inside == "bare":
         return BareSandbox(system, limits)
-    backend = MicrovmSandbox if limits.sandbox == "microvm" else NamespaceSandbox
+    backend = _BACKENDS[limits.sandbox]
     if limits.without_shell_state:
         return backend(system, limits, mode=ShellMode.FRESH)
     verdict = proven_shell(system)
@@ -51,7 +57,7 @@ def lower_layer() -> str:
 
 def kernel_of(system: str, limits: Limits) -> str:
     """The release of the kernel that inputs run under: this host's, or a microVM's."""
-    if limits.sandbox == "microvm":
+    if limits.sandbox in MACHINES:
         return find_microvm(find_system(system)).release
     return platform.release()
 
@@ -60,7 +66,7 @@ def layer_of(limits: Limits) -> str:
     """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
     if limits.inside == "bare":
         return "ext4 of a microVM, bare"
-    return "ext4 in a microVM" if limits.sandbox == "microvm" else lower_layer()
+    return "ext4 in a microVM" if limits.sandbox in MACHINES else lower_layer()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:

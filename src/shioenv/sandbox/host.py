@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
-from shioenv.errors import SandboxError, ShioenvError
+from shioenv.errors import HostError, SandboxError, ShioenvError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
-from shioenv.sandbox.microvm.accelerator import accelerator
+from shioenv.sandbox.microvm.accelerator import KVM, accelerator
+from shioenv.sandbox.microvm.firecracker import find_firecracker
+from shioenv.sandbox.microvm.firecracker import version as firecracker_version
 from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.host import host_checks
 from shioenv.system.declare import DEFAULT_SYSTEM
@@ -30,7 +33,7 @@ def check_host() -> list[HostCheck]:
         return parts
     if system is None or not whole.ok:
         return [*parts, whole]
-    return [*parts, whole, _shell_state(system), _microvm(system)]
+    return [*parts, whole, _shell_state(system), _microvm(system), _firecracker(system)]
 
 
 def _microvm(system: System) -> HostCheck:
@@ -48,6 +51,23 @@ def _microvm(system: System) -> HostCheck:
 
     why = "with --sandbox microvm inputs run under a kernel of their own"
     return replace(try_it("microVM", attempt, why), needed=False)
+
+
+def _firecracker(system: System) -> HostCheck:
+    """Whether those machines can be in Firecracker as well."""
+
+    def attempt() -> str:
+        program = find_firecracker()
+        microvm = find_microvm(system)
+        if not os.access(KVM, os.R_OK | os.W_OK):
+            raise HostError(
+                f"{program} is there, but this user cannot open {KVM}",
+                hint="Firecracker runs on KVM alone; --sandbox microvm does without",
+            )
+        return f"{program} ({firecracker_version()}), Linux {microvm.release}; never tried with it"
+
+    why = "with --sandbox firecracker inputs run in a machine like the paper's"
+    return replace(try_it("Firecracker", attempt, why), needed=False)
 
 
 def _built() -> System | None:

@@ -13,6 +13,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -33,7 +34,7 @@ from shioenv.system import build as building
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 
-_LAYOUT = 2
+_LAYOUT = 3
 _BESIDE = ("proc", "processes", "web")
 """Directories beside a system's `rootfs` that a supervisor reads."""
 
@@ -396,11 +397,15 @@ def make_disk(system: System, number: int, image: Path) -> None:
     if declared.mount == "/":
         # by number, since names may be anything: what says when the image was made, and a directory
         # that no system has
+        numbers = range(12, 12 + _inodes(system))
+        listed = _debugfs(shown, [f"stat <{number}>" for number in numbers], system, instant)
+        times = [int(seconds, 16) for seconds in _CHANGED.findall(listed)]
         script = ["rmdir lost+found", f"set_inode_field <2> mtime @{system.index['/'].mtime}"]
-        for number in (2, *range(12, 12 + _inodes(system))):
-            for name in ("ctime", "crtime", "atime"):
-                script.append(f"set_inode_field <{number}> {name} @{instant}")
-        _debugfs(shown, "\n".join(script), system, instant)
+        changed = zip((2, *numbers), (system.index["/"].mtime, *times), strict=True)
+        for number, seconds in changed:
+            script += [f"set_inode_field <{number}> {name} @{seconds}" for name in _AS_CONTENT]
+            script.append(f"set_inode_field <{number}> atime @{instant}")
+        _debugfs(shown, script, system, instant)
     if os.geteuid() == 0:
         os.chown(image, 0, 0)
     image.chmod(0o644)
@@ -440,14 +445,22 @@ def _inodes(system: System) -> int:
     )
 
 
-def _debugfs(image: str, script: str, system: System, instant: int) -> None:
+_CHANGED = re.compile(rb"^ mtime: (0x[0-9a-f]+)", re.MULTILINE)
+"""How `debugfs` says when a file's content changed."""
+_AS_CONTENT = ("ctime", "crtime")
+"""Times of a file that are those of its content, as the library shows them in namespaces."""
+
+
+def _debugfs(image: str, script: list[str], system: System, instant: int) -> bytes:
+    """What it printed."""
     with tempfile.TemporaryFile() as commands:
-        commands.write(script.encode("utf-8", "surrogateescape") + b"\n")
+        commands.write("\n".join(script).encode() + b"\n")
         commands.seek(0)
-        _run_mapped(["debugfs", "-w", image], system, instant, stdin=commands)
+        return _run_mapped(["debugfs", "-w", image], system, instant, stdin=commands)
 
 
-def _run_mapped(command: list[str], system: System, instant: int, **options: Any) -> None:
+def _run_mapped(command: list[str], system: System, instant: int, **options: Any) -> bytes:
+    """What a program printed that is root of the namespace in which images are made."""
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C",
@@ -459,3 +472,4 @@ def _run_mapped(command: list[str], system: System, instant: int, **options: Any
         if done.returncode == 127:
             raise BuildToolError(f"a disk: {said}", hint="apt-get install e2fsprogs tar")
         raise HostError(f"{command[0]}: {said}", hint="a disk was not made")
+    return bytes(done.stdout)

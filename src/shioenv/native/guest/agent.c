@@ -178,6 +178,7 @@ static void set_up(bool bare)
     mount("dev", "/dev", "devtmpfs", 0, "mode=755");
     int console = open("/dev/console", O_RDWR);
     for (int i = 0; console >= 0 && i < 3; i++) dup2(console, i);
+    if (console > 2) close(console);
     need(mount("proc", "/proc", "proc", 0, NULL), "mount /proc");
     need(mount("sys", "/sys", "sysfs", 0, NULL), "mount /sys");
     raise_limits();

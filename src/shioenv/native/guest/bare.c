@@ -403,12 +403,15 @@ static struct use use_now(void)
     return use;
 }
 
+/* The kernel's own threads count towards its bound, and as many may have come before forking failed and be gone at a look. */
+enum { KERNEL_THREADS = 8 };
+
 static uint64_t more(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
 static uint32_t past_limits(const struct request *request, const struct use *before, struct reply *reply)
 {
     struct use now = use_now();
-    if (more(now.threads, before->threads) >= config.processes) reply->flags |= REPLY_PROCESSES;
+    if (more(now.threads, before->threads) + KERNEL_THREADS >= config.processes) reply->flags |= REPLY_PROCESSES;
     if (more(now.busy_ticks, before->busy_ticks) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) > config.cpu_ms) return REPLY_CPU;
     return more(now.bytes, before->bytes) > request->memory_max ? REPLY_MEMORY : 0;
 }

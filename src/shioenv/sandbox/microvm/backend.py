@@ -11,12 +11,15 @@ import hashlib
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from shioenv.errors import SandboxError, SystemCorruptError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.microvm.accelerator import accelerator
-from shioenv.sandbox.microvm.channel import Kind, SupervisorStream
-from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
+from shioenv.sandbox.microvm.channel import Channel, Kind, SupervisorStream
+from shioenv.sandbox.microvm.firecracker import FirecrackerTemplate
+from shioenv.sandbox.microvm.firecracker import version as firecracker_version
+from shioenv.sandbox.microvm.qemu import Hardware, Template
 from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor
 from shioenv.sandbox.namespaces.configuration import Kernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
@@ -30,6 +33,35 @@ STARTING_SECONDS = 120.0
 """How long a supervisor may take to start where the processor is simulated."""
 
 
+class Machine(Supervisor, Protocol):
+    """One that runs, in whatever runs machines."""
+
+    @property
+    def channel(self) -> Channel:
+        """To its process 1."""
+        ...
+
+    def save(self) -> None:
+        """Puts its memory and the state of its devices into its template, and ends it."""
+
+    def close(self) -> None:
+        """Ends it; closing twice does nothing."""
+
+
+class AtRest(Protocol):
+    """A machine that was saved, or will be: what others continue from."""
+
+    def machine(self, *, restored: bool) -> Machine:
+        """One that continues from what was saved, or boots into this template."""
+        ...
+
+    def keep(self, place: Path) -> None:
+        """Keeps it in a directory, wholly or not at all (OSError)."""
+
+    def close(self) -> None:
+        """Frees what it takes."""
+
+
 class MicrovmSandbox(NamespaceSandbox):
     """A pristine system on a machine of its own; see `shioenv.sandbox.base.Sandbox`.
 
@@ -37,13 +69,19 @@ class MicrovmSandbox(NamespaceSandbox):
     SystemNotBuiltError where the system has no microVM.
     """
 
+    _ahead = STARTING_SECONDS
+    """How much later than the declared instant a restored machine's own clock stands, where the
+    system's library shows inputs the declared time. The tree was made in between, as on a host: the
+    library takes such times of a file for those of its content."""
+
     def __init__(
         self, system: System, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
     ) -> None:
         self._microvm = find_microvm(system)
         self._instant = system.declaration.instant.timestamp()
-        self._template: Template | None = None
+        self._template: AtRest | None = None
         self._runs = 0
+        self._process: Machine | None = None
         super().__init__(system, limits, mode=mode)
 
     @property
@@ -71,21 +109,20 @@ class MicrovmSandbox(NamespaceSandbox):
         machine = self._machine(restored=True)
         self._process, self._socket = machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
-    def _saved(self) -> Template:
+    def _saved(self) -> AtRest:
         """A machine whose supervisor waits for inputs, at rest."""
-        hardware = self._hardware()
-        place = self._microvm.path / "snapshots" / self._digest(hardware)
+        place = self._microvm.path / "snapshots" / self._digest()
         with suppress(OSError):
-            template = Template(hardware, place)
+            template = self._at_rest(place)
             weakref.finalize(self, template.close)
             return template
-        template = Template(hardware)
+        template = self._at_rest(None)
         try:
             self._template = template
             super()._open()
             self._prepare()
             machine = self._process
-            assert isinstance(machine, Machine)
+            assert machine
             machine.save()
             self._process = None
             with suppress(OSError):  # nobody's loss but time
@@ -98,21 +135,30 @@ class MicrovmSandbox(NamespaceSandbox):
         weakref.finalize(self, template.close)
         return template
 
+    def _at_rest(self, kept: Path | None) -> AtRest:
+        """An empty template, or one of what is kept there."""
+        return Template(self._hardware(), kept)
+
+    def _told(self) -> list[str]:
+        """What decides about a machine, but for what its supervisor is told."""
+        hardware = self._hardware()
+        return [hardware.told(), *(_processor() if hardware.accelerator == "kvm" else ())]
+
     def _hardware(self) -> Hardware:
+        return Hardware(self._microvm, self._memory(), accelerator(self._microvm))
+
+    def _memory(self) -> int:
+        """Bytes, whole MiB."""
         needed = _OWN_MEMORY + self.limits.memory_bytes + self.limits.disk_bytes
-        memory = -(-needed // MEBIBYTE) * MEBIBYTE
-        return Hardware(self._microvm, memory, accelerator(self._microvm))
+        return -(-needed // MEBIBYTE) * MEBIBYTE
 
     def _prepare(self) -> None:
         """What is done to a machine before it is saved: nothing more."""
 
-    def _digest(self, hardware: Hardware) -> str:
+    def _digest(self) -> str:
         """Of everything that decides what the machine is when it is saved."""
         configured = configuration(self.system, self.limits, self.mode, self._kernel(), plain=False)
-        about = [hardware.told(), self._lower]
-        if hardware.accelerator == "kvm":
-            about += [line for line in Path("/proc/cpuinfo").read_text().splitlines()
-                      if line.startswith(("model name", "flags"))][:2]  # fmt: skip
+        about = [*self._told(), self._lower]
         return hashlib.sha256(repr(about).encode() + configured).hexdigest()[:16]
 
     def _start(self) -> tuple[Supervisor, Connection]:
@@ -140,11 +186,13 @@ class MicrovmSandbox(NamespaceSandbox):
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _machine(self, *, restored: bool) -> Machine:
-        """One that runs, at the declared instant."""
+        """One that runs; inputs are shown the declared instant."""
         assert self._template
-        machine = Machine(self._template, restored=restored)
+        shown = self.system.answers.clock == "declared"
+        ahead = self._ahead if restored and shown else 0.0
+        machine = self._template.machine(restored=restored)
         try:
-            machine.channel.set_time(self._instant)
+            machine.channel.set_time(self._instant + ahead)
         except OSError as error:
             machine.close()
             raise SandboxError(f"the machine is gone: {error}") from error
@@ -152,3 +200,19 @@ class MicrovmSandbox(NamespaceSandbox):
 
     def _kernel(self) -> Kernel:
         return Kernel(self._microvm.release, self._instant)
+
+
+class FirecrackerSandbox(MicrovmSandbox):
+    """The same in Firecracker, which needs KVM. Raises HostError where that program is missing."""
+
+    def _at_rest(self, kept: Path | None) -> AtRest:
+        return FirecrackerTemplate(self._microvm, self._memory(), kept)
+
+    def _told(self) -> list[str]:
+        return [firecracker_version(), str(self._microvm.path), str(self._memory()), *_processor()]
+
+
+def _processor() -> list[str]:
+    """What of this host's processor a guest sees."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return [line for line in lines if line.startswith(("model name", "flags"))][:2]

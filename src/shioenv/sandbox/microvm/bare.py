@@ -36,6 +36,8 @@ class BareSandbox(MicrovmSandbox):
     answers. Every run begins on a machine that was restored. The state of a run's shell is unknown.
     """
 
+    _ahead = 0.0
+
     def __init__(self, system: System, limits: Limits) -> None:
         self._contents: Mapping[str, str] = {}
         with suppress(OSError, ValueError, EOFError):  # moved files are removed and new ones then
@@ -64,7 +66,8 @@ class BareSandbox(MicrovmSandbox):
         memory = max(_LEAST_MEMORY, -(-declared.memory // MEBIBYTE) * MEBIBYTE)
         cards = tuple(face.mac for face in declared.interfaces)
         how = accelerator(self._microvm)
-        return Hardware(self._microvm, memory, how, bare=True, cards=cards)
+        booted = int(self.system.declaration.boot_time.timestamp())
+        return Hardware(self._microvm, memory, how, bare=True, booted=booted, cards=cards)
 
     def _start(self) -> tuple[Supervisor, Connection]:
         machine = self._machine(restored=False)

@@ -1,8 +1,8 @@
 """Machines in Firecracker, over its published API (HTTP on a Unix socket) and its virtio socket.
 
 Tried against a stand-in alone, which checks requests and their order and has QEMU run the guest
-(`tests/conformance/firecracker_stand_in.py`): no machine with the hardware for it was at hand, and
-nothing chooses this driver by itself.
+(`tests/conformance/firecracker_stand_in.py`): no machine with the hardware for it was at hand.
+`--sandbox firecracker` chooses it, nothing does by itself.
 
 Every machine has a directory of its own and works in it, and all name their socket by the same
 relative path: a snapshot holds that path, and two machines restored from one must not meet there.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -22,11 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import SandboxError
+from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
+from shioenv.sandbox.microvm.accelerator import KVM
 from shioenv.sandbox.microvm.channel import Channel, Kind
+from shioenv.sandbox.microvm.kept import NAMES, keep, open_kept
 from shioenv.system.microvm import Microvm
 
+PROGRAM = "firecracker"
 PORT = 52
 """Where process 1 of the guest listens (`native/guest/agent.c`)."""
 
@@ -36,11 +40,81 @@ _PING = b"shioenv"
 _BOOT = "console=ttyS0 quiet panic=-1 reboot=k pci=off random.trust_cpu=on -- vsock"
 
 
+def find_firecracker() -> str:
+    """The program's path. HostError where it is not installed."""
+    found = shutil.which(PROGRAM)
+    if found is None or shutil.which("setpriv") is None:
+        raise HostError(
+            f"{PROGRAM if found is None else 'setpriv'} is missing: machines run in it",
+            hint="put a release of Firecracker (github.com/firecracker-microvm/firecracker) where "
+            "PATH has it; --sandbox microvm runs in QEMU"
+            if found is None
+            else "apt-get install util-linux",
+        )
+    return found
+
+
+def version() -> str:
+    """What Firecracker says it is."""
+    command = [find_firecracker(), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
+
+
+class FirecrackerTemplate:
+    """A machine at rest: a directory that holds its memory and the state of its devices.
+
+    `kept` is one of a machine that was saved before; None: an empty one beside what the system's
+    machines boot from. OSError where it holds none, or other bytes than were kept.
+    """
+
+    def __init__(self, microvm: Microvm, memory: int, kept: Path | None = None) -> None:
+        """`memory` in bytes."""
+        self._microvm, self._memory = microvm, memory
+        self._kept = kept is not None
+        if kept is None:
+            beside = microvm.path / "snapshots"
+            beside.mkdir(exist_ok=True)
+            kept = Path(tempfile.mkdtemp(prefix=".machine-", dir=beside))
+        else:
+            for each in open_kept(kept):
+                os.close(each)
+        self._place = kept
+
+    def machine(self, *, restored: bool) -> FirecrackerMachine:
+        """One that continues from what was saved, or boots into this template."""
+        machine = FirecrackerMachine((find_firecracker(),), self._place)
+        if restored:
+            machine.restore()
+        else:
+            machine.boot(self._microvm, self._memory)
+        return machine
+
+    def keep(self, place: Path) -> None:
+        """Gives what was saved a name: it is then wholly there, on the disk, or not at all."""
+
+        def write(work: Path) -> None:
+            for name in NAMES:
+                os.link(self._place / name, work / name)
+
+        keep(place, write)
+        self.close()
+        self._place, self._kept = place, True
+
+    def close(self) -> None:
+        """Removes what was not kept."""
+        if not self._kept:
+            shutil.rmtree(self._place, ignore_errors=True)
+
+
 class FirecrackerMachine:
     """A machine in Firecracker. Raises SandboxError where it does not start or answer."""
 
-    def __init__(self, program: Sequence[str]) -> None:
-        """`program` is the command that is given `--api-sock PATH`."""
+    def __init__(self, program: Sequence[str], place: Path) -> None:
+        """`program` is the command that is given `--api-sock PATH`, `place` the directory that the
+        machine is saved in and restored from.
+        """
+        self._place = place
         self._directory = Path(tempfile.mkdtemp(prefix="shioenv-machine-"))
         self._channel: Channel | None = None
         command = ["setpriv", "--pdeathsig", "KILL", "--", *program, "--api-sock", _API]
@@ -87,33 +161,30 @@ class FirecrackerMachine:
         self._call("PUT", "/actions", action_type="InstanceStart")
         self._connect()
 
-    def save(self, place: Path) -> None:
-        """Writes memory and devices to a directory, and ends the machine: its connections end with
-        a snapshot, and what runs inputs is what was restored.
+    def save(self) -> None:
+        """Writes memory and devices to its directory, and ends the machine: its connections end
+        with a snapshot, and what runs inputs is what was restored.
         """
         self._call("PATCH", "/vm", state="Paused")
         self._call(
             "PUT",
             "/snapshot/create",
             snapshot_type="Full",
-            snapshot_path=str(place / "state"),
-            mem_file_path=str(place / "memory"),
+            snapshot_path=str(self._place / "state"),
+            mem_file_path=str(self._place / "memory"),
         )
         self.close()
 
-    def restore(self, place: Path, now: float) -> None:
-        """Continues from what was saved; the clock then stands at `now`, seconds since 1970, and
-        entropy is fresh.
-        """
+    def restore(self) -> None:
+        """Continues from what was saved. Its clock and entropy are those of that moment."""
         self._call(
             "PUT",
             "/snapshot/load",
-            snapshot_path=str(place / "state"),
-            mem_backend={"backend_type": "File", "backend_path": str(place / "memory")},
+            snapshot_path=str(self._place / "state"),
+            mem_backend={"backend_type": "File", "backend_path": str(self._place / "memory")},
             resume_vm=True,
         )
         self._connect()
-        self.channel.set_time(now)
 
     def wait(self, timeout: float | None = None) -> int:
         """Ends it: there is nothing to wait for. Its exit status."""
@@ -150,7 +221,11 @@ class FirecrackerMachine:
             connection.close()
         if answer.status >= 300:
             self.close()
-            raise SandboxError(f"Firecracker refused {method} {path}: {answer.status} {said}")
+            open_to_us = os.access(KVM, os.R_OK | os.W_OK)
+            raise SandboxError(
+                f"Firecracker refused {method} {path}: {answer.status} {said}",
+                hint=None if open_to_us else f"it needs {KVM}, which this user cannot open",
+            )
 
     def _connect(self) -> None:
         """Until process 1 answers: it takes connections once it has booted."""

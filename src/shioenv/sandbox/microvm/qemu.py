@@ -7,23 +7,22 @@ the pages that it writes take room.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.durable import atomic_write, sync
 from shioenv.sandbox.microvm.channel import Channel, Kind
+from shioenv.sandbox.microvm.kept import copy, keep, open_kept
 from shioenv.system.microvm import Microvm
 
 PROGRAM = "qemu-system-x86_64"
@@ -31,7 +30,6 @@ BOOT_SECONDS = 240.0
 """How long booting may take where the processor is simulated."""
 _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
-_BLOCK = 1 << 16
 _CAPABILITY = "x-ignore-shared"
 _KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
 """The kernel's command line. Its check of the timer fails on a busy host, and that is a panic."""
@@ -60,6 +58,9 @@ class Hardware:
     """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
     bare: bool = False
     """Inputs are root of it: its disk can be written, and what is written is gone with it."""
+    booted: int | None = None
+    """What its clock stands at when it boots, seconds since 1970; None for this host's time. The
+    kernel dates with it what it makes itself, such as /dev."""
     cards: tuple[str, ...] = ()
     """Addresses of its network cards. Their cables lead nowhere."""
 
@@ -86,46 +87,20 @@ class Template:
             self.state = os.memfd_create("shioenv-state")
             os.ftruncate(self.memory, hardware.memory)
             return
-        try:
-            self.memory = os.open(kept / "memory", os.O_RDONLY | os.O_CLOEXEC)
-            self.state = os.open(kept / "state", os.O_RDONLY | os.O_CLOEXEC)
-            if (kept / "sum").read_text() != self._sum():
-                shutil.rmtree(kept, ignore_errors=True)
-                raise OSError(f"{kept} holds other bytes than were kept")
-        except (OSError, ValueError) as error:
-            self.close()
-            raise OSError(str(error)) from error
+        self.memory, self.state = open_kept(kept)
+
+    def machine(self, *, restored: bool) -> Machine:
+        """One that continues from what was saved, or boots into this template."""
+        return Machine(self, restored=restored)
 
     def keep(self, place: Path) -> None:
         """Writes both to a directory, which is either wholly there, on the disk, or not at all."""
-        place.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
-        try:
-            for name, descriptor in (("memory", self.memory), ("state", self.state)):
-                with (work / name).open("wb") as file:
-                    _copy_data(descriptor, file.fileno())
-                    os.fsync(file.fileno())
-            atomic_write(work / "sum", self._sum().encode())
-            work.rename(place)
-            sync(place.parent)
-        except OSError:
-            shutil.rmtree(work, ignore_errors=True)
-            if not place.is_dir():
-                raise
 
-    def _sum(self) -> str:
-        """SHA-256 (hex) of what is in both, wherever the file systems have holes."""
-        digest = hashlib.sha256()
-        for descriptor in (self.memory, self.state):
-            digest.update(b"%d" % os.fstat(descriptor).st_size)
-            read = 0
-            for begin, end in _data(descriptor):
-                for at in range(max(read, begin - begin % _BLOCK), end, _BLOCK):
-                    block = os.pread(descriptor, _BLOCK, at)
-                    if block.strip(b"\0"):
-                        digest.update(b"%d:" % at + block)
-                    read = at + _BLOCK
-        return digest.hexdigest()
+        def write(work: Path) -> None:
+            copy(self.memory, work / "memory")
+            copy(self.state, work / "state")
+
+        keep(place, write)
 
     def close(self) -> None:
         """Frees both; machines that run on go on."""
@@ -134,28 +109,6 @@ class Template:
             if descriptor >= 0:
                 os.close(descriptor)
             setattr(self, name, -1)
-
-
-def _data(file: int) -> Iterator[tuple[int, int]]:
-    """From where to where a sparse file was ever written."""
-    end = 0
-    while True:
-        try:
-            begin = os.lseek(file, end, os.SEEK_DATA)
-        except OSError:  # nothing more
-            return
-        end = os.lseek(file, begin, os.SEEK_HOLE)
-        yield begin, end
-
-
-def _copy_data(source: int, target: int) -> None:
-    """Copies what was ever written to a sparse file."""
-    os.ftruncate(target, os.fstat(source).st_size)
-    for begin, end in _data(source):
-        at = begin
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end:
-            at += os.sendfile(target, source, at, end - at)
 
 
 def version() -> str:
@@ -301,6 +254,7 @@ def _command(
     microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
     share = "off" if restored else "on"
     disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
+    clock = [] if hardware.booted is None else ["-rtc", f"base={_date(hardware.booted)}"]
     written = "snapshot=on" if hardware.bare else "readonly=on"
     way = "serial bare" if hardware.bare else "serial"
     cards = [
@@ -322,6 +276,7 @@ def _command(
         *("-m", f"{hardware.memory >> 20}M", "-object", f"{ram},share={share}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-sandbox", f"on,{_REFUSED}"),
+        *clock,
         *("-chardev", "null,id=console" if restored
           else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
         *("-serial", "chardev:console"),
@@ -336,3 +291,7 @@ def _command(
         *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
         *(("-incoming", "defer") if restored else ()),
     ]  # fmt: skip
+
+
+def _date(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
