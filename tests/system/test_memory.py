@@ -12,6 +12,7 @@ from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
 from shioenv.system.store import System
 
+pytestmark = pytest.mark.xdist_group("memory")  # one dataset and one model for all
 HOME = "/home/ubuntu"
 INPUTS = (
     "ls -l documents/notes.txt",

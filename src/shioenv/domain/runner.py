@@ -104,7 +104,9 @@ class State:
         """The absolute path with every symbolic link in it followed; relative to the shell's
         working directory. What does not exist stays as it is written.
         """
-        left = posixpath.join(self.before.document["cwd"], path).split("/")[::-1]
+        document = self.before.document
+        files, start = document.get("fs", {}), os.fsencode(self.cwd)
+        left = posixpath.join(document["cwd"], path).split("/")[::-1]
         done: list[str] = []
         links = 0
         while left:
@@ -114,11 +116,12 @@ class State:
             if part == "..":
                 done = done[:-1]
                 continue
-            entry = self._entry("/" + "/".join([*done, part]))
-            if entry is not None and entry.target is not None and links < _MOST_LINKS:
+            name = file_key(os.fsencode("/" + "/".join([*done, part])), start)
+            target = files.get(name, {}).get("target")
+            if target is not None and links < _MOST_LINKS:
                 links += 1
-                done = [] if entry.target.startswith("/") else done
-                left += entry.target.split("/")[::-1]
+                done = [] if target.startswith("/") else done
+                left += target.split("/")[::-1]
             else:
                 done.append(part)
         return "/" + "/".join(done)
@@ -129,15 +132,17 @@ class State:
 
     def names(self, path: str = ".") -> list[str]:
         """What a directory holds, sorted, as `ls -A` names it; empty for what is none."""
-        directory = self.resolve(path).rstrip("/")
-        start = self.cwd.rstrip("/")
-        names = []
-        for key in self.before.document["fs"]:
-            whole = key if key.startswith("/") else posixpath.normpath(f"{start}/{key}")
-            parent, _, name = whole.rpartition("/")
-            if parent == directory and name:
-                names.append(os.fsdecode(name_bytes(name)))
-        return sorted(names)
+        directory = self.resolve(path)
+        files, key = self.before.document["fs"], self._key(directory)
+        above = "" if key == "." else f"{key.rstrip('/')}/"
+        inside = (name[len(above) :] for name in files if name.startswith(above))
+        names = [
+            os.fsdecode(name_bytes(name))
+            for name in inside
+            if "/" not in name and name not in {"", "."}
+        ]
+        parent, start = posixpath.split(self.cwd)
+        return sorted([*names, start] if start and parent == directory else names)
 
     def read(self, path: str) -> bytes | None:
         """The content of a regular file; None where there is none, or nobody knows it."""

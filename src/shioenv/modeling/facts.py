@@ -121,15 +121,27 @@ def listing(path: str, state: State) -> tuple[str, ...] | None:
     """What a directory holds, sorted, each name with the mark of its kind as `ls -F` shows it; None
     for more than are looked at.
     """
+    if state.context is None and isinstance(state.pristine, World):
+        return _pristine_listing(path, state.cwd, state.pristine)
+    return _listing(path, state)
+
+
+@lru_cache(maxsize=2_000)
+def _pristine_listing(path: str, cwd: str, world: World) -> tuple[str, ...] | None:
+    """The same on a machine on which nothing was run."""
+    return _listing(path, world.state(cwd))
+
+
+def _listing(path: str, state: State) -> tuple[str, ...] | None:
     names = state.names(path)
     if len(names) > MOST_NAMES:
         return None
     directory, cwd = state.resolve(path), os.fsencode(state.cwd)
+    files = state.before.document["fs"]
     marked = []
     for name in names:
         key = file_key(os.fsencode(posixpath.join(directory, name)), cwd)
-        entry = state.before.entry(key)
-        perms = entry.perms if entry is not None else "-"
+        perms = files.get(key, {}).get("perms", "-")
         runs = perms.startswith("-") and "x" in perms.replace("s", "x").replace("t", "x")
         marked.append(name + ("*" if runs else _MARKS.get(perms[0], "")))
     return tuple(marked)

@@ -219,15 +219,30 @@ def replaced(text: str, changed: Mapping[str, str]) -> str:
     found = [old for old in changed if old in text]
     if not found:
         return text
-    found.sort(key=len, reverse=True)
-    pattern = "|".join(map(_word, found))
-    return re.sub(pattern, lambda match: changed[match[0]], text)
+    # no pattern is compiled: they would be others for each neighbour
+    places = [(place, -len(old), old) for old in found for place in _places(old, text)]
+    made: list[str] = []
+    done = 0
+    for place, _, old in sorted(places):
+        if place >= done:
+            made += (text[done:place], changed[old])
+            done = place + len(old)
+    return "".join(made) + text[done:]
 
 
-def _word(old: str) -> str:
-    begin = r"(?<![\w.\-/~@%+])" if re.match(r"[\w.\-/~@%+]", old) else ""
-    end = r"(?![\w@%+]|[.\-/](?=\w))" if re.search(r"[\w.\-/~@%+]$", old) else ""
-    return f"{begin}{re.escape(old)}{end}"
+_JOINED = re.compile(r"[\w.\-/~@%+]")
+_GOES_ON = re.compile(r"[\w@%+]|[.\-/]\w")
+
+
+def _places(old: str, text: str) -> Iterator[int]:
+    """Where a text stands in another one as words."""
+    begins, ends = _JOINED.match(old), _JOINED.match(old, len(old) - 1)
+    place = text.find(old)
+    while place >= 0:
+        joined = begins and place and _JOINED.match(text, place - 1)
+        if not joined and not (ends and _GOES_ON.match(text, place + len(old))):
+            yield place
+        place = text.find(old, place + 1)
 
 
 def _patch(

@@ -32,8 +32,8 @@ _EMPTY = "''"
 """How an empty word is passed on: an argument has some text."""
 
 _NUMBER_OPTION = re.compile(r"-(\d+)")
-_MOST_WORDS = 400
-"""Words of a form at most: what stands behind them tells nothing more apart."""
+_MOST_WORDS = 4_000
+"""Words of a form at most (ours): each is looked up, and an input may be hostile."""
 
 
 @dataclass(frozen=True, slots=True)

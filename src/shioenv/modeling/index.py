@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import mmap
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,43 @@ ROW = np.dtype(
 
 Rows = npt.NDArray[Any]
 
-_BITS = np.array([bin(number).count("1") for number in range(256)], dtype=np.uint8)
+_ROW_BEGINS = struct.Struct("<IIHIQHBB")
+"""A row up to its classes."""
+
 _WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
 """An option, a value, the count of operands, a class, a word: what a first look weighs (ours)."""
+
+
+def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """How many bits are set in each number."""
+    pairs, fours, eights = (
+        np.uint64(0x0101010101010101 * each) for each in (0b01010101, 0b00110011, 0b00001111)
+    )
+    counts = numbers - (numbers >> np.uint64(1) & pairs)
+    counts = (counts & fours) + (counts >> np.uint64(2) & fours)
+    counts = counts + (counts >> np.uint64(4)) & eights
+    ones: npt.NDArray[np.uint64] = counts * np.uint64(0x0101010101010101) >> np.uint64(56)
+    return ones
+
+
+def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """A number for each row of flags."""
+    packed = np.zeros(len(flags), dtype=np.uint8)
+    for place in range(SLOTS):
+        packed |= flags[:, place].view(np.uint8) << place
+    return packed
+
+
+def _of_operands() -> npt.NDArray[np.float64]:
+    """What operands weigh, by which of them have another class and which another word."""
+    numbers = np.arange(1 << SLOTS)[:, None] >> np.arange(SLOTS) & 1
+    _, _, _, kind, word = _WEIGHTS
+    other_class, other_word = numbers[:, None, :] == 1, numbers[None, :, :] == 1
+    weights: npt.NDArray[np.float64] = (np.where(other_class, kind, word) * other_word).sum(axis=2)
+    return weights
+
+
+_OF_OPERANDS = _of_operands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +116,7 @@ class Index:
         try:
             head = json.loads((directory / "index.json").read_bytes())
             self.rows: Rows = np.load(directory / "rows.npy", mmap_mode="r")
+            self._bytes = np.asarray(self.rows).view(np.uint8).data
             self._places: Rows = np.load(directory / "behaviors.npy", mmap_mode="r")
             self._texts = _mapped(directory / "texts.bin")
             self._behaviors = _mapped(directory / "behaviors.bin")
@@ -90,12 +127,17 @@ class Index:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{directory} holds no memory: {error}") from None
 
+    @cached_property
+    def _hashes(self) -> npt.NDArray[np.uint32]:
+        """The hash of each row, side by side: looking through them is what asking begins with."""
+        return np.ascontiguousarray(self.rows["hash"])
+
     def __len__(self) -> int:
         return len(self.rows)
 
     def exact(self, cwd: str, text: str) -> list[Entry]:
         """The records of this very input."""
-        found = np.flatnonzero(self.rows["hash"] == _hash(f"{cwd}\0{text}"))
+        found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
         return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
 
@@ -108,14 +150,13 @@ class Index:
         if not len(rows):
             return []
         bits, values, operands, classes, words = signature(taken)
-        option, value, counted, kind, word = _WEIGHTS
-        different = (rows["options"] ^ np.uint64(bits)).view(np.uint8).reshape(len(rows), 8)
-        far = option * _BITS[different].sum(axis=1, dtype=np.float32)
+        option, value, counted, _, _ = _WEIGHTS
+        far = option * _ones(rows["options"] ^ np.uint64(bits)).astype(np.float32)
         far += value * (rows["values"] != values)
         far += counted * np.abs(rows["operands"].astype(np.int16) - operands)
         other_class = rows["classes"] != np.array(classes, dtype=np.uint8)
         other_word = rows["words"] != np.array(words, dtype=np.uint16)
-        far += (np.where(other_class, kind, word) * other_word).sum(axis=1)
+        far += _OF_OPERANDS[_packed_bits(other_class), _packed_bits(other_word)]
         if without >= 0:
             far[rows["hash"] == self.rows["hash"][without]] = np.inf
         best = np.argpartition(far, min(count, len(far) - 1))[:count] if count < len(far) else None
@@ -143,10 +184,10 @@ class Index:
 
     def entry(self, number: int) -> Entry:
         """What was executed."""
-        row = self.rows[number]
-        place = int(row["text"])
-        text = self._texts[place : place + int(row["length"])].decode("utf-8", "surrogateescape")
-        return Entry(number, self._starts[int(row["start"])], text, int(row["behavior"]))
+        row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
+        _, place, length, behavior, _, _, _, start = row
+        text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
+        return Entry(number, self._starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
         """What an input did, by `Entry.behavior`."""

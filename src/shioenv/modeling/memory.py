@@ -349,18 +349,21 @@ _SAID = (
 
 
 def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer says of a file that our command names what the tree shows to be wrong."""
+    """Whether an answer says of a file that our command names what the tree shows to be wrong, or
+    of standard input that it is none.
+    """
     lines = [line for line in kept.output.splitlines() if " " in line]
     for said, is_wrong in _SAID:
         for line in lines:
             if not line.endswith(said):
                 continue
             for each in (*ours.operands, *(one for _, one in ours.valued)):
-                if not each.key or not re.search(
+                given = each.kind == "x"
+                if not (each.key or (given and each.word)) or not re.search(
                     rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
                 ):
                     continue
-                if is_wrong(state.entry(each.word)):
+                if given or is_wrong(state.entry(each.word)):
                     return True
     return False
 

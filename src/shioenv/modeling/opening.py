@@ -78,7 +78,7 @@ def without_reading(text: str, state: State) -> tuple[str, State] | None:
     """A command that reads a file by `<`, as one that is given its text; None where it reads none,
     or one that nobody knows.
     """
-    match = _READS.fullmatch(text)
+    match = _READS.fullmatch(text) if " < " in text else None
     if match is None:
         return None
     try:

@@ -11,11 +11,15 @@ from shioenv.domain.runner import State
 SPECIAL = frozenset("*?[")
 """What makes a word a pattern."""
 
-_CLASSES = {
+CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
-    "space": r" \t\n\r\f\v", "blank": r" \t", "xdigit": "0-9A-Fa-f", "word": "a-zA-Z0-9_",
+    "space": r" \t\n\r\f\v", "blank": r" \t", "xdigit": "0-9A-Fa-f",
     "punct": r"!-/:-@\[-`{-~", "cntrl": r"\x00-\x1f\x7f", "print": " -~", "graph": "!-~",
 }  # fmt: skip
+"""POSIX's classes of characters in the C locale, as they stand in a bracket of Python's `re`."""
+
+_CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
+"""Those of Bash, which has one more."""
 
 
 def is_pattern(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -73,11 +73,13 @@ def prepare(
     *,
     checkpoint: Path | None = None,
     memory: Memory | None = None,
+    chosen: Container[int] | None = None,
     report: Report = lambda what, done, of: None,
 ) -> int:
     """Writes the examples of datasets, which may be of several systems, into a directory; how many.
 
-    The vocabulary is that of the checkpoint, or is learned from the examples. Errors: ModelError
+    `chosen` are the places, in its dataset, of the records that are taken (default: all). The
+    vocabulary is that of the checkpoint, or is learned from the examples. Errors: ModelError
     where nothing can be learned from, or a dataset has no context; those of reading, of
     `find_system` and of `Codec`.
     """
@@ -87,7 +89,8 @@ def prepare(
     systems: dict[str, dict[str, str]] = {}
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory) as file:
-        worlds = _write_texts(file, datasets, Prompter(memory, shape.neighbours), counts, report)
+        prompter = Prompter(memory, shape.neighbours)
+        worlds = _write_texts(file, datasets, prompter, chosen, counts, report)
         for name, (world, digest, now) in worlds.items():
             systems[name] = {"digest": digest, "now": now.text}
             if len(systems) == 1:
@@ -150,6 +153,7 @@ def _write_texts(
     file: IO[bytes],
     datasets: Sequence[Path],
     prompter: Prompter,
+    chosen: Container[int] | None,
     counts: _Counts,
     report: Report,
 ) -> dict[str, tuple[World, str, Now]]:
@@ -165,6 +169,8 @@ def _write_texts(
         world, _, now = worlds[plan.system]
         for done, record in enumerate(read_records(each)):
             report(f"records of {each.name}", done, manifests[each].records)
+            if chosen is not None and done not in chosen:
+                continue
             cwd, text = without_start(record.input)
             place = plan.system, cwd or world.start, text
             if plan.drawing.sampler != PIPED and is_source(record):

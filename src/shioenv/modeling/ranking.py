@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -187,21 +188,32 @@ class Ranker:
         """How likely each candidate is right, as far as the trees know."""
         if not len(rows) or not len(self.trees["feature"]):
             return np.zeros(len(rows))
-        trees = self.trees
-        count = len(trees["feature"])
-        at = np.zeros((len(rows), count), dtype=np.int64)
-        every = np.arange(count)
-        here = np.arange(len(rows))[:, None]
-        while True:
-            feature = trees["feature"][every, at]
-            if not (feature >= 0).any():
-                break
-            goes_left = rows[here, np.maximum(feature, 0)] <= trees["threshold"][every, at]
-            after = np.where(goes_left, trees["left"][every, at], trees["right"][every, at])
-            at = np.where(feature >= 0, after, at)
-        raw = trees["value"][every, at].sum(axis=1) + trees["start"][0]
+        feature, threshold, after = self._nodes
+        count, most = self.trees["feature"].shape
+        here = np.arange(len(rows))[:, None] * rows.shape[1]
+        at, before = np.tile(np.arange(count) * most, (len(rows), 1)), None
+        while before is None or (at != before).any():
+            before = at
+            at = after[2 * at + (rows.ravel()[here + feature[at]] > threshold[at])]
+        raw = self.trees["value"].ravel()[at].sum(axis=1) + self.trees["start"][0]
         result: Numbers = 1.0 / (1.0 + np.exp(-raw))
         return result
+
+    @cached_property
+    def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
+        """All nodes of all trees in a row: which number each looks at, what that is held against,
+        and the two nodes that may follow each; a leaf is followed by itself.
+        """
+        feature, most = self.trees["feature"], self.trees["feature"].shape[1]
+        first = np.arange(len(feature))[:, None] * most
+        itself = first + np.arange(most)
+        left, right = (
+            np.where(feature >= 0, first + self.trees[side], itself).ravel()
+            for side in ("left", "right")
+        )
+        numbers = np.maximum(feature, 0).ravel().astype(np.intp)
+        after = np.stack((left, right), axis=1).ravel()
+        return numbers, self.trees["threshold"].ravel(), after
 
     def confidence(self, probability: float) -> float:
         """The share of such answers that were right, of those that were left out."""

@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from itertools import groupby, permutations, product, zip_longest
+from functools import cached_property, lru_cache
+from itertools import compress, groupby, permutations, product, zip_longest
+from operator import not_
 from typing import TypeAlias
+
+from shioenv.modeling.patterns import CLASSES
 
 MOST_WORK = 3e7
 """Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
@@ -30,7 +33,7 @@ MOST_PLACES = 3
 """Words of a command that play a role: with more there are thousands of ways to cast them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Given:
     """What a function is given: the text that a command reads (None: it reads none), its words by
     where they stand (an option's name, or the number of an operand), its operands in a row.
@@ -45,6 +48,12 @@ class Given:
     names: tuple[str, ...] | None = None
     """What is in the directory that it names, or in its own where it names none, sorted, each with
     the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
+
+    @cached_property
+    def in_bytes(self) -> Given:
+        """The same with a character for each byte of its texts."""
+        texts = tuple(map(_as_bytes, self.texts))
+        return replace(self, text=_as_bytes(self.text or ""), texts=texts)
 
 
 Roles: TypeAlias = Mapping[str, str]
@@ -97,8 +106,7 @@ class Function:
         roles = {role: given.words[place] for role, place in self.places}
         if self.family.of_bytes:
             roles = {role: _as_bytes(word) for role, word in roles.items()}
-            texts = tuple(map(_as_bytes, given.texts))
-            given = replace(given, text=_as_bytes(given.text or ""), texts=texts)
+            given = given.in_bytes
         try:
             made = self.family.run(given, roles, self.flags)
         except (ValueError, LookupError, ArithmeticError, re.error):
@@ -119,10 +127,19 @@ def _as_text(characters: str) -> str:
     return characters.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
-def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> Iterator[Function]:
+def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> tuple[Function, ...]:
     """Every function in which each of these words plays a role; simple ones first. `several` texts
     are read by those that take each by itself, and by all others one after the other.
     """
+    return _functions(tuple(places), reads, several)
+
+
+@lru_cache(maxsize=32)
+def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[Function, ...]:
+    return tuple(_made(places, reads=reads, several=several))
+
+
+def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Function]:
     if len(places) > MOST_PLACES:
         return
     for family in FAMILIES:
@@ -142,19 +159,26 @@ def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> I
 # Lines ------------------------------------------------------------------------------------------
 
 
-def _lines(text: str) -> list[str]:
+# Variants of one family share most of their work: what is remembered here is asked for again at
+# once by the next ones, of the same few texts.
+_remembered = lru_cache(maxsize=64)
+
+
+@_remembered
+def _lines(text: str) -> tuple[str, ...]:
     """The lines without their ends."""
     lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    return tuple(lines[:-1] if lines[-1] == "" else lines)
 
 
 def _joined(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _kept(text: str) -> list[str]:
+@_remembered
+def _kept(text: str) -> tuple[str, ...]:
     """The lines with their ends."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]
+    return tuple(line for line in re.split(r"(?<=\n)", text) if line)
 
 
 _UNITS = {"b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "MB": 10**6}
@@ -183,7 +207,7 @@ def _part(given: Given, roles: Roles, flags: Flags) -> str:
     text = given.text or ""
     word = roles.get("count", "10")
     count = _number(word)
-    pieces: list[str] = list(text) if flags["of"] == "bytes" else _kept(text)
+    pieces: Sequence[str] = text if flags["of"] == "bytes" else _kept(text)
     if flags["which"] == "first":
         kept = pieces[:count] if not word.startswith("-") else pieces[: len(pieces) + count]
     elif word.startswith("+"):
@@ -191,7 +215,7 @@ def _part(given: Given, roles: Roles, flags: Flags) -> str:
     else:
         count = abs(count)
         kept = pieces[len(pieces) - count :] if count < len(pieces) else pieces
-        kept = kept if count else []
+        kept = kept if count else ""
     return "".join(kept)
 
 
@@ -204,13 +228,6 @@ def _reversed(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 # Matching ---------------------------------------------------------------------------------------
-
-
-_NAMED = {
-    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z",
-    "space": r"\s", "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f",
-    "print": r"\x20-\x7e", "graph": r"\x21-\x7e", "cntrl": r"\x00-\x1f\x7f",
-}  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -274,7 +291,7 @@ def _bracket(source: str, start: int) -> tuple[str, int]:
         first = False
         named = re.compile(r"\[:(\w+):\]").match(source, index)
         if named:
-            members += _NAMED[named[1]]
+            members += CLASSES[named[1]]
             index = named.end()
             continue
         is_range = (
@@ -319,26 +336,37 @@ def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
         return None  # several patterns; a text that is none
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
-    lines = _lines(text)
-    if flags["syntax"] != "fixed" and not _is_tame(found.pattern, lines):
+    hits = _hits(text, found, flags["syntax"] == "fixed")
+    if hits is None:
         return None
     if flags["shown"] == "only" and "|" in source:
         return None  # the longest of several is meant, wherever it stands
-    wanted = not flags["negated"]
-    kept = [(n, line) for n, line in enumerate(lines, 1) if bool(found.search(line)) == wanted]
-    code = 0 if kept else 1
+    if flags["negated"]:
+        hits = tuple(map(not_, hits))
+    code = 0 if any(hits) else 1
     if flags["shown"] == "count":
-        return f"{len(kept)}\n", code
-    if flags["shown"] == "numbered":
-        return "".join(f"{number}:{line}\n" for number, line in kept), code
-    if flags["shown"] == "only":
-        if not wanted:
-            return None
-        parts = [match[0] for _, line in kept for match in found.finditer(line) if match[0]]
-        return _joined(parts), code
+        return f"{sum(hits)}\n", code
     if flags["shown"] == "nothing":
         return "", code
-    return _joined([line for _, line in kept]), code
+    if flags["shown"] == "numbered":
+        numbered = compress(enumerate(_lines(text), 1), hits)
+        return "".join(f"{number}:{line}\n" for number, line in numbered), code
+    kept = list(compress(_lines(text), hits))
+    if flags["shown"] == "only":
+        if flags["negated"]:
+            return None
+        parts = [match[0] for line in kept for match in found.finditer(line) if match[0]]
+        return _joined(parts), code
+    return _joined(kept), code
+
+
+@_remembered
+def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
+    """Which lines of a text a pattern is found in; None where that might take too long."""
+    lines = _lines(text)
+    if not fixed and not _is_tame(pattern.pattern, lines):
+        return None
+    return tuple(pattern.search(line) is not None for line in lines)
 
 
 def _parts(given: Given, roles: Roles, flags: Flags) -> str:
@@ -434,39 +462,36 @@ def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> in
 
 
 def _ordered(given: Given, roles: Roles, flags: Flags) -> str:
-    lines = _lines(given.text or "")
-    spec, separator, by = roles.get("key"), roles.get("separator"), flags["by"]
+    lines: Sequence[str] = _lines(given.text or "")
+    spec, separator = roles.get("key"), roles.get("separator")
     backwards = bool(flags["backwards"])
     own = spec is not None and bool(re.search(r"[bdfghiMnRrV]", spec))
     turned = (own and "r" in (spec or "")) if own else backwards
-
-    def value(line: str) -> tuple[object, ...]:
-        if spec is None:
-            return _value(line, by)
-        return _value(*_key(line, spec, separator, "" if own else by))
-
+    values = _values(given.text or "", spec, separator, "" if own else flags["by"])
     if flags["once"]:
         seen: dict[tuple[object, ...], str] = {}
         for line in lines:
-            seen.setdefault(value(line), line)
-        return _joined(sorted(seen.values(), key=value, reverse=turned))
+            seen.setdefault(values[line], line)
+        return _joined(sorted(seen.values(), key=values.__getitem__, reverse=turned))
     # equals are ordered by the whole line; sorting keeps the order of equals, backwards too
-    return _joined(sorted(sorted(lines, reverse=backwards), key=value, reverse=turned))
+    lines = sorted(lines, reverse=backwards)
+    return _joined(sorted(lines, key=values.__getitem__, reverse=turned))
+
+
+@_remembered
+def _values(
+    text: str, spec: str | None, separator: str | None, by: str
+) -> Mapping[str, tuple[object, ...]]:
+    """What each line of a text is ordered by."""
+    if spec is None:
+        return {line: _value(line, by) for line in _lines(text)}
+    return {line: _value(*_key(line, spec, separator, by)) for line in _lines(text)}
 
 
 def _runs(given: Given, roles: Roles, flags: Flags) -> str:
-    def value(line: str) -> str:
-        if "fields" in roles:
-            line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{_width(roles['fields'])}}}", "", line)
-        if "characters" in roles:
-            line = line[_number(roles["characters"]) :]
-        if "width" in roles:
-            line = line[: _number(roles["width"])]
-        return _upper(line) if flags["case"] else line
-
-    made = []
-    for _, run in groupby(_lines(given.text or ""), value):
-        same = list(run)
+    cast = tuple(map(roles.get, ("fields", "characters", "width")))
+    made: list[str] = []
+    for same in _same_lines(given.text or "", cast, bool(flags["case"])):
         if flags["which"] == "repeated" and len(same) == 1:
             continue
         if flags["which"] == "single" and len(same) > 1:
@@ -476,6 +501,25 @@ def _runs(given: Given, roles: Roles, flags: Flags) -> str:
             continue
         made += [f"{len(same):7} {line}" if flags["counted"] else line for line in shown]
     return _joined(made)
+
+
+@_remembered
+def _same_lines(
+    text: str, cast: tuple[str | None, ...], folds: bool
+) -> tuple[tuple[str, ...], ...]:
+    """The lines of a text in runs of equal ones, as far as is compared."""
+    fields, characters, width = cast
+
+    def value(line: str) -> str:
+        if fields is not None:
+            line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{_width(fields)}}}", "", line)
+        if characters is not None:
+            line = line[_number(characters) :]
+        if width is not None:
+            line = line[: _number(width)]
+        return _upper(line) if folds else line
+
+    return tuple(tuple(run) for _, run in groupby(_lines(text), value))
 
 
 # Columns ----------------------------------------------------------------------------------------
@@ -504,20 +548,23 @@ def _columns(given: Given, roles: Roles, flags: Flags) -> str | None:
     if len(wanted) * len(given.text or "") > MOST_WORK / 10:
         return None
 
-    def chosen(number: int) -> bool:
-        return any(first <= number <= last for first, last in wanted) != bool(flags["others"])
-
+    lines = _lines(given.text or "")
+    widest = max(map(len, lines), default=0) + 1
+    chosen = [
+        any(first <= number <= last for first, last in wanted) != bool(flags["others"])
+        for number in range(1, widest + 1)
+    ]
     made = []
-    for line in _lines(given.text or ""):
+    for line in lines:
         if flags["of"] == "fields":
             fields = line.split(separator)
             if len(fields) == 1:
                 made += [line] if not flags["marked"] else []
                 continue
             joint = roles.get("joint", separator)
-            made.append(joint.join(each for n, each in enumerate(fields, 1) if chosen(n)))
+            made.append(joint.join(compress(fields, chosen)))
         else:
-            made.append("".join(each for n, each in enumerate(line, 1) if chosen(n)))
+            made.append("".join(compress(line, chosen)))
     return _joined(made)
 
 
@@ -566,9 +613,9 @@ def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
     if style not in ("rn", "ln", "rz") or width < 1:
         raise ValueError(style)
     made = []
+    sign = {"rn": ">", "ln": "<", "rz": "0>"}[style]
     for line in _kept(given.text or ""):
         if which == "all" or (which == "filled" and line != "\n"):
-            sign = {"rn": ">", "ln": "<", "rz": "0>"}[style]
             made.append(f"{number:{sign}{width}}{joint}{line}")
             number += step
         else:
@@ -581,13 +628,6 @@ def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_CLASSES: Mapping[str, Callable[[str], bool]] = {
-    "alpha": str.isalpha, "digit": str.isdigit, "alnum": str.isalnum, "upper": str.isupper,
-    "lower": str.islower, "space": lambda c: c in " \t\n\r\f\v", "blank": lambda c: c in " \t",
-    "punct": lambda c: c.isprintable() and not c.isalnum() and c != " ",
-    "print": lambda c: " " <= c <= "~", "graph": lambda c: "!" <= c <= "~",
-    "cntrl": lambda c: c < " " or c == "\x7f", "xdigit": lambda c: c in "0123456789abcdefABCDEF",
-}  # fmt: skip
 _BYTES = [chr(number) for number in range(256)]
 
 
@@ -599,8 +639,8 @@ def _set(word: str) -> str:
     while index < len(word):
         named = re.compile(r"\[:(\w+):\]").match(word, index)
         if named:
-            inside = _CLASSES[named[1]]
-            items += [each for each in _BYTES[:128] if inside(each)]
+            inside = re.compile(f"[{CLASSES[named[1]]}]")
+            items += filter(inside.match, _BYTES)
             index = named.end()
             continue
         octal = re.compile(r"\\([0-7]{1,3})").match(word, index)
@@ -669,7 +709,7 @@ def _joined_lines(given: Given, roles: Roles, flags: Flags) -> str:
     marks = list(_set(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     lines = _lines(given.text or "")
-    made = lines[:1]
+    made = list(lines[:1])
     for number, line in enumerate(lines[1:]):
         made += [marks[number % len(marks)], line]
     return "".join(made) + "\n"
@@ -749,26 +789,37 @@ def _dumped(given: Given, roles: Roles, flags: Flags) -> str:
     end = start + _number(roles["count"]) if "count" in roles else len(text)
     if start < 0 or start > len(text):
         raise ValueError(start)
-    radix = roles.get("address", "o")
-    size, width, kind = _TYPES[roles.get("type", flags["as"])]
-    data, before = text[start:end], ""
-    made: list[str] = []
+    address = _ADDRESSES[roles.get("address", "o")]
+    data = text[start:end]
+    made = [
+        "*" if row is None else address.format(start + place) + row
+        for place, row in _rows(data, roles.get("type", flags["as"]))
+    ]
+    if address:
+        made.append(address.format(start + len(data)))
+    return _joined(made)
+
+
+_ADDRESSES = {"o": "{:07o}", "d": "{:07d}", "x": "{:06x}", "n": ""}
+
+
+@_remembered
+def _rows(data: str, shown_as: str) -> tuple[tuple[int, str | None], ...]:
+    """Sixteen bytes each with where they begin; None for those that are like the ones before."""
+    size, width, kind = _TYPES[shown_as]
+    made: list[tuple[int, str | None]] = []
+    before = ""
     for place in range(0, len(data), 16):
         row = data[place : place + 16]
         if row == before and len(row) == 16 and place + 16 < len(data):
-            made += ["*"] * (made[-1:] != ["*"])
+            if made[-1][1] is not None:
+                made.append((place, None))
             continue
         before = row
         units = [row[index : index + size] for index in range(0, len(row), size)]
         shown = "".join(f" {_unit(each, width, kind):>{width}}" for each in units)
-        made.append(_address(start + place, radix) + shown)
-    if radix != "n":
-        made.append(_address(start + len(data), radix))
-    return _joined(made)
-
-
-def _address(place: int, radix: str) -> str:
-    return {"o": f"{place:07o}", "d": f"{place:07d}", "x": f"{place:06x}", "n": ""}[radix]
+        made.append((place, shown))
+    return tuple(made)
 
 
 def _unit(data: str, width: int, kind: str) -> str:

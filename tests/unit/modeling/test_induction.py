@@ -15,6 +15,7 @@ from small_world import taken
 from shioenv.modeling.facts import Operand
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.induction import Induction
+from shioenv.modeling.patterns import CLASSES
 from shioenv.modeling.texts import MOST_WORK, Given, functions
 
 WORDS = (
@@ -244,6 +245,34 @@ def test_words_alone_are_joined_however_many_there_are() -> None:
     found = Induction().explain(taken("echo +1 e  f 'g  h'"), neighbours)
     assert found is not None
     assert found.output == "+1 e f g  h\n"
+
+
+def test_a_brace_may_stand_for_many_words() -> None:
+    neighbours = [(taken("echo a b"), Kept(0, "a b\n", "[]"))]
+    found = Induction().explain(taken("echo {1..700}"), neighbours)
+    assert found is not None
+    assert found.output == " ".join(map(str, range(1, 701))) + "\n"
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_a_class_of_characters_is_what_it_is_in_posix(name: str) -> None:
+    text = "".join(f"{code:03}:{chr(code)}\n" for code in range(1, 128) if code != 10)
+    pattern = f":[[:{name}:]]$"
+    done = subprocess.run(
+        ["grep", pattern],
+        input=text.encode(),
+        capture_output=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=True,
+    )
+    shown = done.stdout.decode()
+    given = Given(text, {"1": pattern})
+    basic = [
+        function(given)
+        for function in functions(["1"], reads=True)
+        if function.name == "lines(pattern 1, basic)"
+    ]
+    assert basic == [(shown, 0)]
 
 
 def test_escapes_are_what_bash_makes_of_them() -> None:

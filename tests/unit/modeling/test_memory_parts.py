@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_world import HOME, entry, small_memory, small_world, taken
 
 from shioenv.domain.behavior import Behavior
@@ -15,7 +18,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.modeling.facts import operand, rounded
-from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings
+from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings, replaced
 from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG, Forms
 from shioenv.modeling.index import ROW, Index, write_index
 from shioenv.modeling.learning import arrays_of
@@ -93,6 +96,19 @@ def test_operands_have_the_class_that_they_have_in_the_state(word: str, kind: st
     assert operand(word, small_world().state()).kind == kind
 
 
+@pytest.mark.parametrize("cwd", [HOME, "/", f"{HOME}/sub", "/usr/bin"])
+def test_a_directory_holds_the_same_wherever_names_are_told_from(cwd: str) -> None:
+    untouched = small_world().state(cwd)
+    state = replace(untouched, context=untouched.before)
+    for path in ("/", "/home", HOME, f"{HOME}/sub", "/usr", "/tmp", f"{HOME}/a.txt", "/nowhere"):
+        assert state.names(path) == untouched.names(path)
+    assert state.names(HOME) == [
+        *("a.txt", "b.txt", "link", "other", "run.sh", "sub"),
+    ]
+    assert state.names("/home") == ["ubuntu"]
+    assert state.names("/") == ["home", "tmp", "usr"]
+
+
 def test_what_an_earlier_input_made_is_there() -> None:
     made = ContextPatch((("a", "/fs/gone.txt", entry(3)),))
     state = small_world().state().after("touch gone.txt", Behavior(0, b"", made))
@@ -116,6 +132,20 @@ def test_words_paths_and_facts_change_places() -> None:
 def test_a_word_is_exchanged_as_a_word_and_once() -> None:
     kept = Kept(0, "a b ab a.b\n", "[]")
     assert filled("echo b a", "echo a b", kept)[0].output == "b a ab a.b\n"
+
+
+@given(
+    st.text(alphabet="ab./-~ \n'é", max_size=40),
+    st.dictionaries(st.text(alphabet="ab./-é", min_size=1, max_size=3), st.text("xy", max_size=3)),
+)
+def test_words_are_exchanged_as_one_pattern_would_do_it(text: str, changed: dict[str, str]) -> None:
+    def word(old: str) -> str:
+        begin = r"(?<![\w.\-/~@%+])" if re.match(r"[\w.\-/~@%+]", old) else ""
+        end = r"(?![\w@%+]|[.\-/]\w)" if re.search(r"[\w.\-/~@%+]$", old) else ""
+        return f"{begin}{re.escape(old)}{end}"
+
+    pattern = "|".join(map(word, sorted(changed, key=len, reverse=True))) or "(?!)"
+    assert replaced(text, changed) == re.sub(pattern, lambda match: changed[match[0]], text)
 
 
 def test_a_mistaken_option_is_named() -> None:
@@ -229,6 +259,15 @@ def test_what_the_tree_shows_to_be_wrong(text: str, said: str, wrong: bool) -> N
     assert contradicts(Kept(1, said, "[]"), taken(text, state), state) == wrong
 
 
+def test_standard_input_is_never_missing() -> None:
+    state = replace(small_world().state(), stdin=b"a\nb\n")
+    ours = taken("sort - a.txt", state)
+    said = "sort: cannot read: -: No such file or directory\n"
+    assert contradicts(Kept(2, said, "[]", is_error=True), ours, state)
+    said = said.replace("-:", "a-:")
+    assert not contradicts(Kept(2, said, "[]", is_error=True), ours, state)
+
+
 def test_what_is_so_already_is_no_change() -> None:
     kept = Kept(0, "", '[["=","/fs/a.txt/perms","-rwxr-xr-x"]]')
     assert json.loads(filled("chmod 755 run.sh", "chmod 755 a.txt", kept)[0].patch) == []
@@ -276,6 +315,20 @@ def test_a_row_is_small_and_finds_the_very_input(tmp_path: Path) -> None:
     assert index.near(taken("df"), 5) == []
 
 
+def test_a_first_look_counts_options_and_operands(tmp_path: Path) -> None:
+    texts = ["ls", "ls -l", "ls -la", "ls -la a.txt", "ls -la a.txt b.txt", "ls -R sub", "ls sub"]
+    done = Kept(0, "", "[]")
+    write_index(tmp_path, [(HOME, text, taken(text), done) for text in texts])
+    index = Index(tmp_path)
+
+    def near(text: str) -> list[str]:
+        return [index.entry(number).text for number in index.near(taken(text), 3)]
+
+    assert near("ls -l") == ["ls -l", "ls", "ls -la"]
+    assert near("ls -al b.txt") == ["ls -la a.txt", "ls -la", "ls -la a.txt b.txt"]
+    assert near("ls other")[:2] == ["ls sub", "ls -R sub"]
+
+
 def test_a_directory_without_a_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         Index(tmp_path)
@@ -313,6 +366,21 @@ def test_the_trees_are_those_that_were_learned(tmp_path: Path) -> None:
     expected = trees.predict_proba(rows)[:, 1]
     assert np.allclose(ranker.probability(rows), expected, atol=1e-5)
     assert expected.std() > 0.05
+
+
+def test_the_trees_are_asked_node_by_node() -> None:
+    leaf, none = -1, np.zeros(0)
+    trees = {  # of the first the root looks at number 1, and what is left of it at number 0
+        "feature": np.array([[1, 0, leaf, leaf, leaf], [leaf] * 5], dtype=np.int16),
+        "threshold": np.array([[0.5, 2.0, 0.0, 0.0, 0.0], [0.0] * 5]),
+        "left": np.array([[1, 3, 0, 0, 0], [0] * 5], dtype=np.int16),
+        "right": np.array([[2, 4, 0, 0, 0], [0] * 5], dtype=np.int16),
+        "value": np.array([[0, 0, 1, 2, 3], [0.25, 0, 0, 0, 0]], dtype=np.float32),
+        "start": np.array([-1.0]),
+    }
+    rows = np.array([[9.0, 0.6], [2.0, 0.5], [2.1, 0.5]])
+    made = Ranker(np.array(WEIGHTS), trees, none, none).probability(rows)
+    assert made == pytest.approx(1 / (1 + np.exp(-(np.array([1, 2, 3]) + 0.25 - 1))))
 
 
 def test_what_another_release_learned_is_refused(tmp_path: Path) -> None:
