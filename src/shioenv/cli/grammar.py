@@ -275,7 +275,10 @@ def report(
         int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
     ] = 5000,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the page docs/grammars.md.")
+        bool,
+        typer.Option(
+            "--markdown", help="Print the page docs/grammars.md, or with --against its last part."
+        ),
     ] = False,
 ) -> shared.Printout:
     """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
@@ -288,7 +291,7 @@ def report(
     system, and how like a table of usage and those inputs the draws of mixed, people and paper are.
     """
     if against is not None:
-        return _against(against, draws, seed, system)
+        return _against(against, draws, seed, system, markdown=markdown)
     from shioenv.execution.local import LocalExecutor
     from shioenv.report.grammar_report import grammar_report, page
 
@@ -305,21 +308,23 @@ def report(
     return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
 
 
-def _against(file: Path, draws: int, seed: int, system: str | None) -> shared.Printout:
+def _against(
+    file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
+) -> shared.Printout:
     from shioenv.report.likeness import compare
 
-    made = compare(_lines(file), draws=draws, seed=seed, system=system)
+    texts = _lines(file)
+    made = compare(texts, draws=draws, seed=seed, system=system)
+    if markdown:
+        made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
+        source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
+        return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
     table = shared.table(("", *made.policies))
     for label, cells in made.rows():
         table.add_row(label, *cells)
-    known = made.derivable
     lines = [
         f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
-        for label, share in (
-            ("options", known.options),
-            ("operands", known.operands),
-            ("commands", known.commands),
-        )
+        for label, share in made.shares()
     ]
     return shared.Printout(made.to_json(), [*lines, table], indent=2)
 
@@ -471,6 +476,7 @@ def _segment(segment: DescribedSegment) -> dict[str, object]:
             {"operator": operator, "target": target} for operator, target in segment.redirections
         ],
         "nested": [_segment(inner) for inner in segment.nested],
+        "substituted": [_segment(inner) for inner in segment.substituted],
     }
 
 

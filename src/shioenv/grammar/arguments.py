@@ -64,6 +64,7 @@ class ArgumentSplitter:
         self.templates: dict[str, list[_Template]] = {}
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
+        self._first_words = tuple(self.templates)
         names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
         self.runs = frozenset(
             name
@@ -108,6 +109,8 @@ class ArgumentSplitter:
 
     def templated(self, words: Sequence[str], index: int) -> int:
         """How many words from `index` make one argument of several words; 0 where none do."""
+        if not words[index].startswith(self._first_words):
+            return 0
         templates = [
             template
             for first, of_first in self.templates.items()

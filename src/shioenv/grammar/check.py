@@ -165,10 +165,12 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
     """
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()
-    faults = [*_unreachable(loaded), *_endless(loaded), *_left_recursive(loaded)]
-    faults += _closed_lists(loaded)
+    shortest = shortest_expansions(loaded.grammar.productions)
+    faults = [*_unreachable(loaded), *_endless(loaded, shortest)]
+    faults += [*_left_recursive(loaded, shortest), *_closed_lists(loaded)]
     if not faults:
-        faults += [*_several_inside_words(loaded), *_too_long(loaded)]
+        several = several_arguments(loaded.grammar.productions)
+        faults += [*_several_inside_words(loaded, several), *_too_long(loaded, several)]
     return tuple(faults)
 
 
@@ -243,18 +245,17 @@ def _unreachable(loaded: Loaded) -> Iterator[Fault]:
             yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
 
 
-def _endless(loaded: Loaded) -> Iterator[Fault]:
-    shortest = shortest_expansions(loaded.grammar.productions)
+def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     for head, bodies in loaded.grammar.own.items():
         if head not in shortest and bodies:
             message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
-def _left_recursive(loaded: Loaded) -> Iterator[Fault]:
+def _left_recursive(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     """Nonterminals that come back to themselves before any text: a parser cannot follow them."""
     productions = loaded.grammar.productions
-    empty = {head for head, least in shortest_expansions(productions).items() if not least.length}
+    empty = {head for head, least in shortest.items() if not least.length}
     leads = {
         head: {symbol for production in bodies for symbol in _first(production, empty)}
         for head, bodies in productions.items()
@@ -281,8 +282,7 @@ def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nontermi
                 return
 
 
-def _several_inside_words(loaded: Loaded) -> Iterator[Fault]:
-    several = several_arguments(loaded.grammar.productions)
+def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault]:
     for production, argument in _written_together(loaded):
         head = production.head
         for symbol in argument:
@@ -294,9 +294,8 @@ def _several_inside_words(loaded: Loaded) -> Iterator[Fault]:
                 yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
 
 
-def _too_long(loaded: Loaded) -> Iterator[Fault]:
+def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault]:
     grammar = loaded.grammar
-    several = several_arguments(grammar.productions)
     for production, argument in _written_together(loaded):
         length = longest_length(grammar.productions, argument)
         if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):

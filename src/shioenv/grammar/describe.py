@@ -8,19 +8,22 @@ from enum import StrEnum
 from functools import cache
 from itertools import zip_longest
 
-from shioenv.domain.argument import Argument
+from shioenv.domain.argument import Argument, join
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter, ends_command
-from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
+from shioenv.grammar.parse import (
+    NESTED_DEPTH,
+    InputParser,
+    command_place,
+    is_assignment,
+    n_assignments,
+)
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.words import split_words
+from shioenv.grammar.words import split_words, substitutions
 
 _ASSIGNING = frozenset({"alias", "declare", "env", "export", "local", "readonly", "typeset"})
 """Commands whose operands may set a variable."""
-
-NESTED_DEPTH = 2
-"""How deep commands that others run are described."""
 
 
 class Kind(StrEnum):
@@ -64,7 +67,8 @@ class DescribedSegment:
     the command, `redirections` are pairs of operator and target (None where it has none: `2>&1`).
     `grammar` names the grammar that knows the command, None where none does. `derivable` says that
     the grammar derives the whole command, its options in any order. `nested` are the commands that
-    it runs (`find -exec`, `xargs`), which are described by their own grammars, two deep at most.
+    it runs (`find -exec`, `xargs`), `substituted` those in its arguments' `$( )` and `<( )`. Both
+    are described by their own grammars, two deep at most.
     """
 
     operator: str | None
@@ -75,6 +79,7 @@ class DescribedSegment:
     redirections: tuple[tuple[str, str | None], ...]
     derivable: bool
     nested: tuple[DescribedSegment, ...] = ()
+    substituted: tuple[DescribedSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +108,23 @@ class Describer:
         segments = tuple(self._segments(shell_input.tokens))
         return Description(text, parsed, segments)
 
-    def _segments(self, tokens: Sequence[Token]) -> Iterator[DescribedSegment]:
+    def _segments(
+        self, tokens: Sequence[Token], depth: int = NESTED_DEPTH
+    ) -> Iterator[DescribedSegment]:
         operator: str | None = None
         current: list[Token] = []
         for token in tokens:
             if token.role is Role.OPERATOR and token.argument.text in SEPARATORS:
                 if current:
-                    yield self._segment(operator, current)
+                    yield self._segment(operator, current, depth)
                 operator, current = token.argument.text, []
             else:
                 current.append(token)
         if current:
-            yield self._segment(operator, current)
+            yield self._segment(operator, current, depth)
 
     def _segment(
-        self, operator: str | None, tokens: Sequence[Token], depth: int = NESTED_DEPTH
+        self, operator: str | None, tokens: Sequence[Token], depth: int
     ) -> DescribedSegment:
         written = next((token.argument.text for token in tokens if token.role is Role.COMMAND), "")
         before = split_words(written)
@@ -137,7 +144,7 @@ class Describer:
             derivable = self._recogniser(grammar).derives_in_some_order(marked)
             described = tuple(self._arguments(command, grammar, arguments))
             if depth:
-                described, nested = self._with_nested(grammar, described, depth - 1)
+                described, nested = self._with_nested(grammar, arguments, described, depth - 1)
         return DescribedSegment(
             operator=operator,
             assignments=tuple(before[:n]),
@@ -147,15 +154,32 @@ class Describer:
             redirections=tuple(_redirections(tokens)),
             derivable=derivable,
             nested=nested,
+            substituted=tuple(self._substituted(grammar, arguments, depth)) if depth else (),
         )
 
+    def _substituted(
+        self, grammar: Grammar | None, arguments: Sequence[Argument], depth: int
+    ) -> Iterator[DescribedSegment]:
+        """The commands in the substitutions of a command's own arguments."""
+        place = None if grammar is None else command_place(grammar, arguments)
+        runs = frozenset[str]() if grammar is None else self._parser.splitter(grammar).runs
+        for argument in arguments[:place]:
+            if argument.text.partition(" ")[0] not in runs:
+                for text in filter(str.strip, substitutions(argument.text)):
+                    yield from self._segments(self._parser.parse(text).tokens, depth - 1)
+
     def _with_nested(
-        self, grammar: Grammar, arguments: tuple[DescribedArgument, ...], depth: int
+        self,
+        grammar: Grammar,
+        arguments: Sequence[Argument],
+        own: tuple[DescribedArgument, ...],
+        depth: int,
     ) -> tuple[tuple[DescribedArgument, ...], tuple[DescribedSegment, ...]]:
         """The arguments with what nested commands derive, and those commands."""
         splitter = self._parser.splitter(grammar)
-        described, nested = list(arguments), []
-        for index, argument in enumerate(arguments):
+        described, nested = list(own), []
+        place = command_place(grammar, arguments)
+        for index, argument in enumerate(own):
             if argument.option in splitter.runs and argument.value is not None:
                 words = split_words(argument.value)
                 if len(words) < 2 or not ends_command(words):
@@ -166,21 +190,19 @@ class Describer:
                 described[index] = replace(
                     argument, derivable=known, cause=None if known else argument.cause
                 )
-            elif grammar.header.runs and argument.kind is Kind.OPERAND:
-                segment = self._nested([word.text for word in arguments[index:]], depth)
+            elif index == place:
+                segment = self._nested(split_words(join(arguments[index:])), depth)
                 nested.append(segment)
                 if _derived(segment):
                     described[index:] = [
-                        replace(word, derivable=True, cause=None) for word in arguments[index:]
+                        replace(word, derivable=True, cause=None) for word in own[index:]
                     ]
                 break
         return tuple(described), tuple(nested)
 
     def _nested(self, words: list[str], depth: int) -> DescribedSegment:
         command = Token(Argument(words[0]), Role.COMMAND)
-        arguments = self._parser.arguments(
-            words[0], [part for word in words[1:] for part in split_words(word)]
-        )
+        arguments = self._parser.arguments(words[0], words[1:], depth)
         tokens = [command, *(Token(argument, Role.ARGUMENT) for argument in arguments)]
         return self._segment(None, tokens, depth)
 
@@ -189,12 +211,15 @@ class Describer:
     ) -> Iterator[DescribedArgument]:
         splitter = None if grammar is None else self._parser.splitter(grammar)
         options_end = False
-        for argument in arguments:
+        run = None if grammar is None else command_place(grammar, arguments)
+        for place, argument in enumerate(arguments):
             text = argument.text
             option: str | None = None
             value: str | None = None
             spelling: str | None = None
-            if argument.joins_left or argument.joins_right:
+            if run is not None and place >= run:
+                kind = Kind.OPERAND
+            elif argument.joins_left or argument.joins_right:
                 kind, option = Kind.CLUSTER, f"-{text.lstrip('-')[:1]}"
                 rest = text.lstrip("-")[1:]
                 value = rest.strip() or None

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from shioenv.domain.argument import render
+from shioenv.domain.argument import Argument, render
 from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
-from shioenv.grammar.parse import InputParser
+from shioenv.grammar.parse import InputParser, command_place
 from shioenv.grammar.recognise import Recogniser
-from shioenv.grammar.symbols import Example, Grammar, Terminal, show_argument
+from shioenv.grammar.symbols import Body, Example, Grammar, Terminal, show_argument
 
 Run: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs one input on the pristine system: its exit code and its output."""
@@ -70,7 +70,7 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
     splitter = ArgumentSplitter(grammar)
     for bodies in grammar.own.values():
         for production in bodies:
-            for argument, following in pairwise(production.body):
+            for argument, following in pairwise(_own_part(grammar, production.body)):
                 text = "".join(map(str, argument))
                 if not text.startswith("-") or "<" in text or not isinstance(argument[0], Terminal):
                     continue
@@ -80,6 +80,18 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
                         f"where that is one in {production}"
                     )
                     yield Fault(grammar.source, 1, 1, message, FaultKind.EXAMPLE)
+
+
+def _own_part(grammar: Grammar, body: Body) -> Body:
+    """The arguments up to a command that is run, which has options of its own."""
+    names = grammar.command_tokens
+    words = [
+        str(argument[0]) if argument and isinstance(argument[0], Terminal) else names[0]
+        for argument in body
+    ]
+    run = [Argument("-" if word in names else word) for word in words]
+    place = command_place(grammar, run)
+    return body if place is None else body[: place + 1]
 
 
 def run_examples(grammars: Iterable[Grammar], run: Run) -> Iterator[ExampleResult]:

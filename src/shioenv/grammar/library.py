@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean, nearest
@@ -28,9 +29,20 @@ def load_grammar(
     """The grammar called `name`, checked.
 
     `versions` is `System.versions` of the target system; a package it lacks has the version of the
-    manual line. Errors: UnknownGrammarError (with the nearest name);
-    FaultyGrammarError with all its faults.
+    manual line. A shipped grammar is read once in a process. Errors: UnknownGrammarError (with the
+    nearest name); FaultyGrammarError with all its faults.
     """
+    if directory == COMMANDS:
+        return _shipped(name, frozenset((versions or {}).items()))
+    return _checked(name, versions, directory)
+
+
+@lru_cache(maxsize=256)  # all of them for two systems
+def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
+    return _checked(name, dict(versions), COMMANDS)
+
+
+def _checked(name: str, versions: Mapping[str, str] | None, directory: Path) -> Grammar:
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)

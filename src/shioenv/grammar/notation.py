@@ -20,6 +20,8 @@ _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
 _ATTRIBUTE = re.compile(r"%([a-z][a-z-]+)(?=\s|$)")
 _GUARD = re.compile(r"version\s*(<=|>=|==|<|>)\s*([0-9][0-9A-Za-z.+-]*)(?=\s|$)")
 _BRACE_EXPANSION = re.compile(r",|\.\.")
+_BLANKS = re.compile(r"[ \t]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:/=@-]+")
 _DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*\\?"?')
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?=\s|$)")
 ATTRIBUTES = (
@@ -138,10 +140,9 @@ class Reader:
 
     def skip_blanks(self) -> None:
         """Go on to the next character that is no blank; a comment ends the line."""
-        while self.peek() and self.peek() in " \t":
-            self.position += 1
-        before = self.text[self.position - 1] if self.position else " "
-        if self.peek() == "#" and before in " \t":
+        blanks = _BLANKS.match(self.text, self.position)
+        self.position = blanks.end() if blanks else self.position
+        if self.peek() == "#" and self.text[self.position - 1 : self.position] in ("", " ", "\t"):
             self.position = len(self.text)
 
     # Structure -----------------------------------------------------------------------------
@@ -273,6 +274,10 @@ class Reader:
         """The pieces of one argument, up to a blank (in braces: up to `limit`)."""
         pieces: list[Piece] = []
         while self.position < limit:
+            if plain := _PLAIN.match(self.text, self.position):  # most of what is written
+                pieces.append(Text(plain[0]))
+                self.position = plain.end()
+                continue
             character = self.peek()
             if not braces and (character in " \t|" or (character == ")" and depth)):
                 break

@@ -39,6 +39,10 @@ _DESCRIPTOR = re.compile(rb"(?<![^\s;&|()<>])(\d+|\{\w+\})\Z")
 _BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
 
 
+NESTED_DEPTH = 2
+"""How deep commands that others run are taken apart and described."""
+
+
 class InputParser:
     """Parses inputs with one set of grammars; reuse it for many inputs."""
 
@@ -74,12 +78,24 @@ class InputParser:
             return Input.from_marked([Argument(text or " ").marked]), False
         return _read_back(self._command(words)), False
 
-    def arguments(self, command: str, words: list[str]) -> tuple[Argument, ...]:
-        """The arguments in the words that follow a command; its words where no grammar knows it."""
+    def arguments(
+        self, command: str, words: Sequence[str], depth: int = NESTED_DEPTH
+    ) -> tuple[Argument, ...]:
+        """The arguments in the words that follow a command; its words where no grammar knows it.
+
+        Those of a command that it runs (`xargs`, `env`) are taken apart by that one's grammar, so
+        many commands deep; deeper each word is one.
+        """
         grammar = self.grammar(command, words)
         if grammar is None:
             return tuple(map(Argument, words))
-        return self.splitter(grammar).arguments(words)
+        arguments = self.splitter(grammar).arguments(words)
+        place = command_place(grammar, arguments) if depth else None
+        if place is None:
+            return arguments
+        inner = [word for argument in arguments[place + 1 :] for word in split_words(argument.text)]
+        own = arguments[: place + 1]
+        return (*own, *self.arguments(arguments[place].text, inner, depth - 1))
 
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
         """The grammar that knows a command with these words; None where none does.
@@ -146,6 +162,23 @@ class InputParser:
 def _read_back(tokens: Iterable[Token]) -> Input:
     """The input that these tokens are once they are shown as texts."""
     return Input.from_marked([token.argument.marked for token in tokens])
+
+
+def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
+    """Which of a command's arguments is the command that it runs; None where it runs none.
+
+    It is the first operand; before it `env` has assignments, and a `-` that is an option.
+    """
+    if not grammar.header.runs:
+        return None
+    options_end = False
+    for place, argument in enumerate(arguments):
+        text = argument.text
+        option = argument.joins_left or (text.startswith("-") and not options_end)
+        options_end = options_end or text == "--"
+        if not option and not is_assignment(text):
+            return place
+    return None
 
 
 def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:

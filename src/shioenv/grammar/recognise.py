@@ -21,6 +21,9 @@ _Body: TypeAlias = tuple[_Argument, ...]
 _MOST_FREE = 8
 """Options that are tried in every order; each more makes that twice as long."""
 
+_MOST_WORDS = 150
+"""Words of a command at most: a list of operands is followed a call a word. People write fewer."""
+
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
 
@@ -136,7 +139,12 @@ class Recogniser:
                         yield argument
 
     def derives(self, words: Sequence[str]) -> bool:
-        """Whether some start symbol derives exactly these words, the command first."""
+        """Whether some start symbol derives exactly these words, the command first.
+
+        More than 150 words are never derived.
+        """
+        if len(words) > _MOST_WORDS:
+            return False
         shown = tuple(map(plain, words))
         return any(
             len(words) in _InOrder(self._rules, shown).arguments((start, ()), 0)
@@ -148,10 +156,13 @@ class Recogniser:
 
         Programs that permute take options anywhere; a grammar with options that exclude each other
         writes one order. Operands, and whatever stands behind `--`, keep their order; clusters stay
-        together. With more than 8 options only the order given is tried.
+        together. With more than 8 options only the order given is tried, and more than 150 words
+        are never derived.
         """
         if self.derives(words):
             return True
+        if len(words) > _MOST_WORDS:
+            return False
         units = _units(words)
         free = sum(unit.free for unit in units)
         if not free or free > _MOST_FREE or not self.grammar.header.permutes:

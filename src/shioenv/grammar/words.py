@@ -8,6 +8,9 @@ CLOSING = {"(": ")", "{": "}"}
 OPENINGS = ("$(", "${", "<(", ">(")
 """What begins a substitution."""
 
+_DEEPEST = 50
+"""Quotes and substitutions in each other at most: what is deeper reaches to the end."""
+
 _QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DOTALL)
 
 
@@ -35,14 +38,44 @@ def split_words(text: str) -> list[str]:
     return words
 
 
-def _unit_end(text: str, index: int) -> int:
+def substitutions(text: str) -> list[str]:
+    """The commands in the `$(…)`, `<(…)`, `>(…)` and `` `…` `` of a text, without those in them.
+
+    What stands in single quotes or is escaped is none, nor is arithmetic. Never fails: what is
+    never closed reaches to the end.
+    """
+    found: list[str] = []
+    index, quoted = 0, False
+    while index < len(text):
+        end = index + 1
+        if text[index] == '"':
+            quoted = not quoted
+        elif text[index] == "`":
+            end = quotation_end(text, index)
+            found.append(text[index + 1 : end].removesuffix("`"))
+        elif text[index] == "\\" or (not quoted and quotation_end(text, index) > index):
+            end = quotation_end(text, index)
+        elif text.startswith("$((", index):
+            end = _bracket_end(text, index + 1)
+        elif text.startswith("$(", index) or (not quoted and text.startswith(("<(", ">("), index)):
+            end = _bracket_end(text, index + 1)
+            found.append(text[index + 2 : end].removesuffix(")"))
+        index = end
+    return found
+
+
+def _unit_end(text: str, index: int, depth: int = 0) -> int:
     """Where the character, quotation or substitution that starts at `index` ends."""
+    if depth > _DEEPEST:
+        return len(text)
     end = quotation_end(text, index)
     if end > index:
         return end
     if text[index] == '"':
-        return _double_quote_end(text, index)
-    return _bracket_end(text, index + 1) if text.startswith(OPENINGS, index) else index + 1
+        return _double_quote_end(text, index, depth)
+    if text.startswith(OPENINGS, index):
+        return _bracket_end(text, index + 1, depth)
+    return index + 1
 
 
 def quotation_end(text: str, index: int) -> int:
@@ -51,19 +84,19 @@ def quotation_end(text: str, index: int) -> int:
     return match.end() if match else index
 
 
-def _double_quote_end(text: str, index: int) -> int:
+def _double_quote_end(text: str, index: int, depth: int) -> int:
     end = index + 1
     while end < len(text) and text[end] != '"':
         if text[end] == "\\":
             end += 2
         elif text[end] == "`" or (text[end] == "$" and text[end + 1 : end + 2] in {"(", "{"}):
-            end = _unit_end(text, end)
+            end = _unit_end(text, end, depth + 1)
         else:
             end += 1
     return min(end + 1, len(text))
 
 
-def _bracket_end(text: str, index: int) -> int:
+def _bracket_end(text: str, index: int, depth: int = 0) -> int:
     """Where the bracket at `index` is closed, quotes and inner brackets respected."""
     opening, closing = text[index], CLOSING[text[index]]
     nesting, end = 0, index
@@ -75,7 +108,7 @@ def _bracket_end(text: str, index: int) -> int:
             if not nesting:
                 return end + 1
         elif text[end] in "'\"\\`":
-            end = _unit_end(text, end)
+            end = _unit_end(text, end, depth + 1)
             continue
         end += 1
     return len(text)

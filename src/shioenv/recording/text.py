@@ -9,7 +9,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.parse import InputParser, without_assignments
+from shioenv.grammar.parse import InputParser, command_place, without_assignments
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -56,7 +56,9 @@ def read_arguments(text: str, system: System | None = None) -> Reading:
         grammar = parser.grammar(command, [argument.text for argument in segment.arguments])
         if grammar is None:
             by_words.extend([command] if segment.arguments else [])
-        elif options := parser.splitter(grammar).unknown(segment.arguments):
+            continue
+        own = segment.arguments[: command_place(grammar, segment.arguments)]
+        if options := parser.splitter(grammar).unknown(own):
             unknown.append((command, tuple(options)))
     return Reading(shell_input, tuple(unknown), tuple(by_words))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, plain
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.words import split_words
+from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample_on
 from shioenv.synthesis.usage import Usage, count_usage, operands, option_names, shipped_usage
@@ -78,12 +80,14 @@ class Likeness:
 class Comparison:
     """A list of people's inputs beside what policies draw.
 
-    `means` are people's own options and operands per command.
+    `means` are people's own options and operands per command, `milliseconds` the processor time
+    that drawing an input took by each policy, grammars read in the first place not counted.
     """
 
     derivable: Derivable
     means: tuple[float, float]
     policies: Mapping[str, Likeness]
+    milliseconds: Mapping[str, float]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
         """What is compared, and the number of each policy."""
@@ -105,6 +109,32 @@ class Comparison:
         yield "divergence of operators, bits", [f"{one.operators:.3f}" for one in made]
         forms = next(iter(made)).normal_forms.whole
         yield f"normal forms reached, of {forms}", [str(one.normal_forms.part) for one in made]
+        yield "drawing an input, ms", [f"{self.milliseconds[name]:.2f}" for name in self.policies]
+
+    def shares(self) -> Iterator[tuple[str, Share]]:
+        """What of people's inputs the grammars derive."""
+        yield "options", self.derivable.options
+        yield "operands", self.derivable.operands
+        yield "commands", self.derivable.commands
+
+    def markdown(self, source: str) -> str:
+        """The part of the page of the grammars that tells this; `source` says what was compared."""
+        table = Table(
+            "Beside what people write",
+            f"{source} What reading draws shows, the [kinds](design/kinds.md#measured) tell.",
+            ("", *(f"`{name}`" for name in self.policies)),
+            [(label, *cells) for label, cells in self.rows()],
+        )
+        derived = Table(
+            "What people write and the grammars derive",
+            "On the system, names of files and users included.",
+            ("", "derived", "of", "share"),
+            [
+                (label, f"{one.part:,}", f"{one.whole:,}", f"{one.share:.1%}")
+                for label, one in self.shares()
+            ],
+        )
+        return f"{table.markdown}\n{derived.markdown}"
 
     def to_json(self) -> dict[str, object]:
         """The numbers as JSON values."""
@@ -112,6 +142,7 @@ class Comparison:
             "derivable": asdict(self.derivable),
             "means": {"options": self.means[0], "operands": self.means[1]},
             "policies": {name: one.to_json() for name, one in self.policies.items()},
+            "milliseconds": dict(self.milliseconds),
         }
 
 
@@ -138,10 +169,13 @@ def compare(
     forms = normal_forms(texts, parser)
     segments = [one for each in theirs for one in each.segments if one.grammar]
     commands = max(1, len(segments))
-    made = {}
+    made, milliseconds = {}, {}
     for policy in policies:
-        drawing = Drawing(policy=policy, seed=seed)
-        inputs = [one.input for one in sample_on(built, drawing, draws)]
+        stream = sample_on(built, Drawing(policy=policy, seed=seed), draws)
+        inputs = [next(stream).input]
+        began = time.process_time()
+        inputs += [one.input for one in stream]
+        milliseconds[policy] = 1000 * (time.process_time() - began) / max(1, draws - 1)
         made[policy] = likeness(inputs, describer, grammars, shipped_usage(), forms)
     return Comparison(
         derivable=derivable(theirs),
@@ -150,6 +184,7 @@ def compare(
             sum(len(list(operands(one.arguments))) for one in segments) / commands,
         ),
         policies=made,
+        milliseconds=milliseconds,
     )
 
 

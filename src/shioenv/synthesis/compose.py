@@ -20,7 +20,7 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class Composites:
     """How inputs are composed.
 
     `share` is the probability that an input is composite at all (0.25: ours, the paper gives none),
@@ -41,7 +41,7 @@ class Composition:
 
 def compose(
     random: Random,
-    composition: Composition,
+    composites: Composites,
     first: Sequence[str],
     draw: Callable[[bool], Sequence[str]],
     targets: Sequence[str],
@@ -56,7 +56,7 @@ def compose(
     tokens = list(command_tokens(first))
     operators = {
         operator: weight
-        for operator, weight in composition.operators.items()
+        for operator, weight in composites.operators.items()
         if (targets or operator not in REDIRECTIONS) and (pipes or operator != PIPE)
     }
     segments = 1
@@ -64,7 +64,7 @@ def compose(
         allowed = [
             operator
             for operator in operators
-            if operator in REDIRECTIONS or segments < composition.max_segments
+            if operator in REDIRECTIONS or segments < composites.max_segments
         ]
         if not allowed:
             break
@@ -76,7 +76,7 @@ def compose(
             break
         tokens.extend(command_tokens(draw(operator == PIPE)))
         segments += 1
-        if random.random() >= composition.share:
+        if random.random() >= composites.share:
             break
     return Input(tuple(tokens))
 

@@ -12,7 +12,7 @@ from random import Random
 
 from shioenv.domain.inputs import Input, Role
 from shioenv.synthesis.compose import command_tokens
-from shioenv.synthesis.usage import form
+from shioenv.synthesis.usage import ABOUT_ITSELF, form
 
 NESTED_HORIZON = 5
 """Arguments of a command that another one runs, at most (ours)."""
@@ -57,12 +57,12 @@ def may_run(
     `before` are the words before it, the command's own among them, `fifos` what nobody writes to:
     `find` may run what reads where it looks at regular files, and by name or for none of these.
     """
-    if program in _RUNNING or program in _BUILTINS:
+    if program in _BUILTINS or (program in _RUNNING and name != "env"):
         return False
     if name == "xargs":
         return program in _BATCHED
     if name == "env":
-        return True
+        return program != "env"
     if name != "find":
         return False
     safe = any(map(_excludes, before)) or not any(_leads_to(word, fifos) for word in before[1:])
@@ -91,6 +91,8 @@ def run_by(name: str, words: Sequence[str], random: Random) -> str | None:
     """
     tokens = command_tokens(words)
     if any(token.role not in {Role.COMMAND, Role.ARGUMENT} for token in tokens):
+        return None
+    if not ABOUT_ITSELF.isdisjoint(words):
         return None
     if name == "env":
         return Input(tokens).text

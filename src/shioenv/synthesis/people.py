@@ -13,7 +13,7 @@ from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS
 from shioenv.grammar.kinds import KINDS, Names
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.synthesis.plans import OptionTable
-from shioenv.synthesis.usage import CommandUsage, Usage, Weights
+from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights
 from shioenv.synthesis.writer import Writer, Written
 
 LONGEST_SHAPE = 6
@@ -34,9 +34,6 @@ GROWN = 0.5
 
 NEW = 4
 """Attempts to draw single options that are no set of the table."""
-
-ABOUT_ITSELF = frozenset({"--help", "--version"})
-"""Options with which a command says what it is, and looks at no operand."""
 
 OTHERS = "*"
 """In a table: all other sets."""

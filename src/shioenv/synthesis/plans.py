@@ -20,7 +20,7 @@ NUMBER_OPTION = "-NUM"
 """What an option that is a number is called: `-5` of `head`."""
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
-_MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction)")
+_MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obstacle)")
 """Definitions in which grammars keep what a program refuses; no plan writes it, nor what is marked
 `%wrong`."""
 

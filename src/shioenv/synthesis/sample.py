@@ -15,10 +15,12 @@ from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Session
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import load_grammars
+from shioenv.grammar.parse import NESTED_DEPTH, InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
+from shioenv.grammar.words import split_words
 from shioenv.seeding import generator
-from shioenv.synthesis.compose import Composition, command_tokens, compose, token
+from shioenv.synthesis.compose import Composites, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.nested import (
@@ -117,6 +119,7 @@ class _Place:
 
     sampler: Sampler
     grammars: Mapping[str, Grammar]
+    parser: InputParser
     names: tuple[str, ...]
     pipes: tuple[str, ...]
     targets: tuple[str, ...]
@@ -150,6 +153,12 @@ class _Place:
                 written = self._inner(program, random)
                 return None if written is None else run_by(name, written.words, random)
         return None
+
+    def words(self, text: str) -> Sequence[str]:
+        """See `Nested`."""
+        command, *words = split_words(text)
+        arguments = self.parser.arguments(command, words, NESTED_DEPTH - 1)
+        return [command, *(argument.marked for argument in arguments)]
 
     def operand(self, name: str, random: Random) -> str | None:
         """See `Nested`."""
@@ -258,13 +267,13 @@ def sample(
         )
     if not start_directories:
         raise UsageError("sampling needs at least one start directory")
-    composition = Composition(drawing.composite_share, drawing.max_segments)
+    composites = Composites(drawing.composite_share, drawing.max_segments)
     if grammars is None:
         grammars = load_grammars(drawing.commands or None, versions=versions)
     if not grammars:
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
-    place = partial(_place, sampler, grammars, settings)
+    place = partial(_place, sampler, grammars, InputParser(grammars), settings)
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
     else:
@@ -273,7 +282,7 @@ def sample(
     if isinstance(chooser, LengthPolicy):
         lengths = [length for length in chooser.lengths if length <= horizon]
     names = [grammar.name for grammar in grammars]
-    stream = _Stream(composition, settings, places, start_directories, names, lengths)
+    stream = _Stream(composites, settings, places, start_directories, names, lengths)
     if not 0 <= drawing.mistakes <= 1:
         raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
     if not 1 <= drawing.history <= LONGEST_HISTORY:
@@ -356,6 +365,7 @@ def _in_a_row(
 def _place(
     sampler: Callable[[Sequence[Grammar]], Sampler],
     grammars: Sequence[Grammar],
+    parser: InputParser,
     settings: PolicySettings,
     catalogue: Catalogue,
 ) -> _Place:
@@ -374,6 +384,7 @@ def _place(
     return _Place(
         sampler=sampler(tuple(bound.values())),
         grammars=bound,
+        parser=parser,
         names=tuple(bound),
         pipes=tuple(name for name, grammar in bound.items() if _is_piped(grammar)),
         targets=(*new, *existing[: max(1, len(new) // 2)]),
@@ -393,7 +404,7 @@ def _is_piped(grammar: Grammar) -> bool:
 class _Stream:
     """The draw itself, from places and commands."""
 
-    composition: Composition
+    composites: Composites
     settings: PolicySettings
     places: Mapping[str, _Place]
     directories: Sequence[str]
@@ -406,7 +417,7 @@ class _Stream:
             yield from self.by_length(seed, count, self.lengths)
             return
         random = generator(seed, "sample")
-        share = self.composition.share
+        share = self.composites.share
         seen: set[tuple[str, str]] = set()
         fresh = list(self.names)
         misses: Counter[str] = Counter()
@@ -471,7 +482,7 @@ class _Stream:
             length = turns[-1]
             directory = _pick(random, self.directories)
             name = _pick(random, fresh[length])
-            composite = random.random() < self.composition.share
+            composite = random.random() < self.composites.share
             try:
                 drawn = self._draw(random, directory, name, composite=composite, length=length)
             except _NoSuchLengthError:
@@ -531,7 +542,7 @@ class _Stream:
             try:
                 shell_input = compose(
                     random,
-                    self.composition,
+                    self.composites,
                     first,
                     draw_next,
                     place.targets,
@@ -588,7 +599,7 @@ class _Stream:
         place = self.places[directory]
         people = place.people
         assert people is not None
-        most = self.composition.max_segments
+        most = self.composites.max_segments
         parts: Sequence[str] = (people.command(random),)
         if composite:
             parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)

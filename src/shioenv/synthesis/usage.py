@@ -31,6 +31,9 @@ from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
 
 Item = TypeVar("Item")
 
+ABOUT_ITSELF = frozenset({"--help", "--version"})
+"""Options with which a command says what it is, and looks at no operand."""
+
 SHIPPED = Path(__file__).parent / "usage.json"
 
 COUNTS = ("commands", "utilities", "shapes", "follows", "targets")

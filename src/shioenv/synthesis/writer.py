@@ -8,9 +8,11 @@ the grammar's own list drawn anew), and how an option is spelt.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from random import Random
 from typing import Protocol
 
@@ -20,11 +22,10 @@ from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, Va
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
-from shioenv.grammar.words import split_words
 from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.plans import OptionTable, Plan, Row
 from shioenv.synthesis.policy import PolicySettings
-from shioenv.synthesis.usage import CommandUsage
+from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
 
 _FIRST_NUMBER = re.compile(r"[0-9]+")
 _OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
@@ -71,6 +72,10 @@ class Nested(Protocol):
         """
         ...
 
+    def words(self, text: str) -> Sequence[str]:
+        """The arguments of such a command, itself the first, marks included."""
+        ...
+
     def operand(self, name: str, random: Random) -> str | None:
         """A substitution that is an operand of `name`; None, mostly, where it is a name."""
         ...
@@ -107,6 +112,18 @@ class _State:
     evenly: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What values are drawn of: a kind, and of one that is seeded the grammar's own values with
+    the running sums of their weights. `part` is the definition that they stand for.
+    """
+
+    kind: ValueKind
+    part: str
+    seeds: tuple[str, ...] = ()
+    cumulative: tuple[float, ...] = ()
+
+
 class Writer:
     """Writes commands of one bound grammar by a policy's settings."""
 
@@ -125,7 +142,7 @@ class Writer:
         self._table = table
         self._names = names
         self._nested = nested
-        self._kinds: dict[int, tuple[ValueKind, tuple[str, ...]] | None] = {}
+        self._kinds: dict[int, _Drawn | None] = {}
 
     def write(
         self,
@@ -141,13 +158,15 @@ class Writer:
 
         Every wanted option is written at least once, and with a plan of all options none twice,
         unless its program takes it several times. `spelling` is how this command's options are
-        spelt (None: as the grammar writes them); `evenly` takes what the plan allows whatever it
-        weighs, and an option again where its program does: for where usual ways led nowhere.
+        spelt (None: as the grammar writes them); `evenly` takes options that the plan allows
+        whatever they weigh, and one again where its program does: where usual ways led nowhere.
         """
         derived = self._derive(start, plan, random, horizon + 1, evenly=evenly)
         if derived is None:
             return None
         words, trace, volatile = derived
+        if plan.wanted == -1 and len(words) > 2 and not ABOUT_ITSELF.isdisjoint(words):
+            return None
         if spelling is not None:
             seed = random.getrandbits(32)
             words = self.respelt(words, seed, spelling)
@@ -207,7 +226,7 @@ class Writer:
                 return None
             symbol = nonterminals[leftmost >> 1]
             kind = self._kind(leftmost >> 1, symbol)
-            share = RUN if kind is not None and kind[0].name == COMMAND else values
+            share = RUN if kind is not None and kind.kind.name == COMMAND else values
             if kind is not None and random.random() < share:
                 text = self._value(kind, derivation, random)
                 if text is not None:
@@ -254,7 +273,7 @@ class Writer:
             row = rows.get(index)
             if row is None or row.lines & state.used:
                 continue
-            weight = 1.0 if state.evenly else row.weight
+            weight = 1.0 if state.evenly and (row.own or row.can) else row.weight
             if planned:
                 if needed & ~(row.own | row.can | state.later):
                     continue
@@ -291,59 +310,53 @@ class Writer:
         symbol = self._table.nonterminals[leftmost >> 1]
         alone = not leftmost & 1 and not derivation.current
         nested = alone and self.grammar.kinds.get(symbol) == COMMAND
-        return split_words(text) if nested else [text]
+        return list(self._nested.words(text)) if nested and self._nested else [text]
 
-    def _kind(self, number: int, symbol: Nonterminal) -> tuple[ValueKind, tuple[str, ...]] | None:
-        """The kind that values of a nonterminal may be drawn of, with the grammar's own values."""
+    def _kind(self, number: int, symbol: Nonterminal) -> _Drawn | None:
+        """What values of a nonterminal may be drawn of, None where they may not."""
         if number not in self._kinds:
             self._kinds[number] = self._drawable(symbol)
         return self._kinds[number]
 
-    def _drawable(self, symbol: Nonterminal) -> tuple[ValueKind, tuple[str, ...]] | None:
+    def _drawable(self, symbol: Nonterminal) -> _Drawn | None:
         name = self.grammar.kinds.get(symbol, CLOSED)
         if symbol.token in TOKEN_KINDS and symbol.token in _OPEN_TOKENS:
             name = TOKEN_KINDS[symbol.token]
         if name == COMMAND and self._nested is not None:
-            return KINDS[name], (symbol.name,)
+            return _Drawn(KINDS[name], symbol.name)
         if name == CLOSED or not KINDS[name].drawn:
             return None
         kind = KINDS[name]
         if not kind.seeded:
-            return kind, ()
+            return _Drawn(kind, symbol.name)
         productions = [
             production
             for production in self.grammar.productions.get(symbol, ())
             if not production.wrong
         ]
-        texts = [
-            plain(str(production.body[0][0]))
+        seeds = {
+            plain(str(production.body[0][0])): production.weight
             for production in productions
             if len(production.body) == 1
             and len(production.body[0]) == 1
             and isinstance(production.body[0][0], Terminal)
-        ]
-        seeds = [text for text in texts if text.isprintable() and kind.language.fullmatch(text)]
-        if len(seeds) < max(2, len(productions)):
+        }
+        fitting = [text for text in seeds if text.isprintable() and kind.language.fullmatch(text)]
+        if len(fitting) < max(2, len(productions)):
             return None
-        return kind, tuple(seeds)
+        return _Drawn(kind, symbol.name, tuple(fitting), tuple(accumulate(seeds.values())))
 
-    def _value(
-        self, kind: tuple[ValueKind, tuple[str, ...]], derivation: Derivation, random: Random
-    ) -> str | None:
+    def _value(self, drawn: _Drawn, derivation: Derivation, random: Random) -> str | None:
         """A value drawn, spelt for where it stands; None where it cannot stand there."""
-        value_kind, seeds = kind
+        value_kind = drawn.kind
         before = "".join(derivation.current)
         if value_kind.name == COMMAND:
             assert self._nested is not None
-            text = self._nested.run(self.grammar.name, seeds[0], derivation.words, random)
+            text = self._nested.run(self.grammar.name, drawn.part, derivation.words, random)
             words = [] if text is None else self._words(text, derivation)
-            if len(words) - 1 > derivation.room:
-                return None
-            if len(words) > 1 and self._as_one.match(text or ""):
-                return None  # read again these would be one argument
-            return text
-        if seeds:
-            text = _reseeded(seeds, random)
+            return None if len(words) - 1 > derivation.room else text
+        if drawn.seeds:
+            text = _reseeded(drawn, random)
             return text if _open_quote(before) else spelt(text)
         whole = not before and derivation.at_end
         if value_kind.name == "path" and whole and self._nested is not None:
@@ -358,7 +371,8 @@ class Writer:
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path, as the grammar puts them together
-        if self.grammar.name in _IN_DIRECTORIES and self._is_file(text):
+        own = not (before and self.grammar.name == "find")  # where a search begins
+        if value_kind.name == "path" and own and not self._is_taken(text):
             return None
         one_name = before or self.grammar.name in _ONE_NAME
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
@@ -369,23 +383,20 @@ class Writer:
             return None
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
 
+    def _is_taken(self, text: str) -> bool:
+        """Whether a path is of the sort that the command takes, as far as its name tells."""
+        name = self.grammar.name
+        if name in _IN_DIRECTORIES:
+            return not self._is_file(text)
+        directory = text.endswith(("/", ".")) or text.rstrip("/") in self._directories
+        if name in _OF_FILES:
+            return not directory
+        return name not in _MAKING or not (directory or text in self._names.get("File", ()))
+
     @cached_property
-    def _as_one(self) -> re.Pattern[str]:
-        """How texts begin whose first words the grammar itself writes as one argument."""
-        arguments = {
-            production.body[0]
-            for bodies in self.grammar.productions.values()
-            for production in bodies
-            if len(production.body) == 1 and any(" " in str(part) for part in production.body[0])
-        }
-        patterns = (
-            "".join(
-                re.escape(part.text) if isinstance(part, Terminal) else r"\S+" for part in argument
-            )
-            for argument in arguments
-        )
-        listed = "|".join(sorted(patterns)) or "(?!)"
-        return re.compile(rf"(?:{listed})(?!\S)")
+    def _directories(self) -> frozenset[str]:
+        listed = ("Directory", "GlobalDirectory")
+        return frozenset({"~", *(path for token in listed for path in self._names.get(token, ()))})
 
     def _is_file(self, text: str) -> bool:
         """Whether a path is that of a file, as far as its name tells."""
@@ -541,8 +552,31 @@ _ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "uli
 _ONE_NAME = frozenset({"cd", "comm", "link", "mktemp", "split", "uniq", "unlink"})
 """Commands that take one name where it stands; a pattern could be several."""
 
-_IN_DIRECTORIES = frozenset({"cd", "rmdir"})
-"""Commands that take directories alone."""
+_IN_DIRECTORIES = frozenset({"cd", "find", "rmdir"})
+"""Commands that take directories alone, or nearly so."""
+
+_OF_FILES = frozenset(
+    {
+        "cat",
+        "comm",
+        "cut",
+        "dd",
+        "fold",
+        "gzip",
+        "head",
+        "link",
+        "nl",
+        "od",
+        "paste",
+        "rev",
+        "shred",
+    }
+    | {"sort", "split", "tail", "tee", "truncate", "unexpand", "uniq", "unlink", "wc"}
+)
+"""Commands that take files, and no directories."""
+
+_MAKING = frozenset({"mkdir", "mkfifo"})
+"""Commands that make what they name."""
 
 _OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand; those that name files of one
@@ -576,16 +610,16 @@ def _open_quote(text: str) -> str:
     return matches[-1] or "" if matches and matches[-1] else ""
 
 
-def _reseeded(seeds: Sequence[str], random: Random) -> str:
+def _reseeded(drawn: _Drawn, random: Random) -> str:
     """One of the values with its number drawn anew, between those of its unit and sign."""
-    seed = seeds[int(random.random() * len(seeds))]
+    seed = drawn.seeds[bisect(drawn.cumulative, random.random() * drawn.cumulative[-1])]
     match = _FIRST_NUMBER.search(seed)
     if match is None:
         return seed
     around = seed[: match.start()], seed[match.end() :]
     numbers = [
         int(other[0])
-        for text in seeds
+        for text in drawn.seeds
         if (other := _FIRST_NUMBER.search(text))
         and (text[: other.start()], text[other.end() :]) == around
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.examples import run_examples
+from shioenv.grammar.examples import check_values, run_examples
 from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import check_grammars, load_grammar, load_grammars, names_of_grammars
 from shioenv.grammar.load import read_grammar
@@ -78,3 +78,13 @@ def test_the_guides_grammar_is_right(tmp_path: Path) -> None:
     plain = [content for language, content in blocks if not language]
     (tmp_path / "nl.grammar").write_text("\n".join(plain[:2]))
     assert check_grammars(["nl"], directory=tmp_path) == ()
+
+
+@pytest.mark.parametrize(("run", "faults"), [("ls -n 5", 0), ("<a> -n 5", 1), ("-n 5", 1)])
+def test_options_of_a_command_that_is_run_take_no_values_of_its_own(run: str, faults: int) -> None:
+    text = (
+        "command x\nmanual x(1), T 1\npackage t\nvolatile no\npermutes no\nruns yes\n"
+        f"start x <run>\noptions\n  -n <a>\n<a> = 5\n<run> = {run} | <option>\nexample x ls\n"
+    )
+    grammar = read_grammar(text, "x.grammar").grammar
+    assert len([*check_values(grammar)]) == faults

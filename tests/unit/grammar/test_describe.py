@@ -109,9 +109,21 @@ def test_grammars_of_one_command_are_told_apart(
     assert only(describer, text).grammar == grammar
 
 
-@pytest.mark.parametrize("text", ["", "ls 'open", "a\n)", "(" * 3000, "\0", "cat <<E\nx\nE", ";;"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "ls 'open", "a\n)", "(" * 3000, "\0", "cat <<E\nx\nE", ";;"),
+        *('ls "' + '$("' * 3000, "chmod " + "u+x " * 3000, "ls " + "$(ls) " * 300),
+    ],
+    ids=range(10),
+)
 def test_any_text_has_a_description(describer: Describer, text: str) -> None:
     assert describer.describe(text).segments
+
+
+def test_a_command_of_more_words_than_are_looked_at_is_not_derivable(describer: Describer) -> None:
+    assert only(describer, "ls" + " -l" * 149).derivable
+    assert not only(describer, "ls" + " -l" * 150).derivable
 
 
 @pytest.mark.parametrize(
@@ -165,7 +177,51 @@ def test_what_xargs_runs_is_derived_by_its_own_grammar() -> None:
     assert not all(one.derivable for one in only(describer, "xargs rm --nope").arguments)
 
 
+@pytest.mark.parametrize("text", ["env - ls -la", "xargs -n 1 ls -la", "env A=1 ls -la"])
+def test_the_arguments_of_a_nested_command_are_not_those_of_what_runs_it(text: str) -> None:
+    segment = only(Describer(load_grammars(["xargs", "ls", "env"])), text)
+    (nested,) = segment.nested
+    assert nested.command == "ls"
+    assert [one.kind for one in nested.arguments] == [Kind.CLUSTER, Kind.CLUSTER]
+    behind = [one.text for one in segment.arguments].index("ls")
+    assert {one.kind for one in segment.arguments[behind:]} == {Kind.OPERAND}
+    assert all(one.derivable for one in segment.arguments)
+
+
 @pytest.mark.parametrize("text", ["find . -exec \\;", "find . -exec + -print", "find . -ok ';'"])
 def test_a_command_that_find_runs_may_be_missing(text: str) -> None:
     description = Describer(load_grammars(["find"])).describe(text)
     assert description.segments[0].nested == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("ls $(find . -name '*.txt')", [("find", [True, True])]),
+        ('ls "$(find . -nope)" -l', [("find", [True, False])]),
+        ("sort <(ls -l) <(ls | head -n 3)", [("ls", [True]), ("ls", []), ("head", [True])]),
+        ("ls `head -n 1`", [("head", [True])]),
+        ("head -n $(ls -l)", [("ls", [True])]),
+        ("ls '$(head)' \\$(x) $((1 + 2)) ${x}", []),
+        ("ls $(", []),
+        ("nosuch $(ls -l)", [("ls", [True])]),
+    ],
+)
+def test_commands_in_substitutions_are_described(
+    describer: Describer, text: str, commands: list[tuple[str, list[bool]]]
+) -> None:
+    found = describer.describe(text).segments[0].substituted
+    shown = [(one.command, [each.derivable for each in one.arguments]) for one in found]
+    assert shown == commands
+
+
+def test_substitutions_are_described_two_deep(describer: Describer) -> None:
+    (first,) = only(describer, "ls $(ls $(ls $(ls)))").substituted
+    (second,) = first.substituted
+    assert second.substituted == ()
+
+
+def test_substitutions_of_a_command_that_is_run_are_its_own() -> None:
+    segment = only(Describer(load_grammars(["xargs", "ls", "head"])), "xargs ls $(head -n 1)")
+    assert segment.substituted == ()
+    assert segment.nested[0].substituted[0].command == "head"

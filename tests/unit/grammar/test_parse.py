@@ -123,3 +123,31 @@ def test_bytes_that_are_no_text_survive() -> None:
 )
 def test_words_keep_their_quotes(text: str, words: list[str]) -> None:
     assert split_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("xargs -n 1 head -n 5", ["xargs", "-n 1", "head", "-n 5"]),
+        ("xargs ls -la", ["xargs", "ls", "-l<ns>", "<ns>a"]),
+        ("xargs cp -t /tmp --", ["xargs", "cp", "-t /tmp", "--"]),
+        ("xargs -- head -n 5", ["xargs", "--", "head", "-n 5"]),
+        ("env A=1 LANG=C head -n 5", ["env", "A=1", "LANG=C", "head", "-n 5"]),
+        ("env - head -n 5", ["env", "-", "head", "-n 5"]),
+        ("xargs env A=1 head -n 5", ["xargs", "env", "A=1", "head", "-n 5"]),
+        ("env env env head -n 5", ["env", "env", "env", "head", "-n", "5"]),
+        ("xargs nosuch -n 5 x", ["xargs", "nosuch", "-n", "5", "x"]),
+        ("env A=1", ["env", "A=1"]),
+    ],
+)
+def test_what_a_command_runs_is_taken_apart_by_its_own_grammar(
+    text: str, marked: list[str]
+) -> None:
+    shell_input = parse_input(text, load_grammars(["xargs", "env", "head", "ls", "cp"]))
+    assert shell_input.input_args == marked
+    assert shell_input.text == text
+
+
+def test_commands_that_run_commands_without_end_are_taken_apart() -> None:
+    text = "env " * 5000 + "ls -la"
+    assert parse_input(text, load_grammars(["env", "ls"])).text == text

@@ -467,6 +467,9 @@ def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
         ("find", ("cat", "-", "a.txt"), None),
         ("find", ("ls", "$HOME"), None),
         ("find", ("cat", "a", ">", "b"), None),
+        ("find", ("ls", "--version", "a.txt"), None),
+        ("xargs", ("cat", "--help"), None),
+        ("env", ("cat", "-n", "--version"), None),
     ],
 )
 def test_names_give_way_where_a_command_is_run(
@@ -497,6 +500,9 @@ def test_what_waits_for_a_pipe_is_run_for_regular_files_only() -> None:
     assert may_run("find", "find:call", "cat", named, ["logs/pipe"])
     assert not may_run("find", "find:call", "cat", (*named[:3], "-name '*'"), ["logs/pipe"])
     assert may_run("env", "env:run", "sort")
+    assert may_run("env", "env:run", "find")
+    assert not may_run("env", "env:run", "env")
+    assert not may_run("xargs", "xargs:command", "find")
     assert not may_run("env", "env:run", "cd")
 
 
@@ -510,6 +516,23 @@ def test_a_command_runs_in_a_changed_environment_as_its_own_grammar_writes_it(
     for text in run:
         (segment,) = describer.describe(text).segments
         assert [one.grammar for one in segment.nested] in (["wc"], ["stat"]), text
+
+
+def test_a_command_that_is_run_runs_another_one(describer: Describer, tmp_path: Path) -> None:
+    known = {
+        "env": CommandUsage({"": 1e9}, nested={"find": 1e9}),
+        "find": CommandUsage({"-exec -type": 1e9}),
+    }
+    usage = Usage("", {}, {"env": 1.0}, {}, {}, {}, known)
+    policy = policy_file(tmp_path, usage)
+    deep = [
+        inner.nested[0].command
+        for one in draw(policy, 200, commands=["env", "find"], composite_share=0)
+        for segment in describer.describe(one.input.text).segments
+        for inner in segment.nested
+        if segment.grammar == "env" and inner.nested
+    ]
+    assert len(deep) > 3
 
 
 @pytest.mark.parametrize(
@@ -532,9 +555,12 @@ def test_what_only_tells_names_may_be_substituted(
 
 def test_operands_are_substitutions_where_any_number_of_names_will_do() -> None:
     def drawn(*names: str) -> list[str]:
-        return [one.input.text for one in draw("people", 500, commands=names, composite_share=0)]
+        stream = draw("people", 1000, seed=2, commands=names, composite_share=0)
+        return [one.input.text for one in stream]
 
-    assert any(re.match(r"comm .*<\(sort ", text) for text in drawn("comm", "sort"))
+    assert any(
+        re.match(r"(?:comm|paste) .*<\(sort ", text) for text in drawn("comm", "paste", "sort")
+    )
     assert any(re.match(r"ls .*\$\(find ", text) for text in drawn("ls", "find"))
     assert not any(re.match(r"link .*\(", text) for text in drawn("link", "find", "sort"))
 
@@ -623,11 +649,69 @@ def test_what_a_command_says_about_itself_is_asked_for_alone(tmp_path: Path) -> 
     assert not [one.input.text for one in drawn if "--help" in one.input.text]
 
 
-@pytest.mark.parametrize("names", [("truncate",), ("xargs", "ls", "echo")])
+@pytest.mark.parametrize(
+    "names", [("truncate",), ("xargs", "ls", "echo", "head"), ("env", "ls", "tar", "head")]
+)
 def test_what_is_drawn_is_read_again_as_it_was_meant(names: tuple[str, ...]) -> None:
-    """Values with a sign that the shell would take are quoted, and commands that the grammar
-    writes as one argument are not drawn as several.
+    """Values with a sign that the shell would take are quoted, and what a command runs has the
+    arguments that its own grammar tells apart.
     """
     parser = InputParser([*map(loaded, names)])
     for one in draw("mixed", 1500, commands=names, composite_share=0.0, seed=3):
         assert parser.parse(one.input.text) == one.input, one.input.text
+
+
+@pytest.mark.parametrize("policy", ["people", "mixed"])
+def test_help_and_version_are_asked_for_alone_whatever_draws_them(policy: str) -> None:
+    names = ["nproc", "tr", "lscpu", "xargs", "cat"]
+    for one in draw(policy, 600, commands=names, composite_share=0):
+        words = one.input.text.split()[1:]
+        assert len(words) < 2 or not {"--help", "--version"} & set(words), one.input.text
+
+
+def test_numbers_are_drawn_anew_as_often_as_the_list_has_them() -> None:
+    text = (
+        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
+        "start x <a>\n<a> : size = 5 %weight 99 | 9 %weight 99 | 1K %weight 2\n"
+    )
+    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
+    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
+    drawn = Counter(words[-1] for words in written(made, "", 400))
+    assert 0 < drawn["1K"] < 20
+
+
+@pytest.mark.parametrize("name", ["cat", "head", "tail", "sort"])
+def test_values_drawn_anew_name_no_directories_where_files_are_taken(name: str) -> None:
+    made = writer(name, PolicySettings(values=1.0, once=True))
+    words = [word for row in written(made, "", 300) for word in row[1:]]
+    listed = {".", "..", "/", "~", *CATALOGUE["Directory"]}
+    named = [word for word in words if word.endswith("/") or word in listed]
+    assert len(named) < 0.025 * len(words), named  # those that the grammar itself has
+
+
+@pytest.mark.parametrize("name", ["mkdir", "mkfifo"])
+def test_values_drawn_anew_are_new_where_something_is_made(name: str) -> None:
+    made = writer(name, PolicySettings(values=1.0, once=True))
+    words = [word for row in written(made, "", 300) for word in row[1:]]
+    there = {*CATALOGUE["File"], *CATALOGUE["Directory"]}
+    assert len([word for word in words if word.rstrip("/") in there]) < 0.01 * len(words)
+
+
+def test_a_search_begins_at_a_directory() -> None:
+    made = writer("find", PolicySettings(values=1.0, once=True))
+    rows = [row for row in written(made, "", 200) if len(row) > 1]
+    files = [row for row in rows if re.fullmatch(r"[\w/]*\w\.(?:txt|log|csv|py|sh)", row[1])]
+    assert len(files) < 0.05 * len(rows), files  # those that the grammar itself has
+
+
+def test_what_writes_no_option_keeps_its_weight_where_options_are_taken_evenly() -> None:
+    made = writer("find", PolicySettings(once=True))
+    rows = list(written(made, "", 300))
+    assert 0 < sum("--" in row for row in rows) < 30
+
+
+@pytest.mark.parametrize("name", ["xargs", "env", "cd"])
+def test_what_fails_on_purpose_is_not_drawn(name: str) -> None:
+    made = writer(name, PolicySettings(once=True))
+    words = {word for row in written(made, "", 600) for word in row}
+    assert not words & {"nosuchcommand", "/none", "-x", "--env"}
