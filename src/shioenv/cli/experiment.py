@@ -16,13 +16,14 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
+    from shioenv.experiments.regimes import Training
     from shioenv.experiments.results import Results
     from shioenv.experiments.setting import Setting
     from shioenv.sandbox.base import Limits
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's sampling experiments, and five more, on this machine.",
+    help="Run the paper's sampling experiments, and six more, on this machine.",
 )
 
 Experiment: TypeAlias = "Callable[[Setting], Results]"
@@ -167,6 +168,20 @@ def training_sets(
     return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring))
 
 
+@shared.command(app, "shioenv experiment policies --out ./experiments --count 500")
+def policies(
+    out: Out,
+    *,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each policy.")] = 2000,
+    scoring: ScoringOptions,
+    run: Run,
+) -> shared.Printout:
+    """Irreducibility of what GCS writes by the policies paper, people and mixed."""
+    from shioenv.experiments import policies as experiment
+
+    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring))
+
+
 @shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --passes 3")
 def determinism(
     out: Out,
@@ -245,12 +260,29 @@ def regimes(
     questions: Annotated[
         int, typer.Option(min=10, metavar="N", help="Records each memory asks itself about.")
     ] = 2000,
+    seq2seq: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tiny|small|base",
+            help="Train a sequence model of this size of the same records, beside each memory.",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, metavar="M", help="Of training, for each sequence model.")
+    ] = 9.0,
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Of training, for each sequence model.")
+    ] = 20_000,
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="What sequence models are trained on.")
+    ] = "cpu",
     scoring: ScoringOptions,
     run: Run,
 ) -> shared.Printout:
-    """What a memory of each of the paper's five regimes answers right, by its size.
+    """What models of each of the paper's five regimes answer right, by how many records these are.
 
-    UCS, GCS, GCS cut at a score of 0.5, and NL2CMD, equally many inputs of each.
+    UCS, GCS, GCS cut at a score of 0.5, and NL2CMD, equally many inputs of each: a memory, and
+    with --seq2seq a sequence model.
     """
     from shioenv.experiments import regimes as experiment
 
@@ -258,10 +290,12 @@ def regimes(
     if not all(size.isdigit() and int(size) for size in sizes.split(",")):
         raise UsageError(f"{sizes!r} are no sizes", hint="--sizes 10000,30000")
     numbers = sorted({int(size) for size in sizes.split(",")})
+    training = None if seq2seq is None else _training(seq2seq, minutes, steps, device)
     return run(
         out,
         lambda setting: experiment.run(
             setting,
+            training=training,
             suites=suite,
             pools=pools,
             sizes=numbers,
@@ -270,6 +304,21 @@ def regimes(
             scoring=scoring,
         ),
     )
+
+
+def _training(size: str, minutes: float, steps: int, device: str) -> Training:
+    from shioenv.errors import MissingExtraError
+    from shioenv.experiments.regimes import Training
+
+    try:
+        from shioenv.modeling.training import SIZES, Plan
+    except ImportError:
+        raise MissingExtraError("training", "torch and transformers", "train") from None
+    if size not in SIZES:
+        raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
+    # so few steps that nobody would look at what is not learned from else
+    every = max(1, min(500, steps // 4))
+    return Training(Plan(size=size, steps=steps, every=every, batch_tokens=2048), minutes, device)
 
 
 def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from shioenv.cli import shared
 from shioenv.cli.main import app
 
 _HEAD = """\
@@ -52,7 +53,7 @@ def _section(path: str, command: Any) -> str:
         if given.param_type_name == "option" and given.name != "help"
     ]
     usage = [path, *(name for name, _ in arguments), "[OPTIONS]"]
-    lines = [f"## {path}", "", f"    {' '.join(usage)}", "", command.help or "", ""]
+    lines = [f"## {path}", "", f"    {' '.join(usage)}", "", shared.plain(command.help or ""), ""]
     rows = arguments + options
     if rows:
         lines += ["| | |", "|---|---|"]

@@ -106,9 +106,15 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
 
 
 def _help(function: Callable[..., Any]) -> str:
-    """A docstring's paragraphs, a line each."""
+    """A docstring's paragraphs, a line each, for help that is read as rich's markup."""
     paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return text.replace("[", "\\[")
+
+
+def plain(help_text: str) -> str:
+    """A subcommand's help as its docstring has it."""
+    return help_text.replace("\\[", "[")
 
 
 def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
@@ -256,9 +262,9 @@ SandboxName = Annotated[
     typer.Option(
         "--sandbox",
         metavar="NAME",
-        autocompletion=completing("namespaces", "microvm"),
-        help="What stands around every run: namespaces, or a microvm (a machine of its own; "
-        "`shioenv system build --microvm` first).",
+        autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
+        help="What stands around every run: namespaces, or a microvm (a machine of its own in "
+        "QEMU; `shioenv system build --microvm` first); firecracker: the same in Firecracker.",
     ),
 ]
 
@@ -481,11 +487,12 @@ def _but_for(
     inside: str,
 ) -> Limits:
     from shioenv.errors import UsageError
+    from shioenv.sandbox.base import MACHINES
 
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
         raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")
-    if sandbox == "microvm":  # whose processor may be simulated
+    if sandbox in MACHINES:  # whose processor may be simulated
         slower = {name: getattr(limits, name) * SLOWER for name in _SECONDS}
         limits = replace(limits, **slower)
     return replace(

@@ -297,6 +297,48 @@ def _distribution_panel(
     )
 
 
+# ---- policies ----
+
+
+def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.HConcatChart:
+    """Means by number of arguments, and distribution functions, of each policy."""
+    styles = dict(zip(scores, (STYLES[0], STYLES[3], STYLES[1]), strict=True))
+    series = styled("policy", tuple(scores), "policy", tuple(styles.values()))
+    lengths = range(1, 13)
+    rows = [
+        {"policy": policy, "arguments": n, **_reach(Moments.of(numbers))}
+        for policy, found in scores.items()
+        for n in lengths
+        if len(numbers := values(found, lambda one, n=n: one.n_arguments == n)) >= FEW  # type: ignore[misc]
+    ]
+    steps = [
+        {"policy": policy, "score": place, "share": part}
+        for policy, found in scores.items()
+        for place, part in cumulative(values(found))
+    ]
+    lines = {name: series[name] for name in ("color", "strokeDash")}
+    distribution = (
+        chart(steps)
+        .mark_line(strokeWidth=2, interpolate="step-after")
+        .encode(
+            x=alt.X(**score("score")),
+            y=alt.Y(**score("share", "share of inputs up to it")),
+            **lines,
+        )
+    )
+    panels = (
+        sized(means(rows, lengths_axis(lengths), _score, series), "mean", 330, 240),
+        sized(distribution, "distribution, all with a score", 330, 240),
+    )
+    return titled(
+        alt.hconcat(*panels, spacing=40).resolve_legend(**_SHARED),
+        "Irreducibility by policy",
+        f"{max(map(len, scores.values())):,} inputs of each policy, a quarter of them composites; "
+        f"at most {budget} sub-inputs of each executed.",
+        f"No mean is shown of fewer than {FEW} inputs.",
+    )
+
+
 # ---- training sets ----
 
 

@@ -1,4 +1,4 @@
-"""The picture of what memories of the regimes answer right."""
+"""The picture of what models of the regimes answer right."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
-    """EM by how many records a memory has, a line for each regime and seed, a panel for each suite
-    and number of steps.
+    """EM by how many records a model is of, a line for each model, regime and seed, a panel for
+    each suite and number of steps.
     """
     points = [
         {
+            "model": row.model,
             "regime": row.regime,
             "seed": str(row.seed),
             "records": row.records,
@@ -34,6 +35,7 @@ def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
             x=alt.X("records:Q", title="records", scale=alt.Scale(type="log", nice=False)),
             y=alt.Y("em:Q", title="exact match", scale=alt.Scale(domain=[0, 1])),
             color=alt.Color("regime:N", title="regime"),
+            strokeDash=alt.StrokeDash("model:N", title="model"),
             detail="seed:N",
         )
         .properties(width=240, height=200)
@@ -41,7 +43,7 @@ def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
     )
     made: alt.TopLevelMixin = titled(
         drawn,
-        "What a memory of each regime answers right",
+        "What models of each regime answer right",
         "Output, exit code and the whole patch, strictly. Each regime has equally many inputs; a "
         "line for each seed.",
     )

@@ -1,17 +1,19 @@
-"""What a memory of each of the paper's five regimes answers right, by how many inputs it has.
+"""What models of each of the paper's five regimes answer right, by how many inputs they are of.
 
-Section 5 of the paper, with a memory of executed inputs in place of its sequence models. All
-regimes have equally many inputs; the scored ones are drawn from one pool of GCS.
+Section 5 of the paper, with a memory of executed inputs beside its sequence models. All regimes
+have equally many inputs; the scored ones are drawn from one pool of GCS.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from shioenv.dataset.contexts import read_contexts
@@ -27,6 +29,7 @@ from shioenv.experiments.scores import made
 from shioenv.experiments.setting import Setting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
+from shioenv.modeling.examples import Examples
 from shioenv.modeling.index import Index
 from shioenv.modeling.learning import learn, write_memory
 from shioenv.modeling.model import CARD, write_card
@@ -37,7 +40,11 @@ from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import find_system
 
+if TYPE_CHECKING:
+    from shioenv.modeling.training import Plan
+
 NAME = "regimes"
+MEMORY, SEQ2SEQ = "memory", "seq2seq"
 SIZES = (10_000, 30_000)
 QUESTIONS = 2000
 HALF = 0.5
@@ -68,14 +75,27 @@ POOLS = ("ucs", "gcs", "nl2cmd")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What one memory answered right of one suite."""
+class Training:
+    """How a sequence model of each regime, size and seed is trained, from scratch."""
 
+    plan: Plan
+    """Its seed stands aside: it is that of the records."""
+    minutes: float
+    """Of each, at most."""
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one model answered right of one suite."""
+
+    model: str
+    """A memory, or a sequence model and of which size."""
     regime: str
     size: int
     """Records that were asked for."""
     records: int
-    """Different ones that it has: the pool may hold fewer."""
+    """Different ones that it is of: the pool may hold fewer."""
     seed: int
     suite: str
     steps: str
@@ -85,7 +105,7 @@ class Row:
     em_high: float
     em_masked: float
     em_new: float | None
-    """Of the inputs whose text the memory does not hold."""
+    """Of the inputs whose text is not among the records."""
     new: int
     """How many these are."""
     exit_code: float
@@ -101,16 +121,20 @@ def run(
     seeds: int = 1,
     questions: int = QUESTIONS,
     scoring: Scoring = THE_PAPERS,
+    training: Training | None = None,
 ) -> Findings:
-    """Makes a memory of each regime, size and seed, and asks it all suites.
+    """Makes a memory of each regime, size and seed, and asks it all suites; with `training` a
+    sequence model of the same records as well.
 
     `pools` are datasets to draw from, by the name of `POOLS`; `ucs` and `gcs` are generated where
     they are not given, the latter until both halves of its scores are as many as the largest size.
-    A memory or an answer that is there is not made again. Errors: those of `experiment`, `made`,
+    A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
     reading and evaluation; DatasetMismatchError for a pool of another system than a suite's;
     MissingExtraError without the extra `train`.
     """
-    require_libraries("this experiment", "train", "sklearn")
+    needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
+    for library in needed:
+        require_libraries("this experiment", "train", library)
     from shioenv.experiments import regime_charts
 
     asked = [read_suite(path) for path in suites]
@@ -128,10 +152,18 @@ def run(
         for seed in range(setting.seed, setting.seed + seeds):
             for size in sizes:
                 memory = _memory(setting, found[pool], regime, holds, size, seed, questions)
-                for path, suite in zip(suites, asked, strict=True):
-                    rows += _rows(setting, memory, path, suite, regime, size, seed)
+                models = [_Model(MEMORY, f"default:{memory}", memory, memory, regime, size, seed)]
+                if training is not None:
+                    chosen = _chosen(setting, found[pool], holds, size, seed)
+                    written = _written(setting, found[pool], chosen, memory, training, seed)
+                    name = f"{SEQ2SEQ} {training.plan.size}"
+                    predictor = f"{SEQ2SEQ}:{written / 'model'}"
+                    models.append(_Model(name, predictor, written, memory, regime, size, seed))
+                for model in models:
+                    for path, suite in zip(suites, asked, strict=True):
+                        rows += _rows(setting, model, path, suite)
     return Findings(
-        title="What a memory of each regime answers right",
+        title="What models of each regime answer right",
         data={"rows": columns(rows, *Row.__dataclass_fields__)},
         tables=[_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)],
         chart=regime_charts.curves(rows),
@@ -140,10 +172,18 @@ def run(
             "sizes": list(sizes),
             "seeds": seeds,
             "questions": questions,
+            "training": training
+            and {
+                "device": training.device,
+                "minutes": training.minutes,
+                **msgspec.to_builtins(training.plan),
+            },
             "suites": {suite.head.name: suite.head.digest for suite in asked},
             "pools": {name: _origin(path) for name, path in found.items()},
         },
-        summary={f"{row.regime} {row.size} {row.suite} {row.steps}": row.em for row in rows},
+        summary={
+            f"{row.model} {row.regime} {row.size} {row.suite} {row.steps}": row.em for row in rows
+        },
     )
 
 
@@ -212,13 +252,7 @@ def _memory(
     def told(what: str, done: int, total: int) -> None:
         setting.report(f"{what} of {regime}, {size:,}", done, total)
 
-    total = finished_manifest(pool).records
-    able = [
-        place
-        for place, record in enumerate(_counted(read_records(pool), told, total))
-        if not record.history and holds(record)
-    ]
-    chosen = set(np.random.default_rng(seed).permutation(able)[:size].tolist())
+    chosen = _chosen(setting, pool, holds, size, seed)
     records = (record for place, record in enumerate(read_records(pool)) if place in chosen)
     write_memory(directory, _counted(records, told, len(chosen)), _world(pool))
     figures = learn(directory, questions, seed, told)
@@ -237,6 +271,51 @@ def _memory(
     return directory
 
 
+def _chosen(
+    setting: Setting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
+) -> frozenset[int]:
+    """The places in a pool of so many records that hold, drawn by the seed."""
+    total = finished_manifest(pool).records
+    able = [
+        place
+        for place, record in enumerate(_counted(read_records(pool), setting.report, total))
+        if not record.history and holds(record)
+    ]
+    return frozenset(np.random.default_rng(seed).permutation(able)[:size].tolist())
+
+
+def _written(
+    setting: Setting,
+    pool: Path,
+    chosen: frozenset[int],
+    memory: Path,
+    training: Training,
+    seed: int,
+) -> Path:
+    """The run of a sequence model of these records of a pool, beside their memory."""
+    from shioenv.modeling.preparing import Shape, prepare
+    from shioenv.modeling.training import train
+
+    plan = msgspec.structs.replace(training.plan, seed=seed)
+    run = memory / f"{SEQ2SEQ}-{plan.size}"
+    examples = memory / "examples"
+
+    def told(what: str, done: int, total: int) -> None:
+        setting.report(f"{what} of {memory.name}", done, total)
+
+    if not examples.exists():
+        making = memory / "examples.new"
+        shutil.rmtree(making, ignore_errors=True)
+        prepare([pool], making, Shape(), chosen=chosen, report=told)
+        making.rename(examples)
+    if not (run / "model" / CARD).exists():
+        train(
+            run, Examples(examples), plan,
+            device=training.device, minutes=training.minutes, report=told,
+        )  # fmt: skip
+    return run
+
+
 def _world(pool: Path) -> World:
     system = find_system(finished_manifest(pool).plan.system)
     contexts = read_contexts(pool)
@@ -252,22 +331,35 @@ def _counted(
         report("records", done, total)
 
 
-def _rows(
-    setting: Setting, memory: Path, path: Path, suite: Suite, regime: str, size: int, seed: int
-) -> Iterator[Row]:
-    """What a memory, with the composition before it, answers right of a suite."""
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model that is there."""
+
+    name: str
+    predictor: str
+    directory: Path
+    """Where its answers are kept."""
+    memory: Path
+    """The index of the records that it is of."""
+    regime: str
+    size: int
+    seed: int
+
+
+def _rows(setting: Setting, model: _Model, path: Path, suite: Suite) -> Iterator[Row]:
+    """What a model, with the composition before it, answers right of a suite."""
     evaluation = evaluate(
         suite,
-        [f"default:{memory}"],
-        memory / f"answers-{suite.head.digest[:12]}",
+        [model.predictor],
+        model.directory / f"answers-{suite.head.digest[:12]}",
         workers=setting.executor.workers,
         report=lambda _, done, total, __: setting.report(
-            f"answers of {regime}, {size:,}, {path.stem}", done, total
+            f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
         ),
     )
     (judged,) = evaluation.predictors
     figures = next(iter(evaluation.document["predictors"].values()))
-    index = Index(memory)
+    index = Index(model.memory)
     for steps in STEPS:
         group = figures[steps]
         if not group["n"]:
@@ -275,10 +367,11 @@ def _rows(
         new = _new(index, suite, judged, steps)
         em, low, high = group["em"]
         yield Row(
-            regime=regime,
-            size=size,
+            model=model.name,
+            regime=model.regime,
+            size=model.size,
             records=len(index),
-            seed=seed,
+            seed=model.seed,
             suite=path.stem,
             steps=steps,
             inputs=group["n"],
@@ -303,21 +396,23 @@ def _new(index: Index, suite: Suite, judged: Judged, steps: str) -> list[bool]:
 
 
 def _table(rows: Sequence[Row], suite: str) -> Table:
-    """One line a memory: single and multi inputs side by side."""
+    """One line a model: single and multi inputs side by side."""
     lines = []
     chosen = [row for row in rows if row.suite == suite]
-    for key in dict.fromkeys((row.regime, row.size, row.seed) for row in chosen):
-        own = {row.steps: row for row in chosen if (row.regime, row.size, row.seed) == key}
+    groups: dict[tuple[str, str, int, int], dict[str, Row]] = {}
+    for row in chosen:
+        groups.setdefault((row.model, row.regime, row.size, row.seed), {})[row.steps] = row
+    for (model, regime, _, seed), own in groups.items():
         cells = [cell for steps in STEPS for cell in _cells(own.get(steps))]
-        lines.append((key[0], f"{next(iter(own.values())).records:,}", str(key[2]), *cells))
+        lines.append((model, regime, f"{next(iter(own.values())).records:,}", str(seed), *cells))
     names = [f"{steps}{what}" for steps in STEPS for what in (": EM", ", masked", ", new texts")]
     return Table(
         f"Asked {suite}",
         "EM: output, exit code and the whole patch, with 95% intervals by resampling inputs. "
-        "*Masked*: but for what varies between runs. *New texts*: of the inputs that the memory "
-        "does not hold, and how many these are. A memory of fewer records than its size has all "
-        "that the pool holds, each text once.",
-        ("regime", "records", "seed", *names),
+        "*Masked*: but for what varies between runs. *New texts*: of the inputs that are "
+        "not among its records, and how many these are. A model of fewer records than its size is "
+        "of all that the pool holds, each text once.",
+        ("model", "regime", "records", "seed", *names),
         lines,
     )
 

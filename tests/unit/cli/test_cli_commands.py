@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from shioenv.cli import run as run_module
 from shioenv.cli import shared
 from shioenv.cli.main import app
+from shioenv.cli.reference import commands
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
@@ -269,6 +271,18 @@ def test_an_unknown_grammar_names_the_nearest() -> None:
 def test_help_names_the_wall_time_that_holds(words: tuple[str, ...], limits: Limits) -> None:
     shown = " ".join(CliRunner().invoke(app, [*words, "--help"]).output.replace("│", "").split())
     assert f"Wall time of one execution (default: {limits.wall_seconds:g})" in shown
+
+
+def test_help_shows_what_stands_in_brackets() -> None:
+    named = 0
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        written = re.findall(r"shioenv\[\w+\]", shared.plain(command.help or ""))
+        if written:
+            result = CliRunner().invoke(app, [*path.split()[1:], "--help"])
+            shown = " ".join(result.output.replace("│", "").split())
+            assert all(extra in shown for extra in written), path
+            named += len(written)
+    assert named >= 5
 
 
 def test_the_version_is_printed() -> None:
