@@ -1,4 +1,4 @@
-"""What a dataset costs: the usual settings beside the paper's, without scores, and shared or not.
+"""What a dataset costs: the usual settings beside the paper's, shared or not, and without scores.
 
     python benchmarks/generate.py [--count N] [--seed S] [--turns T] [--json]
 
@@ -6,8 +6,8 @@ In every turn the same records are made in every way, one way after the other, s
 the machine does hits all; each turn has a seed of its own. Ratios are of the same turn, the table
 shows medians. Records a second are those of the middle four fifths: at the end of a run lanes are
 idle while the slowest record waits, which a long run does not notice. docs/performance.md explains
-the lines. Executions are shared through a file that is
-made for the turn; what your own runs share is neither read nor written.
+the lines. The usual settings are those of `shioenv generate`, which shares what it executes for
+scores: here through a file of the turn, empty at first, and never through what your own runs share.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Way:
 
 
 WAYS = (
+    Way("usual", shared=True),
+    Way("usual, once more", shared=True),
+    Way("nothing shared"),
+    Way("nothing shared, 1 worker", workers=1),
     Way("the paper's: `paper`, 64", THE_PAPERS),
-    Way("usual"),
-    Way("usual, 1 worker", workers=1),
-    Way("usual, shared, cold", shared=True),
-    Way("usual, shared, warm", shared=True),
     Way("without scores", UNSCORED, times=4),
 )
 USUAL = [way.name for way in WAYS].index("usual")

@@ -47,12 +47,12 @@ GONE_SECONDS = 30.0
 class Generation:
     """`shioenv generate` into one directory, run as a command."""
 
-    def __init__(self, directory: Path, asked: Any, count: int) -> None:
+    def __init__(self, directory: Path, asked: Any, count: int, *options: str) -> None:
         program = "from shioenv.cli.main import main; main()"
         self.directory = directory
         self.command = [sys.executable, "-c", program, "generate", str(directory), "--json"]
-        self.command += ["--count", str(count), "--seed", str(asked.seed), "--budget", "8"]
-        self.command += ["--workers", "2"]
+        self.command += ["--count", str(count), "--seed", str(asked.seed)]
+        self.command += options or ("--budget", "8", "--workers", "2")
         if asked.system:
             self.command += ["--system", asked.system]
 

@@ -12,7 +12,10 @@ from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.record import record_suite
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
 
-pytestmark = pytest.mark.usefixtures("system")
+pytestmark = [
+    pytest.mark.usefixtures("system"),
+    pytest.mark.xdist_group("evaluation"),  # one suite for all
+]
 
 INPUTS = [
     {"input": "ls documents", "id": "steady"},

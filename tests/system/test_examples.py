@@ -63,6 +63,17 @@ def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
     left_out = sum(examples.facts["left_out"].values())
     assert count + left_out == 72
     assert count > 30
+    some = prepare(
+        list(made.directories)[:1],
+        tmp_path / "some",
+        Shape(vocabulary=400),
+        chosen=range(20, 40),
+    )
+    of_some = Examples(tmp_path / "some")
+    texts = {text_of(of_some.codec, of_some.source(number).tolist()) for number in range(some)}
+    asked = {text.partition("\n")[0].removeprefix("$ ") for text in texts}
+    assert 0 < len(asked) <= 20
+    assert asked <= {without_start(each.input)[1] for each in list(read_records(people))[20:40]}
     assert examples.facts["systems"][system.name]["digest"] == system.digest
     world = World.from_json((directory / "world.json").read_bytes())
     assert Names(world.state().before.document).files

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,14 @@ from shioenv.report.stats import statistics
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.build import cache_directory
 
-COUNT, SEED, BUDGET = 30, 11, 8
+COUNT, SEED, BUDGET = 20, 11, 8
+COMMANDS = (
+    "cat", "chmod", "cp", "cut", "date", "df", "find", "grep", "ls", "mv", "ps", "sort", "touch",
+)  # fmt: skip
+DRAWING = Drawing(seed=SEED, commands=COMMANDS)
+"""Of some commands: each process that is started reads their grammars."""
+
+pytestmark = pytest.mark.xdist_group("generate")  # one dataset for all
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory,
         count=COUNT,
         executor=LocalExecutor(1),
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=Scoring(budget=BUDGET),
     )
     assert (summary.new, summary.retried, summary.restarts) == (COUNT, 0, 0)
@@ -73,7 +81,7 @@ def test_two_workers_make_what_one_makes(whole: Path, tmp_path: Path) -> None:
         tmp_path / "two",
         count=COUNT,
         executor=LocalExecutor(2),
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=Scoring(budget=BUDGET),
     )
     assert_same(whole, tmp_path / "two")
@@ -98,9 +106,14 @@ def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:
 
 def test_other_settings_are_refused(whole: Path) -> None:
     with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 asked for"):
-        generate(whole, count=COUNT, drawing=Drawing(seed=12), scoring=Scoring(budget=BUDGET))
+        generate(
+            whole,
+            count=COUNT,
+            drawing=replace(DRAWING, seed=12),
+            scoring=Scoring(budget=BUDGET),
+        )
     with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 asked for"):
-        generate(whole, count=COUNT, drawing=Drawing(seed=SEED), scoring=Scoring(budget=9))
+        generate(whole, count=COUNT, drawing=DRAWING, scoring=Scoring(budget=9))
     with pytest.raises(DatasetMismatchError, match=r"grammar\.commands: "):
         generate(
             whole,
@@ -115,7 +128,7 @@ def test_scores_added_later_are_those_of_a_run_with_scores(whole: Path, tmp_path
     generate(
         bare,
         count=COUNT,
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=UNSCORED,
         executor=LocalExecutor(2),
     )
@@ -140,7 +153,7 @@ from shioenv.dataset.generate import generate
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.synthesis.drawing import Drawing
-generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
+generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}, commands={COMMANDS}),
          scoring=Scoring(budget={BUDGET}), executor=LocalExecutor(2),
          report=lambda p: print(p.done, flush=True))
 """
@@ -205,7 +218,7 @@ def alive(pid: int) -> bool:
 
 def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
     killed = 0
-    for done in (1, 4, 9, 13):
+    for done in (1, 6, 11):
         process = start(tmp_path / "a")
         wait_for(process, done)
         everything: list[int] = []  # as yet, where so many were kept of the run before
@@ -221,7 +234,7 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
         tmp_path / "a",
         count=COUNT,
         executor=LocalExecutor(2),
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=Scoring(budget=BUDGET),
     )
     assert_same(whole, tmp_path / "a")
@@ -245,7 +258,7 @@ def shared(directory: Path, workers: int) -> Summary:
         directory,
         count=COUNT,
         executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=Scoring(budget=BUDGET),
     )
 
@@ -256,7 +269,7 @@ def test_what_is_recorded_does_not_depend_on_shared_executions(
     """Cold with two workers and killed in between, warm with one, then with a damaged file."""
     sharing = SCRIPT.replace("workers=2,", f"workers=2, cache_bytes={CACHE_BYTES},")
     process = start(tmp_path / "cold", sharing)
-    wait_for(process, 13)
+    wait_for(process, 9)
     process.kill()
     process.communicate()
     shared(tmp_path / "cold", 2)
@@ -278,7 +291,7 @@ def test_what_is_recorded_does_not_depend_on_shared_executions(
 def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) -> None:
     process = start(tmp_path / "a")
     killed = 0
-    for done in (3, 9, 15, 21):
+    for done in (2, 6, 10, 14):
         wait_for(process, done)
         killed += kill_one(process.pid, done)
     assert killed
@@ -301,7 +314,7 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
         count=COUNT,
         executor=LocalExecutor(1),
         report=lambda progress: kept.append(progress.kept),
-        drawing=Drawing(seed=SEED),
+        drawing=DRAWING,
         scoring=Scoring(budget=BUDGET),
     )
     assert kept[0] >= 7
@@ -312,11 +325,11 @@ def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None
     """Each patch applies to the context after those before it; scores can come later."""
     drawing, one = Drawing(seed=9, history=4, composite_share=0.0), LocalExecutor(1)
     scored, plain, added = (tmp_path / name for name in ("scored", "plain", "added"))
-    generate(scored, count=24, drawing=drawing, scoring=Scoring(budget=4), executor=one)
-    generate(plain, count=24, drawing=drawing, scoring=UNSCORED)
+    generate(scored, count=12, drawing=drawing, scoring=Scoring(budget=4), executor=one)
+    generate(plain, count=12, drawing=drawing, scoring=UNSCORED)
     assert not verify(scored).problems
     records = list(read_records(scored))
-    assert [len(record.history) for record in records] == [0, 1, 2, 3] * 6
+    assert [len(record.history) for record in records] == [0, 1, 2, 3] * 3
     context: dict[str, Any] = {}
     steady = True
     for record in records:
@@ -326,7 +339,7 @@ def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None
         if steady:
             context = ContextPatch.from_json(record.context_patch).apply(context)
     assert any(record.history and record.context_patch != "[]" for record in records)
-    assert not replay(scored, count=8).differing
+    assert not replay(scored, count=4).differing
     add_scores(plain, added, scoring=Scoring(budget=4))
     for whole, later in zip(records, read_records(added), strict=True):
         assert whole.history == later.history

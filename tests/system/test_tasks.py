@@ -30,7 +30,10 @@ from shioenv.tasks.rephrase import rephrased
 from shioenv.tasks.task import Kind, Task, read_tasks, write_tasks
 from shioenv.tasks.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("system")
+pytestmark = [
+    pytest.mark.usefixtures("system"),
+    pytest.mark.xdist_group("tasks"),  # one dataset for all
+]
 HOME = "/home/ubuntu"
 EXPLORING = [
     "pwd; ls -la",
@@ -317,7 +320,7 @@ def test_a_shell_that_was_killed_with_all_around_it_answers_nothing(
 def test_limits_are_those_of_a_row(system: str) -> None:
     with open_sandbox(system, Limits(wall_seconds=1)) as machine:
         terminal = Terminal(machine, HOME)
-        for _ in range(3):
+        for _ in range(2):
             assert not terminal.run("sleep .5").timed_out
             assert not terminal.beside("sleep .5").timed_out
         assert terminal.since_start().timed_out is False

@@ -124,7 +124,7 @@ def shell_states(directory: Path) -> set[bool]:
 def test_a_dataset_is_refused_unless_told_and_says_so(
     broken: Shioenv, whole: Shioenv, tmp_path: Path
 ) -> None:
-    asked = ("--count", "3", *SMALL)
+    asked = ("--count", "3", "--command", "ls", "--command", "touch", *SMALL)
     broken.refuses("generate", tmp_path / "set", *asked)
     assert not (tmp_path / "set").exists()
     assert "its state was not read" in broken("generate", tmp_path / "set", FLAG, *asked).stdout
