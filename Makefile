@@ -27,7 +27,7 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
 test: setup ## the whole test suite
-	@$(BIN)/pytest -n auto --dist loadgroup
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
 
 test-fronts: setup ## each agent framework's front against the real package, in environments of their own
 	@scripts/fronts.sh

@@ -17,6 +17,9 @@ HURRIED_SECONDS = 0.25
 though the session itself did not: what hangs without one argument (`ping` without its count) hangs
 without it and any others (ours)."""
 
+HASTE = 4
+"""So many times as long as before may run what was busy when its time was over (ours)."""
+
 Alone = Callable[[Callable[[], Behavior]], Behavior]
 """Calls what it is given while nothing runs that it could have lacked."""
 
@@ -32,7 +35,8 @@ class Patience:
     A first run that times out is repeated once through `alone`, and the second run counts. A
     sub-input that times out though the session does not is repeated so, too; where it still does,
     and where the session is `volatile` anyway, the further ones get 20 times the session's own
-    time, at most what this one had, and no repetition.
+    time, at most what this one had, and no repetition. What was still at work when that was over,
+    not asleep, lacked time instead of hanging: it gets four times as much, then what every run has.
 
     A run that breaks its sandboxes is repeated once through `alone`, too: a neighbour may have
     taken what it needed. What breaks them again has done so itself, and its further runs get one
@@ -51,7 +55,7 @@ class Patience:
         self._text = session.body
         self._state = State(cwd=session.cwd, history=session.history)
         self._runner, self._alone, self._volatile = runner, alone, volatile
-        self._took = math.inf
+        self._took = self._waited = math.inf
         self._breaks = False
 
     def begin(self) -> Behavior:
@@ -89,7 +93,7 @@ class Patience:
     def part(self, text: str) -> Behavior:
         """A run of a sub-input."""
         if self.hurried is not None:
-            return self._executed(text, wall_seconds=self.hurried)
+            return self._soon(text, self.hurried)
         began = time.perf_counter()
         behavior = self._executed(text)
         waited = time.perf_counter() - began
@@ -97,7 +101,17 @@ class Patience:
             if not self._volatile:
                 behavior = self._alone(lambda: self._executed(text))
             if behavior.timed_out:
+                self._waited = waited
                 self.hurried = max(HURRIED_SECONDS, min(20 * self._took, waited))
+        return behavior
+
+    def _soon(self, text: str, wall: float) -> Behavior:
+        """A run of what probably hangs: with more time where it is seen to work."""
+        behavior = self._executed(text, wall_seconds=wall)
+        while behavior.timed_out and not self._runner.waited and wall < self._waited:
+            wall *= HASTE
+            more = wall if wall < self._waited else None
+            behavior = self._executed(text, wall_seconds=more)
         return behavior
 
     def _executed(self, text: str, **how: Any) -> Behavior:

@@ -305,6 +305,8 @@ def test_a_patch_that_holds_its_own_day_is_volatile(
 class Hangs(ScriptedRunner):
     """Runs out of time without its first argument, and keeps how long it was given."""
 
+    waited = True
+
     def __init__(self) -> None:
         super().__init__()
         self.given: list[float | None] = []
@@ -355,3 +357,30 @@ def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
     monkeypatch.setattr("time.perf_counter", lambda: runner.now)
     recorded(runner, "ping", "-c1", "-n", "host", budget=8, volatile=True)
     assert set(runner.given) == {2.0}
+
+
+class Works(ScriptedRunner):
+    """Hangs without its first argument; takes a second of work without its last."""
+
+    now = 0.0
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        hangs, works = "-c" not in asked.text, "-q" not in asked.text
+        self.waited = hangs
+        given = 2.0 if asked.wall_seconds is None else asked.wall_seconds
+        takes = 2.0 if hangs else 1.1 if works else 0.01
+        self.now += min(given, takes)
+        if takes >= given:
+            return Behavior(124, b"", timed_out=True, patch=ContextPatch(()))
+        return Behavior(exit_code=0, output=b"", patch=ContextPatch(()))
+
+
+def test_what_works_when_its_shorter_time_is_over_gets_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = Works()
+    monkeypatch.setattr("time.perf_counter", lambda: runner.now)
+    record = recorded(runner, "ping", "-c 1", "-n", "-q", budget=64)
+    first, *further = record.segments[0].arguments
+    assert first.leave_one_out
+    assert [argument.leave_one_out for argument in further] == [False, False]
