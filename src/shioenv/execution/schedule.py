@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from shioenv import errors
 from shioenv.errors import GenerationError, ShioenvError
@@ -28,10 +28,13 @@ takes two minutes, in which others are made by the thousand."""
 class Schedule(Generic[T]):
     """The tasks of a job that are not finished, drawn from their stream as there is room.
 
-    `retried` counts those that were begun again. `what` is what they are called.
+    `retried` counts those that were begun again. `what` is what they are called; `batch` so many
+    are drawn one after the other.
     """
 
-    def __init__(self, tasks: Iterable[tuple[int, T]] = (), *, what: str = "task") -> None:
+    def __init__(
+        self, tasks: Iterable[tuple[int, T]] = (), *, what: str = "task", batch: int = 1
+    ) -> None:
         self._stream = iter(tasks)
         self.what = what
         self._unfinished: dict[int, T] = {}
@@ -40,6 +43,7 @@ class Schedule(Generic[T]):
         self._attempts: Counter[int] = Counter()
         self._newest = -1
         self.window = WINDOW
+        self._batch = batch
         self.retried = 0
 
     @property
@@ -64,7 +68,9 @@ class Schedule(Generic[T]):
 
         A worker that has others (`beside`) gets none that it has to do alone.
         """
-        if not self._waiting and not (self._ahead() < self.window and self._draw()):
+        if not self._waiting:
+            self._draw_batch()
+        if not self._waiting:
             return None
         if beside and self.alone(self._waiting[:1]):
             return None
@@ -110,10 +116,30 @@ class Schedule(Generic[T]):
             return True
         return False
 
+    def _draw_batch(self) -> None:
+        """Draws as many as there is room for. An error in between is raised by the next call, so
+        that those before it are done.
+        """
+        while len(self._waiting) < self._batch and self._ahead() < self.window:
+            try:
+                if not self._draw():
+                    return
+            except Exception as error:
+                if not self._waiting:
+                    raise
+                self._stream = _raising(error)
+                return
+
     def _ahead(self) -> int:
         while self._oldest and self._oldest[0] not in self._unfinished:
             heapq.heappop(self._oldest)
         return self._newest - self._oldest[0] if self._oldest else 0
+
+
+def _raising(error: Exception) -> Iterator[Any]:
+    """A stream that ends with an error."""
+    raise error
+    yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,17 @@ def test_the_newest_is_not_far_ahead_of_the_oldest() -> None:
     assert schedule.take() == (20, "")  # it is the oldest
 
 
+def test_what_was_drawn_before_a_stream_broke_is_given_first() -> None:
+    def stream() -> Iterator[tuple[int, str]]:
+        yield from enumerate("ab")
+        raise GenerationError("no more")
+
+    schedule = Schedule(stream(), batch=64)
+    assert [schedule.take(), schedule.take()] == [(0, "a"), (1, "b")]
+    with pytest.raises(GenerationError, match="no more"):
+        schedule.take()
+
+
 def test_what_fails_every_time_is_named() -> None:
     schedule = Schedule([(7, "echo x")], what="record")
     for _ in range(ATTEMPTS - 1):

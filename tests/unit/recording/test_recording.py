@@ -381,6 +381,9 @@ def test_what_works_when_its_shorter_time_is_over_gets_the_whole(
     runner = Works()
     monkeypatch.setattr("time.perf_counter", lambda: runner.now)
     record = recorded(runner, "ping", "-c 1", "-n", "-q", budget=64)
-    first, *further = record.segments[0].arguments
+    (segment,) = record.segments
+    assert isinstance(segment, ScoredSegment)
+    assert segment.arguments
+    first, *further = segment.arguments
     assert first.leave_one_out
     assert [argument.leave_one_out for argument in further] == [False, False]
