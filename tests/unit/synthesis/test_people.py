@@ -56,8 +56,18 @@ def describer() -> Describer:
 
 
 def writer(name: str, settings: PolicySettings = NAMED["people"]) -> Writer:
-    grammar = bind(loaded(name), CATALOGUE)
-    return Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, settings)
+    return bound_writer(loaded(name), settings)
+
+
+def writer_of(rules: str, settings: PolicySettings) -> Writer:
+    """Of a command `x` with these definitions."""
+    text = f"command x\nmanual x(1), T 1\npackage t\nvolatile no\n{rules}"
+    return bound_writer(read_grammar(text, "x.grammar").grammar, settings)
+
+
+def bound_writer(grammar: Grammar, settings: PolicySettings) -> Writer:
+    bound = bind(grammar, CATALOGUE)
+    return Writer(bound, Sampler("gcs", [bound]).table, CATALOGUE, settings)
 
 
 def draw(policy: str, count: int | None = None, **options: object) -> Iterator[Sample]:
@@ -177,16 +187,11 @@ def test_what_was_drawn_freely_is_written_again_from_its_trace() -> None:
 
 
 def test_values_of_a_list_are_drawn_anew_between_its_bounds() -> None:
-    text = (
-        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
-        "start x {-n <a>}\n<a> : number = 5 | 900\n"
-    )
-    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
-    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
-    plan = made.options.plan(grammar.start, None)
+    made = writer_of("start x {-n <a>}\n<a> : number = 5 | 900\n", PolicySettings(values=1.0))
+    plan = made.options.plan(made.grammar.start, None)
     assert plan is not None
     drawn = [
-        made.write(grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(99)
+        made.write(made.grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(99)
     ]
     numbers = {int(one.words[1].removeprefix("-n ")) for one in drawn if one}
     assert len(numbers) > 20
@@ -194,16 +199,13 @@ def test_values_of_a_list_are_drawn_anew_between_its_bounds() -> None:
 
 
 def test_a_substitution_in_a_list_is_no_number_to_draw_anew() -> None:
-    text = (
-        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
-        "start x {-n <a>}\n<a> : number = 5 | $(nproc) | 9\n"
+    made = writer_of(
+        "start x {-n <a>}\n<a> : number = 5 | $(nproc) | 9\n", PolicySettings(values=1.0)
     )
-    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
-    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
-    plan = made.options.plan(grammar.start, None)
+    plan = made.options.plan(made.grammar.start, None)
     assert plan is not None
     drawn = [
-        made.write(grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(50)
+        made.write(made.grammar.start, plan, Random(n), horizon=9, spelling=None) for n in range(50)
     ]
     assert {one.words[1] for one in drawn if one} == {"-n 5", "-n $(nproc)", "-n 9"}
 
@@ -670,12 +672,10 @@ def test_help_and_version_are_asked_for_alone_whatever_draws_them(policy: str) -
 
 
 def test_numbers_are_drawn_anew_as_often_as_the_list_has_them() -> None:
-    text = (
-        "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
-        "start x <a>\n<a> : size = 5 %weight 99 | 9 %weight 99 | 1K %weight 2\n"
+    made = writer_of(
+        "start x <a>\n<a> : size = 5 %weight 99 | 9 %weight 99 | 1K %weight 2\n",
+        PolicySettings(values=1.0),
     )
-    grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
-    made = Writer(grammar, Sampler("gcs", [grammar]).table, CATALOGUE, PolicySettings(values=1.0))
     drawn = Counter(words[-1] for words in written(made, "", 400))
     assert 0 < drawn["1K"] < 20
 
