@@ -25,6 +25,10 @@ from shioenv.system.host import OPEN_FILES, allow_open_files
 T = TypeVar("T")
 A = TypeVar("A")
 
+BATCH = 64
+"""Tasks drawn at a time (ours): what draws them is cold again after each wait for a worker, and
+takes a third longer where it draws them one by one."""
+
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from shioenv.execution.worker import main; main()"
@@ -75,11 +79,6 @@ class SerialExecutor:
 
     def __exit__(self, *exception: object) -> None:
         pass
-
-
-BATCH = 64
-"""Tasks drawn at a time (ours): what draws them is cold again after each wait for a worker, and
-takes a third longer where it draws them one by one."""
 
 
 class LocalExecutor:

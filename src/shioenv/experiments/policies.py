@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.scores import COLUMNS, ScoredRecord, made, ones, values
 from shioenv.experiments.setting import Setting
+from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
 from shioenv.report.tables import Table
@@ -27,9 +28,6 @@ LONGEST = 12
 
 STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """Scores up to which the distribution functions are told."""
-
-COMPOSITES = 0.25
-"""Share of composites, the default of `shioenv generate`."""
 
 
 @experiment(NAME)

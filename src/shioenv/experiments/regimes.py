@@ -10,8 +10,9 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -72,6 +73,10 @@ arguments that are necessary."""
 
 POOLS = ("ucs", "gcs", "nl2cmd")
 """What regimes are drawn from. Nobody can generate the last one: it is given, or left out."""
+
+
+Choose: TypeAlias = Callable[[], frozenset[int]]
+"""Gives the places of the records in their pool; looks for them when it is first called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +156,11 @@ def run(
             continue
         for seed in range(setting.seed, setting.seed + seeds):
             for size in sizes:
-                memory = _memory(setting, found[pool], regime, holds, size, seed, questions)
+                choose = cache(partial(_chosen, setting, found[pool], holds, size, seed))
+                memory = _memory(setting, found[pool], regime, choose, size, seed, questions)
                 models = [_Model(MEMORY, f"default:{memory}", memory, memory, regime, size, seed)]
                 if training is not None:
-                    chosen = _chosen(setting, found[pool], holds, size, seed)
-                    written = _written(setting, found[pool], chosen, memory, training, seed)
+                    written = _written(setting, found[pool], choose, memory, training, seed)
                     name = f"{SEQ2SEQ} {training.plan.size}"
                     predictor = f"{SEQ2SEQ}:{written / 'model'}"
                     models.append(_Model(name, predictor, written, memory, regime, size, seed))
@@ -234,14 +239,12 @@ def _memory(
     setting: Setting,
     pool: Path,
     regime: str,
-    holds: Callable[[Record], bool],
+    choose: Choose,
     size: int,
     seed: int,
     questions: int,
 ) -> Path:
-    """The directory of a memory of a pool's records that hold, `size` of them drawn by the seed:
-    the smaller of two sizes are among the larger.
-    """
+    """The directory of a memory of the records of a pool that `choose` gives."""
     directory = setting.data / NAME / f"{regime}-{size}-{seed}"
     directory.mkdir(parents=True, exist_ok=True)
     plan = {"pool": _origin(pool), "regime": regime, "size": size, "seed": seed}
@@ -252,7 +255,7 @@ def _memory(
     def told(what: str, done: int, total: int) -> None:
         setting.report(f"{what} of {regime}, {size:,}", done, total)
 
-    chosen = _chosen(setting, pool, holds, size, seed)
+    chosen = choose()
     records = (record for place, record in enumerate(read_records(pool)) if place in chosen)
     write_memory(directory, _counted(records, told, len(chosen)), _world(pool))
     figures = learn(directory, questions, seed, told)
@@ -274,7 +277,9 @@ def _memory(
 def _chosen(
     setting: Setting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
-    """The places in a pool of so many records that hold, drawn by the seed."""
+    """The places in a pool of so many records that hold, drawn by the seed: the smaller of two
+    sizes are among the larger.
+    """
     total = finished_manifest(pool).records
     able = [
         place
@@ -287,7 +292,7 @@ def _chosen(
 def _written(
     setting: Setting,
     pool: Path,
-    chosen: frozenset[int],
+    choose: Choose,
     memory: Path,
     training: Training,
     seed: int,
@@ -306,7 +311,7 @@ def _written(
     if not examples.exists():
         making = memory / "examples.new"
         shutil.rmtree(making, ignore_errors=True)
-        prepare([pool], making, Shape(), chosen=chosen, report=told)
+        prepare([pool], making, Shape(), chosen=choose(), report=told)
         making.rename(examples)
     if not (run / "model" / CARD).exists():
         train(

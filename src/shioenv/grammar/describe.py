@@ -133,18 +133,21 @@ class Describer:
         arguments = [token.argument for token in tokens if token.role is Role.ARGUMENT]
         words = [word for argument in arguments for word in split_words(argument.text)]
         grammar = self._parser.grammar(command, words)
+        place = None if grammar is None else command_place(grammar, arguments)
         described: tuple[DescribedArgument, ...] = ()
         nested: tuple[DescribedSegment, ...] = ()
         derivable = False
         if grammar is None:
-            described = tuple(self._arguments(command, None, arguments))
+            described = tuple(self._arguments(command, None, arguments, place))
         else:
             name = command.rpartition("/")[2] if command.startswith("/") else command
             marked = [name, *(argument.marked for argument in arguments)]
             derivable = self._recogniser(grammar).derives_in_some_order(marked)
-            described = tuple(self._arguments(command, grammar, arguments))
+            described = tuple(self._arguments(command, grammar, arguments, place))
             if depth:
-                described, nested = self._with_nested(grammar, arguments, described, depth - 1)
+                described, nested = self._with_nested(
+                    grammar, arguments, described, place, depth - 1
+                )
         return DescribedSegment(
             operator=operator,
             assignments=tuple(before[:n]),
@@ -154,16 +157,17 @@ class Describer:
             redirections=tuple(_redirections(tokens)),
             derivable=derivable,
             nested=nested,
-            substituted=tuple(self._substituted(grammar, arguments, depth)) if depth else (),
+            substituted=tuple(self._substituted(grammar, arguments[:place], depth))
+            if depth
+            else (),
         )
 
     def _substituted(
         self, grammar: Grammar | None, arguments: Sequence[Argument], depth: int
     ) -> Iterator[DescribedSegment]:
         """The commands in the substitutions of a command's own arguments."""
-        place = None if grammar is None else command_place(grammar, arguments)
         runs = frozenset[str]() if grammar is None else self._parser.splitter(grammar).runs
-        for argument in arguments[:place]:
+        for argument in arguments:
             if argument.text.partition(" ")[0] not in runs:
                 for text in filter(str.strip, substitutions(argument.text)):
                     yield from self._segments(self._parser.parse(text).tokens, depth - 1)
@@ -173,12 +177,12 @@ class Describer:
         grammar: Grammar,
         arguments: Sequence[Argument],
         own: tuple[DescribedArgument, ...],
+        place: int | None,
         depth: int,
     ) -> tuple[tuple[DescribedArgument, ...], tuple[DescribedSegment, ...]]:
         """The arguments with what nested commands derive, and those commands."""
         splitter = self._parser.splitter(grammar)
         described, nested = list(own), []
-        place = command_place(grammar, arguments)
         for index, argument in enumerate(own):
             if argument.option in splitter.runs and argument.value is not None:
                 words = split_words(argument.value)
@@ -207,17 +211,21 @@ class Describer:
         return self._segment(None, tokens, depth)
 
     def _arguments(
-        self, command: str, grammar: Grammar | None, arguments: Sequence[Argument]
+        self,
+        command: str,
+        grammar: Grammar | None,
+        arguments: Sequence[Argument],
+        place: int | None,
     ) -> Iterator[DescribedArgument]:
+        """What each argument does; from `place` on they are a command that is run."""
         splitter = None if grammar is None else self._parser.splitter(grammar)
         options_end = False
-        run = None if grammar is None else command_place(grammar, arguments)
-        for place, argument in enumerate(arguments):
+        for index, argument in enumerate(arguments):
             text = argument.text
             option: str | None = None
             value: str | None = None
             spelling: str | None = None
-            if run is not None and place >= run:
+            if place is not None and index >= place:
                 kind = Kind.OPERAND
             elif argument.joins_left or argument.joins_right:
                 kind, option = Kind.CLUSTER, f"-{text.lstrip('-')[:1]}"

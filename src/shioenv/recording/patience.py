@@ -55,7 +55,7 @@ class Patience:
         self._text = session.body
         self._state = State(cwd=session.cwd, history=session.history)
         self._runner, self._alone, self._volatile = runner, alone, volatile
-        self._took = self._waited = math.inf
+        self._took = self._longest = math.inf
         self._breaks = False
 
     def begin(self) -> Behavior:
@@ -96,21 +96,21 @@ class Patience:
             return self._soon(text, self.hurried)
         began = time.perf_counter()
         behavior = self._executed(text)
-        waited = time.perf_counter() - began
+        took = time.perf_counter() - began
         if behavior.timed_out and not self.hangs:
             if not self._volatile:
                 behavior = self._alone(lambda: self._executed(text))
             if behavior.timed_out:
-                self._waited = waited
-                self.hurried = max(HURRIED_SECONDS, min(20 * self._took, waited))
+                self._longest = took
+                self.hurried = max(HURRIED_SECONDS, min(20 * self._took, took))
         return behavior
 
     def _soon(self, text: str, wall: float) -> Behavior:
         """A run of what probably hangs: with more time where it is seen to work."""
         behavior = self._executed(text, wall_seconds=wall)
-        while behavior.timed_out and not self._runner.waited and wall < self._waited:
+        while behavior.timed_out and not self._runner.waited and wall < self._longest:
             wall *= HASTE
-            more = wall if wall < self._waited else None
+            more = wall if wall < self._longest else None
             behavior = self._executed(text, wall_seconds=more)
         return behavior
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from shioenv.errors import HostError, SandboxError, ShioenvError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
-from shioenv.sandbox.microvm.accelerator import KVM, accelerator
+from shioenv.sandbox.microvm.accelerator import KVM, accelerator, may_open_kvm
 from shioenv.sandbox.microvm.firecracker import find_firecracker
 from shioenv.sandbox.microvm.firecracker import version as firecracker_version
 from shioenv.sandbox.microvm.qemu import find_qemu
@@ -59,7 +58,7 @@ def _firecracker(system: System) -> HostCheck:
     def attempt() -> str:
         program = find_firecracker()
         microvm = find_microvm(system)
-        if not os.access(KVM, os.R_OK | os.W_OK):
+        if not may_open_kvm():
             raise HostError(
                 f"{program} is there, but this user cannot open {KVM}",
                 hint="Firecracker runs on KVM alone; --sandbox microvm does without",

@@ -25,7 +25,7 @@ from typing import Any
 
 from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
-from shioenv.sandbox.microvm.accelerator import KVM
+from shioenv.sandbox.microvm.accelerator import KVM, may_open_kvm
 from shioenv.sandbox.microvm.channel import Channel, Kind
 from shioenv.sandbox.microvm.kept import NAMES, keep, open_kept
 from shioenv.system.microvm import Microvm
@@ -221,10 +221,9 @@ class FirecrackerMachine:
             connection.close()
         if answer.status >= 300:
             self.close()
-            open_to_us = os.access(KVM, os.R_OK | os.W_OK)
             raise SandboxError(
                 f"Firecracker refused {method} {path}: {answer.status} {said}",
-                hint=None if open_to_us else f"it needs {KVM}, which this user cannot open",
+                hint=None if may_open_kvm() else f"it needs {KVM}, which this user cannot open",
             )
 
     def _connect(self) -> None:
