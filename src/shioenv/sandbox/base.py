@@ -236,8 +236,9 @@ class Execution:
     timed_out: bool = False
     """The wall time ran out."""
     waited: bool = False
-    """The wall time ran out, and nearly always when the run was looked at (every 50 ms) all of its
-    processes slept: no faster machine would have helped it."""
+    """The wall time ran out, and all of the run's processes slept nearly always when it was looked
+    at (every 50 ms), or all through the last half of its time: no faster machine would have helped
+    it, but where what it slept for was about to come. A bare machine sees the former alone."""
     output_truncated: bool = False
     """More was written than `output` holds."""
     limits_hit: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ enum {
     REPLY_BACKGROUND = 16, REPLY_FILES = 32, REPLY_NETWORK = 64, REPLY_IPC = 128, REPLY_HOSTNAME = 256,
     REPLY_CHANGES_TRUNCATED = 512, REPLY_INIT = 1024, REPLY_TRAFFIC = 2048, REPLY_CPU = 4096,
     REPLY_PROCESSES = 8192, REPLY_DISK = 16384, REPLY_INODES = 32768, REPLY_MOUNTS = 65536,
-    REPLY_WAITED = 131072,    /* nine looks of ten found every process asleep, until the time was over */
+    REPLY_WAITED = 131072,    /* every process slept in nine looks of ten, or in all of the last half of its time */
     REPLY_SOCKETS = 262144,   /* some outlive every process */
     REPLY_SCAN = 524288,      /* what changed is known in part: finding it out took too long */
 };

@@ -176,8 +176,16 @@ static void fill_pipe(struct feed *feed)
     if (n < 0 || !feed->left) close_fd(&feed->fd);
 }
 
-/* How often a run was looked at, and how often it wanted a processor or a disk then. */
-struct looks { unsigned all, busy; };
+/* How often a run was looked at, how often it wanted a processor or a disk then, and how often in a row, to this
+ * moment, it did not. */
+struct looks { unsigned all, busy, asleep; };
+
+/* Whether a run whose time is over would have got no further with more of the processor: it slept nearly always, or
+ * all through the last half of its time. */
+static bool waited(const struct looks *looks)
+{
+    return looks->busy * 10 <= looks->all || looks->asleep * 2 >= looks->all;
+}
 
 /* Looks at what a run uses while it lasts: the limit it went past, or 0. */
 static uint32_t look(const struct request *request, struct reply *reply, struct looks *looks)
@@ -185,6 +193,7 @@ static uint32_t look(const struct request *request, struct reply *reply, struct 
     struct usage used = usage_now();
     looks->all++;
     looks->busy += used.busy;
+    looks->asleep = used.busy ? 0 : looks->asleep + 1;
     if (used.threads >= config.processes) reply->flags |= REPLY_PROCESSES;
     if (used.cpu_ms > config.cpu_ms) return REPLY_CPU;
     if (used.bytes > request->memory_max) return REPLY_MEMORY;
@@ -264,7 +273,7 @@ static unsigned watch(const struct request *request, struct channel *channels, s
             why = look(request, reply, &looks);
             if (*slave >= 0) offer_ends_of_file(channels[0].fd, 1);
         }
-        if (why == REPLY_TIMED_OUT && looks.busy * 10 <= looks.all) reply->flags |= REPLY_WAITED;
+        if (why == REPLY_TIMED_OUT && waited(&looks)) reply->flags |= REPLY_WAITED;
         if (why) {
             reply->flags |= why;
             if (why == REPLY_BACKGROUND) end_survivors();
