@@ -22,8 +22,10 @@ from shioenv.execution.job import Job
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.experiments.journal import JOURNAL
+from shioenv.experiments import regimes
 from shioenv.experiments.regimes import POOLS, REGIMES
 from shioenv.experiments.results import read_columns
+from shioenv.experiments.setting import Setting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
@@ -125,16 +127,22 @@ def test_policies(out: Path) -> None:
     assert texts.count("all with a score") == 3
 
 
+def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, Path]:
+    """A recorded suite of these inputs, and a dataset of so many records with scores."""
+    lines, suite, pool = out / "asked.jsonl", out / "asked.suite", out / "pool"
+    inputs = [{"input": text, "steps": steps} for text, steps in texts.items()]
+    lines.write_text("".join(f"{json.dumps(each)}\n" for each in inputs))
+    write_suite(record_suite(lines, seconds_apart=0, workers=1, runs=2), suite)
+    drawing = Drawing(policy="paper", composite_share=COMPOSITES)
+    generate(pool, count=count, drawing=drawing, scoring=replace(THE_PAPERS, budget=2))
+    return suite, pool
+
+
 def test_regimes(out: Path) -> None:
     pytest.importorskip("sklearn", reason="the extra shioenv[train] is not installed")
-    inputs = [{"input": text, "steps": steps} for text, steps in ASKED]
-    lines = out / "asked.jsonl"
-    lines.write_text("".join(f"{json.dumps(each)}\n" for each in inputs))
-    write_suite(record_suite(lines, seconds_apart=0, workers=1, runs=2), out / "asked.suite")
-    pool = out / "pool"
-    drawing = Drawing(policy="paper", composite_share=COMPOSITES)
-    generate(pool, count=45, drawing=drawing, scoring=replace(THE_PAPERS, budget=2))
-    options = [*("--suite", str(out / "asked.suite"), "--sizes", "30", "--questions", "30")]
+    asked = {"ls": "single", "cat README.md": "single", "ls | wc -l": "multi"}
+    suite, pool = asked_and_pool(out, asked, 45)
+    options = ["--suite", str(suite), "--sizes", "30", "--questions", "30"]
     for name in POOLS:
         options += ["--pool", f"{name}={pool}"]
     found = answer("regimes", out, *options)
@@ -148,7 +156,28 @@ def test_regimes(out: Path) -> None:
     assert len(found["summary"]) == 2 * len(REGIMES)
 
 
-ASKED = (("ls", "single"), ("cat README.md", "single"), ("ls | wc -l", "multi"))
+def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One regime, since each is trained; of enough records that one of them judges."""
+    why = "the extra shioenv[train] is not installed, or without torch"
+    training = pytest.importorskip("shioenv.modeling.training", reason=why, exc_type=ImportError)
+    monkeypatch.setattr(regimes, "REGIMES", {"ucs": REGIMES["ucs"]})
+    suite, pool = asked_and_pool(tmp_path, {"pwd": "single"}, 150)
+    plan = training.Plan(size="tiny", steps=2, every=1, batch_tokens=512)
+    setting = Setting(out=tmp_path / "out", executor=LocalExecutor(1))
+
+    def run() -> tuple[list[str], list[int]]:
+        results = regimes.run(
+            setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs"), pool),
+            sizes=[150], questions=30, training=regimes.Training(plan, minutes=1),
+        )  # fmt: skip
+        models = sorted(setting.data.glob("regimes/*/seq2seq-tiny/model/model.json"))
+        times = [model.stat().st_mtime_ns for model in models]
+        return read_columns(results.directory / "rows.parquet")["model"], times
+
+    first = run()
+    assert first[0] == ["memory", "seq2seq tiny"]
+    assert len(first[1]) == 1
+    assert run() == first  # nothing is trained again
 
 
 def test_determinism(out: Path) -> None:

@@ -10,7 +10,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
@@ -50,11 +49,14 @@ class _Whole:
         self._patience, self._first, self._noise_runs = patience, first, noise_runs
         self._piped = piped
         self._asked = 0
+        self._channels = None if piped else first
 
-    @cached_property
+    @property
     def channels(self) -> Behavior:
         """The run with two pipes; without one the first run, whose channels are unknown."""
-        return self._patience.channels() if self._piped else self._first
+        if self._channels is None:  # a cached property is one for all threads before Python 3.12
+            self._channels = self._patience.channels()
+        return self._channels
 
     def again(self) -> Behavior:
         """The next run; the first one was there before."""

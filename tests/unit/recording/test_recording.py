@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -387,3 +389,27 @@ def test_what_works_when_its_shorter_time_is_over_gets_the_whole(
     first, *further = segment.arguments
     assert first.leave_one_out
     assert [argument.leave_one_out for argument in further] == [False, False]
+
+
+class Among(Says):
+    """Ends its run with two pipes when that of its neighbour is over."""
+
+    def __init__(self, own: threading.Event, neighbours: threading.Event) -> None:
+        super().__init__("here\n")
+        self._own, self._neighbours = own, neighbours
+        self.waited_in_vain = False
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        if asked.separate:
+            self._own.set()
+            self.waited_in_vain = not self._neighbours.wait(5)
+        return super().answer_to(asked)
+
+
+def test_sessions_are_recorded_side_by_side() -> None:
+    """Python before 3.12 computes a cached property of one object at a time."""
+    first, second = threading.Event(), threading.Event()
+    runners = [Among(first, second), Among(second, first)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda runner: recorded(runner, "ls", "-a"), runners))
+    assert [runner.waited_in_vain for runner in runners] == [False, False]
