@@ -21,8 +21,8 @@ from shioenv.evaluation.suite import write_suite
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments import regimes
+from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.regimes import POOLS, REGIMES
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.setting import Setting

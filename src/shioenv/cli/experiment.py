@@ -159,13 +159,27 @@ def training_sets(
     count: Annotated[
         int, typer.Option(min=1, metavar="N", help="Inputs with a score, of UCS and of GCS.")
     ] = 50000,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nl2cmd=DIR", help="A dataset of what people wrote, to stand beside the others."
+        ),
+    ] = None,
     scoring: ScoringOptions,
     run: Run,
 ) -> shared.Printout:
-    """Mean and standard deviation of the scores of the paper's four training sets."""
+    """Mean and standard deviation of the scores of the paper's four training sets.
+
+    NL2CMD is what nobody can generate: `shioenv suite adapt` rewrites commands that people wrote
+    to the system, and `shioenv dataset import` executes and scores them.
+    """
     from shioenv.experiments import training_sets as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring))
+    nl2cmd = None if pool is None else _pool(pool, [experiment.GIVEN])[1]
+    return run(
+        out,
+        lambda setting: experiment.run(setting, count=count, scoring=scoring, nl2cmd=nl2cmd),
+    )
 
 
 @shared.command(app, "shioenv experiment policies --out ./experiments --count 500")

@@ -364,7 +364,7 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
     for name, numbers in sets.items():
         for who, moments in (
             ("ours", Moments.of(numbers)),
-            ("paper", Moments(0, *quoted.TRAINING[name])),
+            ("paper", Moments(0, *quoted.TRAINING.get(name, (math.nan, math.nan)))),
         ):
             if not math.isnan(moments.mean):
                 label = f"{moments.mean:.2f} ± {moments.sd:.2f}"

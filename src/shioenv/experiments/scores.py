@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,12 @@ def made(
         executor=setting.executor,
         report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
     )
-    return ScoredDataset(directory, summary.new, list(_scores(directory, count)))
+    return ScoredDataset(directory, summary.new, list(islice(scores_of(directory), count)))
 
 
-def _scores(directory: Path, count: int) -> Iterator[ScoredRecord]:
-    """Of the first `count` records: an earlier call may have made more."""
+def scores_of(directory: Path) -> Iterator[ScoredRecord]:
+    """Of all records of a dataset, in order. Errors: those of reading them."""
     for record in read_records(directory):
-        if record.session_id >= count:
-            return
         same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
         yield ScoredRecord(**same, command=command_of(record), n_operands=_operands(record))
 

@@ -1,6 +1,7 @@
 """The scores of the four training sets: what UCS and GCS write, and GCS cut at a score of 0.5.
 
-Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composites included.
+Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composites included. What
+people wrote (NL2CMD) stands beside them where it is given.
 """
 
 from __future__ import annotations
@@ -8,9 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from shioenv.dataset.manifest import finished_manifest
+from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import quoted
 from shioenv.experiments.reference import (
     NOTE,
@@ -28,6 +35,7 @@ from shioenv.experiments.scores import (
     ScoredRecord,
     made,
     ones,
+    scores_of,
     values,
 )
 from shioenv.experiments.setting import Setting
@@ -58,34 +66,62 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 }
 """The paper's training sets: a source, and which of its scores are in the set."""
 
+GIVEN = "nl2cmd"
+"""The source that nobody can generate."""
+
+GIVEN_SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "NL2CMD, R* ≥ 0": (GIVEN, lambda score: True),
+    "NL2CMD, R* ≥ 0.5": (GIVEN, lambda score: score >= 0.5),
+    "NL2CMD, R* ≤ 0.5": (GIVEN, lambda score: score <= 0.5),
+}
+
+_CALLED = {**NAMES, GIVEN: "NL2CMD"}
+
 
 @experiment(NAME)
-def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS) -> Findings:
+def run(
+    setting: Setting,
+    *,
+    count: int = COUNT,
+    scoring: Scoring = THE_PAPERS,
+    nl2cmd: Path | None = None,
+) -> Findings:
     """Generates inputs until `count` of each source have a score, and writes what came out.
 
-    Errors: those of `experiment` and `made`.
+    `nl2cmd` is a dataset of inputs that people wrote, scored on the same system by the same
+    settings. Errors: those of `experiment` and `made`; DatasetMismatchError where it was not.
     """
     from shioenv.experiments import charts
 
-    datasets = {source: _scored(setting, source, count, scoring) for source in SOURCES}
+    given = {} if nl2cmd is None else {GIVEN: _given(setting, nl2cmd, scoring)}
+    generated = {source: _scored(setting, source, count, scoring) for source in SOURCES}
+    datasets = {**generated, **given}
     scores = [score for dataset in datasets.values() for score in dataset.scores]
-    sets = {name: values(datasets[source].scores) for name, (source, _) in SETS.items()}
-    sets = {name: list(filter(SETS[name][1], numbers)) for name, numbers in sets.items()}
+    cut = {**SETS, **(GIVEN_SETS if given else {})}
+    sets = {
+        name: list(filter(holds, values(datasets[source].scores)))
+        for name, (source, holds) in cut.items()
+    }
     rescorings = {
         source: scores_by_rule(setting, dataset.directory, evenly(dataset.scores, RESCORED))
-        for source, dataset in datasets.items()
+        for source, dataset in generated.items()
     }
     ruled = [row for rescoring in rescorings.values() for row in rescoring.ruled]
     return Findings(
         title="The training sets' scores",
         data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
-        tables=[_table(datasets, sets), _length_table(datasets), _rule_table(rescorings)],
+        tables=[
+            _table(datasets, cut),
+            _source_table(datasets),
+            _length_table(datasets),
+            _rule_table(rescorings),
+        ],
         chart=charts.training_sets(sets),
         counts={
             source: {
                 **dataset.counts,
                 "with a score": len(values(dataset.scores)),
-                **rescorings[source].counts,
+                **(rescorings[source].counts if source in rescorings else {}),
             }
             for source, dataset in datasets.items()
         },
@@ -113,6 +149,14 @@ def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Scor
         wanted += math.ceil(1.02 * (count - scored) * wanted / max(scored, 1))
 
 
+def _given(setting: Setting, directory: Path, scoring: Scoring) -> ScoredDataset:
+    plan = finished_manifest(directory).plan
+    asked = replace(plan, scoring=scoring, system_digest=setting.system.digest)
+    if others := plan.differences(asked):
+        raise DatasetMismatchError(str(directory), others)
+    return ScoredDataset(directory, 0, list(scores_of(directory)))
+
+
 def _until(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
     """The first scores, as many as hold `count` that are not None; there are so many."""
     places = (place for place, s in enumerate(scores, 1) if s.irreducibility is not None)
@@ -125,18 +169,22 @@ def _summary(moments: Moments) -> dict[str, Any]:
     return {"inputs": moments.count, "mean": round(moments.mean, 4), "sd": round(moments.sd, 4)}
 
 
-def _table(datasets: Mapping[str, ScoredDataset], sets: Mapping[str, Sequence[float]]) -> Table:
+def _table(
+    datasets: Mapping[str, ScoredDataset], cut: Mapping[str, tuple[str, Callable[[float], bool]]]
+) -> Table:
     rows = []
-    for name, (source, holds) in SETS.items():
-        numbers = sets[name]
-        several = values(datasets[source].scores, lambda score: score.n_arguments > 1)
-        mean, sd = quoted.TRAINING[name]
+    for name, (source, holds) in cut.items():
+        scores = datasets[source].scores
+        numbers = list(filter(holds, values(scores)))
+        several = values(scores, lambda score: score.n_arguments > 1)
         rows.append(
             (
                 name,
                 f"{len(numbers):,}",
                 Moments.of(numbers).text,
-                f"{mean:.2f} ± {sd:.2f}",
+                f"{quoted.TRAINING[name][0]:.2f} ± {quoted.TRAINING[name][1]:.2f}"
+                if name in quoted.TRAINING
+                else "-",
                 Moments.of(list(filter(holds, several))).text,
                 share(ones(numbers), len(numbers)),
             )
@@ -150,12 +198,44 @@ def _table(datasets: Mapping[str, ScoredDataset], sets: Mapping[str, Sequence[fl
     )
 
 
+def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
+    rows = []
+    for source, dataset in datasets.items():
+        total = len(dataset.scores)
+        commands = Counter(score.command for score in dataset.scores).most_common()
+        sums = np.cumsum([count for _, count in commands])
+        rows.append(
+            (
+                _CALLED[source],
+                f"`{commands[0][0]}`, {share(commands[0][1], total)}",
+                str(int(np.searchsorted(2 * sums, total)) + 1),
+                _skewness(values(dataset.scores)),
+                share(sum(score.exit_code != 0 for score in dataset.scores), total),
+                share(sum(score.volatile for score in dataset.scores), total),
+            )
+        )
+    return Table(
+        "What the inputs are",
+        "*Half*: how many commands, the commonest first, half of the inputs begin with. "
+        "*Skewness*: below 0 where few scores are far under the mean.",
+        ("source", "commonest command", "half", "skewness of R*", "fail", "volatile"),
+        rows,
+    )
+
+
+def _skewness(numbers: Sequence[float]) -> str:
+    """The third standardised moment, a dash where all numbers are the same."""
+    array = np.asarray(numbers, dtype=float)
+    spread = array.std() if len(array) else 0.0
+    return f"{((array - array.mean()) ** 3).mean() / spread**3:.2f}" if spread else "-"
+
+
 def _length_table(datasets: Mapping[str, ScoredDataset]) -> Table:
     rows = []
     for source, dataset in datasets.items():
         lengths = Counter(min(score.n_arguments, 13) for score in dataset.scores)
         shares = (share(lengths[n], len(dataset.scores)) for n in range(14))
-        rows.append((NAMES[source], *shares))
+        rows.append((_CALLED[source], *shares))
     return Table(
         "Arguments of the inputs",
         "Share of each source's inputs by number of removable arguments, over all commands of an "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from experiment_fakes import SYSTEM
 
+from shioenv.dataset.manifest import Plan
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import by_length, length_groups, scores, training_sets
 from shioenv.experiments.length_groups import gains_by_command, gains_of
@@ -16,8 +18,9 @@ from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import ScoredDataset, ScoredRecord, values
 from shioenv.experiments.setting import Setting
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import MeanDifference
+from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 
@@ -196,6 +199,37 @@ def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
     assert rules[0][-1] == "0.500 ± 0.103 (20)"
     assert [row[-1] for row in rules[2:]] == ["0.600 ± 0.000 (10)", "0.400 ± 0.000 (10)"]
     assert rules[3][1] == "- (0)"
+
+
+NL2CMD = SimpleNamespace(
+    plan=Plan(
+        drawing=Drawing(sampler="nl2cmd"),
+        scoring=THE_PAPERS,
+        system="fake",
+        system_digest=SYSTEM.digest,
+        grammar_digest="9" * 64,
+        limits=Limits(),
+        version="0.1.0",
+    )
+)
+
+
+def test_what_people_wrote_stands_beside_the_training_sets(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = [replace(one, command="find") for one in of("gcs", 9)] + of("ucs", 3)
+    monkeypatch.setattr(training_sets, "scores_of", lambda directory: iter(given))
+    monkeypatch.setattr(training_sets, "finished_manifest", lambda directory: NL2CMD)
+    results = training_sets.run(setting, count=20, nl2cmd=tmp_path)
+    own = {row[0]: row for row in results.tables[0].rows}
+    assert own["NL2CMD, R* ≥ 0"][1:] == ("8", "0.875 ± 0.231", "-", "0.875 ± 0.250", "75.0%")
+    assert own["NL2CMD, R* ≤ 0.5"][1] == "2"
+    assert results.tables[1].rows[2] == ("NL2CMD", "`find`, 75.0%", "1", "-1.15", "41.7%", "0.0%")
+    assert [row[0] for row in results.tables[2].rows] == ["UCS", "GCS", "NL2CMD"]
+    assert not any("NL2CMD" in row[0] for row in results.tables[-1].rows)
+    assert results.document["counts"]["nl2cmd"]["inputs"] == 12
+    with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 asked for"):
+        training_sets.run(setting, count=20, scoring=replace(THE_PAPERS, budget=8), nl2cmd=tmp_path)
 
 
 def test_a_dataset_that_was_begun_for_more_is_finished(
