@@ -149,6 +149,31 @@ def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_
     assert said.behavior.output == b"half\n"
     assert said.tokens == (100, 7)
     assert said_of(model, "unheard of", State(cwd=HOME)).status is Status.INVALID
-    endpoint.refusals = 99
-    assert said_of(model, "another", State(cwd=HOME)).status is Status.CRASHED
     model.close()
+
+
+def test_an_endpoint_that_does_not_reply_is_no_wrong_answer(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    cases = [case(did("", ("r", "/fs/x")), text="rm x"), case(did(), text="bad")]
+    write_suite(suite_of(*cases), tmp_path / "suite")
+    name = f"llm:m,url={endpoint.url},replay={tmp_path / 'replies'}"
+    endpoint.refusals = 99
+    done = evaluate(tmp_path / "suite", [name], tmp_path / "kept", workers=1)
+    assert list(done.unable) == [name]
+    assert "does not reply" in done.unable[name]
+    endpoint.refusals = 0
+    done = evaluate(tmp_path / "suite", [name], tmp_path / "kept", workers=1)
+    assert not done.unable
+    assert done.document["predictors"][name]["all"]["em"][0] == 0.5
+
+
+def test_without_an_endpoint_nothing_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    write_suite(suite_of(case(did(), text="true")), tmp_path / "suite")
+    name = f"llm:m,replay={tmp_path / 'replies'}"
+    done = evaluate(tmp_path / "suite", [name], workers=1)
+    assert "needs an endpoint" in done.unable[name]

@@ -224,7 +224,11 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 text, state = pickle.loads(connection.recv_bytes())
-                connection.send(said_of(predictor, text, state))
+                try:
+                    said: Said | str = said_of(predictor, text, state)
+                except HostError as error:
+                    said = unable(error)
+                connection.send(said)
     finally:
         close = getattr(predictor, "close", None)
         if close is not None:
@@ -232,7 +236,9 @@ def main() -> None:
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:
-    """What a predictor says of one input; whatever it raises is a kind of wrong answer."""
+    """What a predictor says of one input; whatever it raises is a kind of wrong answer, but for
+    what the host lacks. Errors: HostError.
+    """
     began = time.perf_counter()
 
     def took() -> float:
@@ -244,6 +250,8 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
         return Said(Status.ABSTAINED, milliseconds=took(), why=error.message)
     except AnswerError as error:
         return Said(Status.INVALID, error.received, None, took(), error.message, *_spent(predictor))
+    except HostError:
+        raise
     except Exception as error:
         return Said(Status.CRASHED, milliseconds=took(), why=unable(error))
     return Said(

@@ -35,9 +35,17 @@ class Endpoint:
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it replies to a request for a chat completion: `text`, and the tokens of prompt and
-        reply. Errors: those of `check`, what its client raises.
+        reply. Errors: those of `check`; HostError where it would not reply to any other request
+        either (nobody listens, the key is refused, too many were sent); what its client raises.
         """
-        done = self._opened().chat.completions.create(**request)
+        client = self._opened()
+        try:
+            done = client.chat.completions.create(**request)
+        except _deaf() as error:
+            raise HostError(
+                f"{self._feature}: {client.base_url} does not reply: {error}",
+                hint="once it does, the same command goes on",
+            ) from None
         usage = done.usage
         return {
             "text": done.choices[0].message.content or "",
@@ -59,6 +67,16 @@ class Endpoint:
                 )
             self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES)
         return self._client
+
+
+def _deaf() -> tuple[type[Exception], ...]:
+    """What a client raises, whatever it was asked."""
+    import openai
+
+    return (
+        openai.APIConnectionError, openai.AuthenticationError, openai.PermissionDeniedError,
+        openai.NotFoundError, openai.RateLimitError, openai.InternalServerError,
+    )  # fmt: skip
 
 
 class Replay:
