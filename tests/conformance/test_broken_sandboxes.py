@@ -6,6 +6,7 @@ The sandboxes are real, and so is their end: who gives one such an input kills i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,35 @@ def test_sandboxes_that_nothing_runs_in_are_an_error(runner: SandboxRunner) -> N
     sandbox_of(runner).words = (b"",)
     with pytest.raises(SandboxError):
         runner.run("true")
+
+
+class Starved(NamespaceSandbox):
+    """Gives what says `history` and nothing behind it no time, once."""
+
+    starves = True
+
+    def run(self, request: Request) -> Execution:
+        if self.starves and request.argument().endswith(b"history"):
+            self.starves = False
+            request = replace(request, wall_seconds=0.05)
+        return super().run(request)
+
+
+def test_a_history_that_was_cut_is_not_remembered(system: System) -> None:
+    with SandboxRunner(system) as runner:
+        runner._sandbox.close()
+        runner._sandbox = Starved(system)
+        state = replace(runner.state(), history=("sleep .2; echo made; : history",))
+        cut = runner.run("echo new", state)
+        assert cut.volatile
+        whole = runner.run("echo new", state)
+        assert (whole.output, whole.volatile) == (b"new\n", False)
+
+
+def test_what_waited_after_a_history_is_told(system: System) -> None:
+    with SandboxRunner(system, Limits(wall_seconds=0.6)) as runner:
+        runner.run("sleep 9", replace(runner.state(), history=("x=1",)))
+        assert runner.waited
 
 
 def execute(lane: Lane, task: tuple[int, str]) -> Behavior:

@@ -10,7 +10,6 @@ import stat
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Self
 
 from shioenv.behavior.capture import Recorder
@@ -65,6 +64,7 @@ class SandboxRunner:
         self._recorders: dict[str, Recorder] = {}
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
+        self._network: bytes | None = None  # no cached property: they are one for all threads
 
     @property
     def limits(self) -> Limits:
@@ -138,8 +138,12 @@ class SandboxRunner:
         self.whole_seconds = self.seconds - began
         if not history or _is_unknown(whole):
             return whole
-        before = replace(request, text=started(cwd, "\n".join(history)), stdin=b"")
-        return self._since(self._replay(_read_on(before) if typed else before), whole, cwd)
+        alone = started(cwd, "\n".join(history))
+        before = replace(request, text=alone, stdin=b"", wall_seconds=None)
+        waited = self.waited
+        since = self._since(self._replay(_read_on(before) if typed else before), whole, cwd)
+        self.waited = waited
+        return since
 
     def context(self, cwd: str | None = None) -> Context:
         """The whole context of the pristine system in a start directory: what patches of inputs
@@ -214,13 +218,15 @@ class SandboxRunner:
         return None
 
     def _replay(self, request: Request) -> Behavior:
-        """What a history did, executed or remembered."""
-        if request not in self._replayed:
-            self._replayed[request] = self._executed(request)
+        """What a history did, executed or remembered. Where it ran out of time, or something from
+        outside ended it, it may do otherwise the next time.
+        """
+        known = self._replayed.pop(request, None) or self._executed(request)
+        if not known.volatile:
+            self._replayed[request] = known
             if len(self._replayed) > REPLAYED:
                 self._replayed.popitem(last=False)
-        self._replayed.move_to_end(request)
-        return self._replayed[request]
+        return known
 
     def _since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
         """What was done after `before`, of which `whole` is the continuation."""
@@ -245,18 +251,20 @@ class SandboxRunner:
                 for name, digest in whole.content_digests.items()
                 if known.get(name) != digest
             },
-            volatile=whole.volatile or not steady,
+            volatile=whole.volatile or before.volatile or not steady,
         )
 
-    @cached_property
-    def _network(self) -> bytes:
+    def _pristine_network(self) -> bytes:
         """Read until it is the same twice: every later patch of the network rests on it."""
-        known = self._sandbox.network()
-        for _ in range(5):
-            before, known = known, self._sandbox.network()
-            if known == before:
-                return known
-        raise SandboxError("the pristine network is never the same twice")
+        if self._network is None:
+            known = self._sandbox.network()
+            for _ in range(5):
+                before, known = known, self._sandbox.network()
+                if known == before:
+                    self._network = known
+                    return known
+            raise SandboxError("the pristine network is never the same twice")
+        return self._network
 
     def _recorder(self, start: str) -> Recorder:
         if start not in self._recorders:
@@ -270,7 +278,7 @@ class SandboxRunner:
                 users=self._users,
                 groups=self._groups,
                 instant=self.system.declaration.instant.timestamp(),
-                network=lambda: self._network,
+                network=self._pristine_network,
             )
         return self._recorders[start]
 

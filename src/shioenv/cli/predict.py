@@ -39,6 +39,10 @@ def predict(
         str | None,
         typer.Option(metavar="MODEL", help="A sequence model, taken where it is surer."),
     ] = None,
+    abstain_below: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="P", help="Say nothing where the model is less sure."),
+    ] = 0.0,
 ) -> shared.Printout:
     """Say what an input does, without executing anything: output, exit code, context patch.
 
@@ -49,7 +53,7 @@ def predict(
 
     from shioenv.modeling.model import load_model
 
-    router = load_model(model, seq2seq=seq2seq)
+    router = load_model(model, seq2seq=seq2seq, abstain_below=abstain_below)
     state = router.memory.world.state(cwd)
     if cwd is not None and not router.memory.world.has_directory(cwd):
         from shioenv.errors import StartDirectoryError

@@ -11,6 +11,7 @@ from shioenv.domain.runner import State
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Said, mark
 from shioenv.evaluation.patches import operations
+from shioenv.evaluation.record import executed
 from shioenv.evaluation.suite import Case, Suite
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import LANES, Lane
@@ -86,8 +87,7 @@ def ceiling(
 
 
 def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
-    text, state = task[1]
-    return lane.run(text, state)
+    return executed(lane, task[1])
 
 
 def why(case: Case, behavior: Behavior) -> str:

@@ -89,8 +89,15 @@ def record_suite(
 
 
 def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:
-    text, state = task[1]
-    return [lane.run(text, state) for _ in range(times)]
+    return [executed(lane, task[1]) for _ in range(times)]
+
+
+def executed(lane: Lane, task: Task) -> Behavior:
+    """What an input does; where it runs out of time it is run once more while nothing else does,
+    and that counts (D-10).
+    """
+    behavior = lane.run(*task)
+    return lane.alone(lambda: lane.run(*task)) if behavior.timed_out else behavior
 
 
 def _cases(

@@ -11,6 +11,7 @@ from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
 from shioenv.evaluation.suite import Suite
 from shioenv.grammar.normal import normal
+from shioenv.modeling.index import Index, holds_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,13 @@ class Training:
 
 
 def trained_on(suite: Suite, data: str | Path) -> Training:
-    """What of a suite stands in a dataset, or a file of inputs. Errors: those of `leakage`."""
+    """What of a suite stands in a dataset, a file of inputs, or the directory of a memory, which
+    has each input once. Errors: those of `leakage`.
+    """
     texts: set[str] = set()
     forms: set[str | None] = set()
     count = 0
-    for text in inputs_of(data):
+    for text in Index(Path(data)).texts() if holds_index(data) else inputs_of(data):
         texts.add(" ".join(text.split()))
         forms.add(normal(text))
         count += 1

@@ -44,7 +44,7 @@ def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
     made: alt.TopLevelMixin = titled(
         drawn,
         "What models of each regime answer right",
-        "Output, exit code and the whole patch, strictly. Each regime has equally many inputs; a "
+        "Output and the whole patch, strictly. Each regime has equally many inputs; a "
         "line for each seed.",
     )
     return made

@@ -10,7 +10,7 @@ import json
 import mmap
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,13 +108,22 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
 
 
+_HEAD = "index.json"
+
+
+def holds_index(directory: str | Path) -> bool:
+    """Whether a memory's records lie there."""
+    return (Path(directory) / _HEAD).exists()
+
+
 class Index:
     """What a directory keeps. Opening it reads nothing but the table of utilities."""
 
     def __init__(self, directory: Path) -> None:
         """Errors: ModelError for a directory that holds none."""
+        self.directory = directory
         try:
-            head = json.loads((directory / "index.json").read_bytes())
+            head = json.loads((directory / _HEAD).read_bytes())
             self.rows: Rows = np.load(directory / "rows.npy", mmap_mode="r")
             self._bytes = np.asarray(self.rows).view(np.uint8).data
             self._places: Rows = np.load(directory / "behaviors.npy", mmap_mode="r")
@@ -134,6 +143,10 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def texts(self) -> Iterator[str]:
+        """The input of each record, without its start directory."""
+        return (self.entry(number).text for number in range(len(self)))
 
     def exact(self, cwd: str, text: str) -> list[Entry]:
         """The records of this very input."""
@@ -243,7 +256,7 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
     (directory / "texts.bin").write_bytes(texts)
     (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
     head = {"starts": list(starts), "utilities": utilities}
-    (directory / "index.json").write_text(json.dumps(head, ensure_ascii=False))
+    (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
 
 
 def _packed(kept: Kept) -> bytes:

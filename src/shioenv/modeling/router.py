@@ -79,7 +79,8 @@ class Router:
     executed or as the memory guesses.
 
     `stages` answers commands that read a pipe, where it is given: a runner that is given the text
-    in `State.stdin`. `stages_name` is what it is called in every answer that used it.
+    in `State.stdin`. `stages_name` is what it is called in every answer that used it. What it is
+    surer of than `abstain_below`, 0 to 1, or as sure, it says; 0 is everything.
     """
 
     patch_level = "full"
@@ -92,8 +93,10 @@ class Router:
         written: Judged | None = None,
         stages: Runner | None = None,
         stages_name: str = "",
+        abstain_below: float = 0.0,
     ) -> None:
         self.memory = memory
+        self.abstain_below = abstain_below
         self.card = dict(card or {})
         """What the model says of itself."""
         self.steps: list[Step] = []
@@ -111,7 +114,14 @@ class Router:
         name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
         stages = f", stages by {self._stages_name}" if self._stages else ""
         written = f", beside {self._model.version}" if self._model else ""
-        return f"{name}, {len(self.memory.index)} records of system {system[:12]}{written}{stages}"
+        least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
+        records = f"{len(self.memory.index)} records of system {system[:12]}"
+        return f"{name}, {records}{written}{stages}{least}"
+
+    @property
+    def training(self) -> str:
+        """Where the inputs are that it was made of: the directory of its memory."""
+        return str(self.memory.index.directory)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
@@ -120,14 +130,19 @@ class Router:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the input does, with the share of such answers that the model expects to be right.
 
-        Never abstains: what cannot be known is the best guess there is, its source begins with
-        `guessed`, and its confidence is 0. Inputs in the state's history are answered first, where
-        the state does not say what they left.
+        What cannot be known is the best guess there is, its source begins with `guessed`, and its
+        confidence is 0. Inputs in the state's history are answered first, where the state does not
+        say what they left. Errors: Abstained below `abstain_below`.
         """
         start = self.reached(state)
         self.steps = []
         self._used_stages = False
         answer = self._answered(shell_input, start)
+        if answer.confidence < self.abstain_below:
+            raise Abstained(
+                f"{shell_input!r:.60} is answered with a confidence of {answer.confidence:.2f}, "
+                f"below {self.abstain_below:g}: {answer.source}"
+            )
         if self._used_stages:
             return replace(answer, source=f"{answer.source}; stages by {self._stages_name}")
         return answer

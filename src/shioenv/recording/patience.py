@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,12 @@ without it and any others (ours)."""
 
 HASTE = 4
 """So many times as long as before may run what was busy when its time was over (ours)."""
+
+
+def _cut(behavior: Behavior) -> bool:
+    """Whether something still ran when the time behind the shell's end was over."""
+    return "background_seconds" in behavior.limits_hit
+
 
 Alone = Callable[[Callable[[], Behavior]], Behavior]
 """Calls what it is given while nothing runs that it could have lacked."""
@@ -35,7 +40,9 @@ class Patience:
     A first run that times out is repeated once through `alone`, and the second run counts. A
     sub-input that times out though the session does not is repeated so, too; where it still does,
     and where the session is `volatile` anyway, the further ones get 20 times the session's own
-    time, at most what this one had, and no repetition. What was still at work when that was over,
+    time, at most what this one had, and no repetition. What went on behind the shell's end until
+    its time there was over is repeated once as well, where it matters: of the session, and of a
+    sub-input of one that does not do so. What was still at work when a sub-input's time was over,
     not asleep, lacked time instead of hanging: it gets four times as much, then what every run has.
 
     A run that breaks its sandboxes is repeated once through `alone`, too: a neighbour may have
@@ -56,21 +63,22 @@ class Patience:
         self._state = State(cwd=session.cwd, history=session.history)
         self._runner, self._alone, self._volatile = runner, alone, volatile
         self._took = self._longest = math.inf
-        self._breaks = False
+        self._breaks = self._cut = False
 
     def begin(self) -> Behavior:
         """The session's first run."""
         first = self.whole()
-        if first.timed_out:
+        if first.timed_out or _cut(first):
             first = self._alone(self.whole)
         self.hangs = first.timed_out or self._breaks
+        self._cut = _cut(first)
         return first
 
     def whole(self) -> Behavior:
         """A run of the whole session."""
-        began = time.perf_counter()
+        began = self._runner.seconds
         behavior = self._executed(self._text)
-        self._took = min(self._took, time.perf_counter() - began)  # it may have waited for its turn
+        self._took = min(self._took, self._seconds_since(began))
         self.limits_reached.update(behavior.limits_hit)
         return behavior
 
@@ -94,9 +102,11 @@ class Patience:
         """A run of a sub-input."""
         if self.hurried is not None:
             return self._soon(text, self.hurried)
-        began = time.perf_counter()
+        began = self._runner.seconds
         behavior = self._executed(text)
-        took = time.perf_counter() - began
+        took = self._seconds_since(began)
+        if _cut(behavior) and not (self._cut or self._volatile):
+            return self._alone(lambda: self._executed(text))
         if behavior.timed_out and not self.hangs:
             if not self._volatile:
                 behavior = self._alone(lambda: self._executed(text))
@@ -113,6 +123,13 @@ class Patience:
             more = wall if wall < self._longest else None
             behavior = self._executed(text, wall_seconds=more)
         return behavior
+
+    def _seconds_since(self, began: float) -> float:
+        """What was executed, by itself: not the wait for a turn. A sandbox that is new since then
+        began to count anew.
+        """
+        seconds = self._runner.seconds
+        return seconds - began if seconds >= began else seconds
 
     def _executed(self, text: str, **how: Any) -> Behavior:
         if self._breaks:

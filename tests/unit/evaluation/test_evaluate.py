@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from evaluation_fakes import added, case, did, suite_of
+from small_world import small_memory
 
 from shioenv.errors import PredictorError, SuiteError, UsageError
 from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
+from shioenv.evaluation.training import trained_on
+from shioenv.modeling.router import Router
 
 PROGRAM = """
 import json, os, sys, time
@@ -191,6 +194,14 @@ def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
     assert everything["em_new_form"][0] == 0.5, "without both ls -l: cat is wrong, wc right"
     again = read_evaluation(tmp_path / "out").document["predictors"][name]
     assert again["all"]["em_new_form"] == everything["em_new_form"]
+
+
+def test_a_memory_was_trained_on_what_it_holds(tmp_path: Path) -> None:
+    memory = small_memory(tmp_path / "memory")
+    made = suite(tmp_path, "cat a.txt", "cat nowhere", "wc d", "rm -r  other")
+    found = trained_on(made, memory.index.directory)
+    assert (found.inputs, found.text, found.form) == (len(memory.index), {0, 3}, {0, 1, 3})
+    assert Path(Router(memory).training) == tmp_path / "memory"
 
 
 def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(

@@ -16,7 +16,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.conformance import run_checks
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.errors import ModelError
+from shioenv.errors import Abstained, ModelError
 from shioenv.modeling.index import sizes
 from shioenv.modeling.model import (
     LARGEST_FILE,
@@ -148,6 +148,15 @@ def test_what_nobody_knows_is_a_marked_guess(router: Router) -> None:
         guessed = [step for step in router.steps if step.answer.source.startswith(GUESSED)]
         assert answer.confidence == 0
         assert answer.source.startswith(GUESSED) or guessed
+
+
+def test_where_it_is_less_sure_than_asked_for_it_abstains(router: Router) -> None:
+    careful = Router(router.memory, abstain_below=0.3)
+    assert careful.answer("cat a.txt").behavior.output == b"one\ntw"
+    for text in ("[[ a", "cat a.txt; printf hi"):
+        with pytest.raises(Abstained, match=r"confidence of 0\.00, below 0\.3"):
+            careful.run(text)
+    assert "sure of 0.3" in careful.version
 
 
 def test_an_answer_names_its_steps(router: Router) -> None:

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -340,23 +341,20 @@ class Waits(Says):
     def __init__(self) -> None:
         super().__init__("here\n")
         self.given: list[float] = []
-        self.now = 0.0
+        self.seconds = 0.0
 
     def answer_to(self, asked: Asked) -> Behavior:
         if asked.wall_seconds is not None:
             self.given.append(asked.wall_seconds)
         if "-c1" not in asked.text:
-            self.now += 2.0 if asked.wall_seconds is None else asked.wall_seconds
+            self.seconds += 2.0 if asked.wall_seconds is None else asked.wall_seconds
             return Behavior(124, b"", timed_out=True, limits_hit=("wall_seconds",), volatile=True)
-        self.now += 1.0
+        self.seconds += 1.0
         return super().answer_to(asked)
 
 
-def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had() -> None:
     runner = Waits()
-    monkeypatch.setattr("time.perf_counter", lambda: runner.now)
     recorded(runner, "ping", "-c1", "-n", "host", budget=8, volatile=True)
     assert set(runner.given) == {2.0}
 
@@ -364,24 +362,21 @@ def test_after_one_that_runs_out_of_time_none_gets_more_than_it_had(
 class Works(ScriptedRunner):
     """Hangs without its first argument; takes a second of work without its last."""
 
-    now = 0.0
+    seconds = 0.0
 
     def answer_to(self, asked: Asked) -> Behavior:
         hangs, works = "-c" not in asked.text, "-q" not in asked.text
         self.waited = hangs
         given = 2.0 if asked.wall_seconds is None else asked.wall_seconds
         takes = 2.0 if hangs else 1.1 if works else 0.01
-        self.now += min(given, takes)
+        self.seconds += min(given, takes)
         if takes >= given:
             return Behavior(124, b"", timed_out=True, patch=ContextPatch(()))
         return Behavior(exit_code=0, output=b"", patch=ContextPatch(()))
 
 
-def test_what_works_when_its_shorter_time_is_over_gets_the_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_works_when_its_shorter_time_is_over_gets_the_whole() -> None:
     runner = Works()
-    monkeypatch.setattr("time.perf_counter", lambda: runner.now)
     record = recorded(runner, "ping", "-c 1", "-n", "-q", budget=64)
     (segment,) = record.segments
     assert isinstance(segment, ScoredSegment)
@@ -389,6 +384,43 @@ def test_what_works_when_its_shorter_time_is_over_gets_the_whole(
     first, *further = segment.arguments
     assert first.leave_one_out
     assert [argument.leave_one_out for argument in further] == [False, False]
+
+
+class Lags(ScriptedRunner):
+    """Something still runs behind the shell's end, but for who is alone."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        super().__init__()
+        self.alone = 0
+        self._always = always
+        self._is_alone = False
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        late = self._always or ("-a" not in asked.text and not self._is_alone)
+        said = b"" if late else b"here\n"
+        reached = ("background_seconds",) if late else ()
+        return Behavior(exit_code=0, output=said, patch=ContextPatch(()), limits_hit=reached)
+
+    def by_itself(self, run: Callable[[], Behavior]) -> Behavior:
+        self.alone += 1
+        self._is_alone = True
+        try:
+            return run()
+        finally:
+            self._is_alone = False
+
+
+def test_what_is_late_behind_the_shells_end_is_tried_alone() -> None:
+    runner = Lags()
+    session = Session("/home", (Input.from_marked(["ls", "-a", "-b"]),))
+    recorder = SessionRecorder(scoring=Scoring(budget=4, noise_runs=3), alone=runner.by_itself)
+    found = recorder.record(session, runner, random.Random(0))
+    assert found.score is not None
+    assert found.score.irreducibility == 0
+    assert runner.alone == 1  # without -a
+    always = Lags(always=True)
+    replace(recorder, alone=always.by_itself).record(session, always, random.Random(0))
+    assert always.alone == 1
 
 
 class Among(Says):

@@ -1,5 +1,5 @@
 """The model that comes with the package, or another one: `default`, `default:MODEL`,
-`default:MODEL,seq2seq=MODEL`.
+`default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`.
 """
 
 from __future__ import annotations
@@ -42,19 +42,34 @@ class Emulated:
 
 def default(setting: Setting) -> Router:
     """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
-    `default:stages=bashkit`, and with `seq2seq=MODEL` a sequence model beside the memory.
+    `default:stages=bashkit`, with `seq2seq=MODEL` a sequence model beside the memory, and with
+    `abstain-below=P` an abstention wherever it is less sure.
     """
-    name, stages, written = "", "", None
+    name, stages, written, least = "", "", None, 0.0
     for part in filter(None, setting.text.split(",")):
         if part.startswith("stages="):
             stages = part.removeprefix("stages=")
         elif part.startswith("seq2seq="):
             written = part.removeprefix("seq2seq=")
+        elif part.startswith("abstain-below="):
+            least = _share(part.removeprefix("abstain-below="))
         else:
             name = part
     if stages not in ("", STAGES):
         raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
     if not stages:
-        return load_model(name or None, seq2seq=written)
+        return load_model(name or None, seq2seq=written, abstain_below=least)
     emulated = Emulated(Bashkit(replace(setting, text="")))
-    return load_model(name or None, seq2seq=written, stages=emulated, stages_name=STAGES)
+    return load_model(
+        name or None, seq2seq=written, stages=emulated, stages_name=STAGES, abstain_below=least
+    )
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise PredictorError(f"{text!r} is no confidence", hint="abstain-below=0.3, from 0 to 1")
+    return value

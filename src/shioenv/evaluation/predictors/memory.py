@@ -18,6 +18,7 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.durable import locked, storage_errors
+from shioenv.modeling.index import holds_index
 from shioenv.modeling.learning import train_memory
 from shioenv.modeling.material import datasets_in
 from shioenv.modeling.memory import Memory, behavior_of
@@ -56,8 +57,9 @@ class Remembering:
         self.version = version
         self.world = world or memory.world
         """Of the machine that it is asked about; another one than what it remembers, perhaps."""
-        self.training = str(training[0]) if len(training) == 1 else ""
-        """The dataset, whose inputs are set aside where what is new is asked for."""
+        self.training = str(training[0] if len(training) == 1 else memory.index.directory)
+        """The dataset, or the memory itself: its inputs are set aside where new ones are asked
+        for."""
         self.memory, self._fills = memory, fills
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -122,7 +124,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
             "no dataset is named", hint="memory:DIR, made by `shioenv generate`, or memory:MODEL"
         )
     path = Path(setting.text)
-    if path.is_dir() and not (path / "index.json").exists():
+    if path.is_dir() and not holds_index(path):
         datasets = datasets_in(path)
         directory = _remembered(datasets)
     else:
