@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -129,7 +131,11 @@ class Asking:
                     yield number, what
                 else:
                     raise HostError(f"{self._name} cannot run here: {what}")
-            elif not worker.resting and time.monotonic() >= worker.deadline:
+            elif (
+                not worker.resting
+                and time.monotonic() >= worker.deadline
+                and not worker.connection.poll()  # it came while the one before was taken
+            ):
                 yield from self._lost(worker, Status.TIMED_OUT)
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
@@ -211,6 +217,8 @@ class _Worker:
 def main() -> None:
     """A worker: makes the predictor it is told and answers until the connection is closed."""
     connection: Connection[Any, Any] = Connection(int(sys.argv[2]))
+    busy = threading.Event()
+    threading.Thread(target=_end_with, args=(connection.fileno(), busy), daemon=True).start()
     name, system, start = pickle.loads(connection.recv_bytes())
     try:
         predictor = make_predictor(name, system, start)
@@ -224,15 +232,27 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 text, state = pickle.loads(connection.recv_bytes())
+                busy.set()
                 try:
                     said: Said | str = said_of(predictor, text, state)
                 except HostError as error:
                     said = unable(error)
+                busy.clear()
                 connection.send(said)
     finally:
         close = getattr(predictor, "close", None)
         if close is not None:
             close()
+
+
+def _end_with(connection: int, busy: threading.Event) -> None:
+    """Ends this process, and what it started, where who asked is gone before it has an answer."""
+    hangup = select.poll()
+    hangup.register(connection, select.POLLRDHUP)
+    hangup.poll()
+    if busy.is_set():
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:

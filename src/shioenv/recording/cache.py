@@ -14,7 +14,7 @@ import resource
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,9 @@ _BUSY_SECONDS = 5.0
 _PAGE = 4096
 _GIVEN_BACK = 1024
 """Pages at most that one write gives back, so that others do not wait long (ours)."""
+
+_REMOVED = 2048
+"""Executions at most that one write removes, of an eighth (ours)."""
 
 _CHECKSUM = 16
 _SOURCES = ("behavior", "domain", "native", "sandbox")
@@ -131,12 +134,27 @@ class ExecutionCache:
 
     def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
         """Keeps what was executed. An input that did something else before is struck off."""
+        encoded = ((self._key(cwd, text), each, encode(each)) for text, each in behaviors.items())
+        kept = [(key, each, value) for key, each, value in encoded if value is not None]
+        if not kept or self._connection is None:
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")  # nobody writes between reading and writing
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+                self._give_up(error)
+            return
+        rows = self._rows(kept)
+        if self._connection is not None:
+            self._write(rows)
+
+    def _rows(
+        self, kept: Iterable[tuple[bytes, Behavior, bytes]]
+    ) -> list[tuple[bytes, float, bytes]]:
+        """What is to be written: of an input that did something else before, that it did."""
         rows = []
         now = self._clock()
-        for text, behavior in behaviors.items():
-            key, value = self._key(cwd, text), encode(behavior)
-            if value is None or self._connection is None:
-                continue
+        for key, behavior, value in kept:
             before = self._read(key)
             if before is not None:
                 self.use.checked += 1
@@ -146,7 +164,7 @@ class ExecutionCache:
                     self.use.differing += 1
                     value = _STRUCK
             rows.append((key, now, _sealed(key, value)))
-        self._write(rows)
+        return rows
 
     def _key(self, cwd: str, text: str) -> bytes:
         content = f"{cwd}\0{text}".encode("utf-8", "surrogateescape")
@@ -174,10 +192,9 @@ class ExecutionCache:
         return at, behavior
 
     def _write(self, rows: list[tuple[bytes, float, bytes]]) -> None:
-        if not rows or self._connection is None:
-            return
+        """Ends what was begun."""
+        assert self._connection is not None
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("REPLACE INTO executions VALUES (?, ?, ?)", rows)
             self._connection.execute("COMMIT")
             self._bound()
@@ -185,8 +202,8 @@ class ExecutionCache:
             self._give_up(error)
 
     def _bound(self) -> None:
-        """Removes the eighth that was written first where the file has reached its bound, but what
-        is struck off; gives what is free above the bound back, a little at a time.
+        """Removes what was written first where the file has reached its bound, but what is struck
+        off, and gives what is free above the bound back: a little at a time, since all wait.
         """
         assert self._connection is not None
         pages, free = (
@@ -197,8 +214,8 @@ class ExecutionCache:
             self._connection.execute(
                 "DELETE FROM executions WHERE rowid IN (SELECT rowid FROM executions "
                 "WHERE length(value) > ? ORDER BY rowid "
-                "LIMIT 1 + (SELECT count(*) FROM executions) / 8)",
-                (_CHECKSUM + len(_STRUCK),),
+                "LIMIT min(?, 1 + (SELECT max(rowid) - min(rowid) FROM executions) / 8))",
+                (_CHECKSUM + len(_STRUCK), _REMOVED),
             )
         above = pages - self._max_bytes // _PAGE
         if above > 0:  # each step gives one page back, and `execute` takes but one

@@ -200,7 +200,8 @@ def test_a_memory_was_trained_on_what_it_holds(tmp_path: Path) -> None:
     memory = small_memory(tmp_path / "memory")
     made = suite(tmp_path, "cat a.txt", "cat nowhere", "wc d", "rm -r  other")
     found = trained_on(made, memory.index.directory)
-    assert (found.inputs, found.text, found.form) == (len(memory.index), {0, 3}, {0, 1, 3})
+    assert found.inputs == len(memory.index)
+    assert (set(found.text), set(found.form)) == ({0, 3}, {0, 1, 3})
     assert Path(Router(memory).training) == tmp_path / "memory"
 
 

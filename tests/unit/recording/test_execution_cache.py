@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +169,41 @@ def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     for one in ones:
         found = [one.get("/home", f"ls {number}") for number in range(50)]
         assert [each and each.exit_code for each in found] == list(range(50))
+
+
+def test_two_that_saw_different_things_at_once_are_both_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither writes between the other's reading and writing."""
+    ones = [cache(tmp_path), cache(tmp_path)]
+    read = ExecutionCache._read
+
+    def slowly(self: ExecutionCache, key: bytes) -> tuple[float, Behavior | None] | None:
+        found = read(self, key)
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(ExecutionCache, "_read", slowly)
+    said = [{"ls": BEHAVIOR}, {"ls": replace(BEHAVIOR, output=b"something else\n")}]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda one, each: one.of("/home").update(each), ones, said))
+    assert [one.use.differing for one in ones] in ([0, 1], [1, 0])
+    assert ones[0].of("/home").get("ls") is None
+
+
+def test_who_would_wait_too_long_does_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BUSY_SECONDS", 0.01)
+    one = cache(tmp_path)
+    with closing(sqlite3.connect(next(tmp_path.glob("*.sqlite")), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        one.of("/home").update({"ls": BEHAVIOR})
+        other.execute("ROLLBACK")
+    assert one.of("/home").get("ls") is None
+    assert one.trouble is None
+    one.of("/home").update({"ls": BEHAVIOR})
+    assert one.of("/home").get("ls") == BEHAVIOR
 
 
 def test_a_place_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:

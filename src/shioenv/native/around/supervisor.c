@@ -176,24 +176,30 @@ static void fill_pipe(struct feed *feed)
     if (n < 0 || !feed->left) close_fd(&feed->fd);
 }
 
-/* How often a run was looked at, how often it wanted a processor or a disk then, and how often in a row, to this
- * moment, it did not. */
-struct looks { unsigned all, busy, asleep; };
+/* How often a run was looked at, how often it wanted a processor or a disk then or had used one since the look before
+ * (what the first thread of a process does is all that its state tells), and how often in a row, to this moment, it
+ * had not. */
+struct looks { unsigned all, busy, asleep; uint64_t cpu_ms; };
 
-/* Whether a run whose time is over would have got no further with more of the processor: it slept nearly always, or
- * all through the last half of its time. */
+enum { MANY_LOOKS = 10 };
+
+/* Whether a run whose time is over would have got no further with more of the processor: it slept nearly always, or,
+ * where it had the time for that to mean something, all through the last half. */
 static bool waited(const struct looks *looks)
 {
-    return looks->busy * 10 <= looks->all || looks->asleep * 2 >= looks->all;
+    if (!looks->all) return false;
+    return looks->busy * 10 <= looks->all || (looks->all >= MANY_LOOKS && looks->asleep * 2 >= looks->all);
 }
 
 /* Looks at what a run uses while it lasts: the limit it went past, or 0. */
 static uint32_t look(const struct request *request, struct reply *reply, struct looks *looks)
 {
     struct usage used = usage_now();
+    bool busy = used.busy || (looks->all && used.cpu_ms > looks->cpu_ms);
     looks->all++;
-    looks->busy += used.busy;
-    looks->asleep = used.busy ? 0 : looks->asleep + 1;
+    looks->busy += busy;
+    looks->asleep = busy ? 0 : looks->asleep + 1;
+    looks->cpu_ms = used.cpu_ms;
     if (used.threads >= config.processes) reply->flags |= REPLY_PROCESSES;
     if (used.cpu_ms > config.cpu_ms) return REPLY_CPU;
     if (used.bytes > request->memory_max) return REPLY_MEMORY;
