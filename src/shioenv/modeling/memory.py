@@ -186,7 +186,7 @@ class Memory:
         state is another.
         """
         state = self.world.placed(state)
-        if state.context is not None or state.stdin:
+        if state.context is not None or state.stdin or not self._is_own(state):
             return None
         for entry in self.index.exact(state.cwd, shell_input.strip()):
             kept = self.index.behavior(entry.behavior)
@@ -196,6 +196,14 @@ class Memory:
             behavior = _with_digests(behavior, ours) if ours else behavior
             return Answer(behavior, sure, "memory: the same input")
         return None
+
+    def _is_own(self, state: State) -> bool:
+        """Whether a pristine state is of the machine that the records are of."""
+        if state.pristine is self.world:
+            return True
+        own = self.world.state(state.cwd).before.document
+        theirs = state.before.document
+        return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname", "users"))
 
     def take(self, text: str, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its

@@ -60,6 +60,7 @@ def load_model(
     stages: Runner | None = None,
     stages_name: str = "another",
     abstain_below: float = 0.0,
+    world: World | None = None,
 ) -> Router:
     """A model, ready to be asked: `load_model().run("ls -l").output`. Starts no process, and needs
     no built system.
@@ -68,8 +69,9 @@ def load_model(
     packed model or of its directory. `seq2seq` is a sequence model, by name or path, which answers
     where it is surer than the memory, and needs the extra `train`. `stages` answers commands that
     read a pipe (default: the model itself), and is called `stages_name` in every answer that used
-    it. Below a confidence of `abstain_below`, 0 to 1, it abstains (default: never). Errors:
-    ModelError with the names that are known, or for what holds no model.
+    it. Below a confidence of `abstain_below`, 0 to 1, it abstains (default: never). `world` is the
+    machine that it is asked about (default: the one that it was made on); `world_called` gives that
+    of a built system. Errors: ModelError with the names that are known, or for what holds no model.
     """
     directory = opened(located(name or DEFAULT))
     card = read_card(directory)
@@ -81,7 +83,7 @@ def load_model(
     written = load_seq2seq(seq2seq, memory=memory) if seq2seq is not None else None
     return Router(
         memory, card, written=written, stages=stages, stages_name=stages_name,
-        abstain_below=abstain_below,
+        abstain_below=abstain_below, world=world,
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from shioenv.modeling.whereabouts import (
     unnamed,
     without_name,
 )
+from shioenv.modeling.world import World
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for; its confidence is 0."""
@@ -80,7 +81,8 @@ class Router:
 
     `stages` answers commands that read a pipe, where it is given: a runner that is given the text
     in `State.stdin`. `stages_name` is what it is called in every answer that used it. What it is
-    surer of than `abstain_below`, 0 to 1, or as sure, it says; 0 is everything.
+    surer of than `abstain_below`, 0 to 1, or as sure, it says; 0 is everything. `world` is the
+    machine that it is asked about, where that is not the one that the memory is of.
     """
 
     patch_level = "full"
@@ -94,8 +96,11 @@ class Router:
         stages: Runner | None = None,
         stages_name: str = "",
         abstain_below: float = 0.0,
+        world: World | None = None,
     ) -> None:
         self.memory = memory
+        self.world = world or memory.world
+        """The machine that it is asked about."""
         self.abstain_below = abstain_below
         self.card = dict(card or {})
         """What the model says of itself."""
@@ -105,7 +110,7 @@ class Router:
         self._stages, self._stages_name = stages, stages_name
         self._used_stages = False
         self._commands = _Single(self._single)
-        self._composition = Composition(self._commands, memory.world.state())
+        self._composition = Composition(self._commands, self.world.state())
         self._reached: dict[tuple[str, tuple[str, ...]], State] = {}
 
     @property
@@ -116,7 +121,8 @@ class Router:
         written = f", beside {self._model.version}" if self._model else ""
         least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
         records = f"{len(self.memory.index)} records of system {system[:12]}"
-        return f"{name}, {records}{written}{stages}{least}"
+        where = "" if self.world is self.memory.world else ", asked about another machine"
+        return f"{name}, {records}{written}{stages}{least}{where}"
 
     @property
     def training(self) -> str:
@@ -149,7 +155,7 @@ class Router:
 
     def reached(self, state: State | None) -> State:
         """The state with what its history led to, as far as the model knows."""
-        world = self.memory.world
+        world = self.world
         placed = world.placed(state)
         if placed.context is not None or not placed.history:
             return placed
@@ -256,7 +262,7 @@ class Router:
         exact = self.memory.exact(text, state)
         if exact is not None:
             return Step(text, exact, ((text, 0.0),))
-        if unnamed(text, state, self.memory.world.start):
+        if unnamed(text, state, self.world.start):
             return self._named(text, state)
         if state.stdin and self._stages is not None and self._reads_the_pipe(text, state):
             try:

@@ -20,8 +20,9 @@ class Reader:
 
 def read(*readings: bytes) -> bytes:
     observer = object.__new__(SandboxRunner)
+    observer._network = None
     observer._sandbox = Reader(*readings)  # type: ignore[assignment]
-    return observer._network
+    return observer._pristine_network()
 
 
 def test_a_spoiled_reading_is_not_taken_for_the_network() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from small_world import HOME, small_memory, small_world
+from small_world import CONTENTS, HOME, small_memory, small_world
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.conformance import run_checks
@@ -29,6 +29,7 @@ from shioenv.modeling.model import (
 )
 from shioenv.modeling.router import GUESSED, Router
 from shioenv.modeling.whereabouts import named, unnamed, without_name
+from shioenv.modeling.world import World
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"
 
@@ -157,6 +158,21 @@ def test_where_it_is_less_sure_than_asked_for_it_abstains(router: Router) -> Non
         with pytest.raises(Abstained, match=r"confidence of 0\.00, below 0\.3"):
             careful.run(text)
     assert "sure of 0.3" in careful.version
+
+
+def test_another_machine_is_answered_of_its_own_files(router: Router) -> None:
+    contents = {f"{HOME}/{name}": content for name, content in CONTENTS.items()}
+    contents[f"{HOME}/a.txt"] = b"two\nthree\n"
+    document = small_world().state().before.document
+    files = {**document["fs"], "a.txt": {**document["fs"]["a.txt"], "size": 10}}
+    there = World(Context({**document, "fs": files}), contents)
+    elsewhere = Router(router.memory, world=there)
+    assert router.answer("cat a.txt").source == "memory: the same input"
+    found = elsewhere.answer("cat a.txt")
+    assert found.behavior.output == b"two\nthree\n"
+    assert elsewhere.answer("cd sub; cat ../a.txt | head -n 1").behavior.output == b"two\n"
+    assert "another machine" in elsewhere.version
+    assert router.memory.exact("cat a.txt", small_world().state()), "the same machine, told anew"
 
 
 def test_an_answer_names_its_steps(router: Router) -> None:

@@ -12,9 +12,10 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.bashkit import Bashkit
-from shioenv.modeling.model import load_model
+from shioenv.modeling.model import DEFAULT, load_model, located, opened, read_card
 from shioenv.modeling.replay import written
 from shioenv.modeling.router import Router
+from shioenv.modeling.worlds import world_called
 
 STAGES = "bashkit"
 """The emulator that may stand in for commands that read a pipe."""
@@ -43,7 +44,8 @@ class Emulated:
 def default(setting: Setting) -> Router:
     """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
     `default:stages=bashkit`, with `seq2seq=MODEL` a sequence model beside the memory, and with
-    `abstain-below=P` an abstention wherever it is less sure.
+    `abstain-below=P` an abstention wherever it is less sure. Asked about another system than the
+    model's, it answers of that system's files, and that system has to be built here.
     """
     name, stages, written, least = "", "", None, 0.0
     for part in filter(None, setting.text.split(",")):
@@ -57,12 +59,13 @@ def default(setting: Setting) -> Router:
             name = part
     if stages not in ("", STAGES):
         raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
-    if not stages:
-        return load_model(name or None, seq2seq=written, abstain_below=least)
-    emulated = Emulated(Bashkit(replace(setting, text="")))
+    made_on = read_card(opened(located(name or DEFAULT))).get("system", setting.system)
+    world = None if made_on == setting.system else world_called(setting.system, setting.start)
+    emulated = Emulated(Bashkit(replace(setting, text=""))) if stages else None
     return load_model(
-        name or None, seq2seq=written, stages=emulated, stages_name=STAGES, abstain_below=least
-    )
+        name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
+        world=world,
+    )  # fmt: skip
 
 
 def _share(text: str) -> float:
