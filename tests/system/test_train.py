@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.dataset.read import read_records
+from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor
 from shioenv.modeling.material import datasets_in, find_recipe, make_material, probes
 from shioenv.modeling.model import load_model, pack
@@ -53,6 +55,55 @@ def test_a_model_is_made_from_a_recipe(
     text = model.memory.index.entry(0).text
     assert model.answer(text).confidence >= 0.3
     assert system.digest[:12] in model.version
+
+
+REGIMES = """
+schema = 1
+[[part]]
+name = "high"
+policy = "paper"
+min_irreducibility = 0.5
+count = 6
+seed = 3
+[[part]]
+name = "low"
+policy = "paper"
+max_irreducibility = 0.5
+count = 3
+seed = 3
+[[part]]
+name = "typed"
+sampler = "nl2cmd"
+inputs = "typed.jsonl"
+count = 2
+seed = 3
+[[part]]
+name = "sessions"
+history = 2
+count = 4
+seed = 3
+"""
+
+
+def test_the_papers_regimes_are_parts_of_a_recipe(tmp_path: Path, system: System) -> None:
+    (tmp_path / "recipe.toml").write_text(REGIMES)
+    lines = ['{"input": "ls -a", "cwd": "/tmp"}', "", "pwd", "whoami"]
+    (tmp_path / "typed.jsonl").write_text("\n".join(lines))
+    out = tmp_path / "material"
+    made = make_material(tmp_path / "recipe.toml", out, SerialExecutor())
+    high, low, typed, sessions = (list(read_records(each)) for each in made.directories)
+    assert [len(each) for each in (high, low, typed, sessions)] == [6, 3, 2, 4]
+    scores = [[record.irreducibility for record in each] for each in (high, low)]
+    assert all(score is not None and score >= 0.5 for score in scores[0])
+    assert all(score is not None and score <= 0.5 for score in scores[1])
+    assert typed[0].input == "cd /tmp; ls -a"
+    assert {len(record.history) for record in sessions} == {0, 1}
+    assert len(list((out / "pools").iterdir())) == 1
+    assert datasets_in(out) == sorted(made.directories)
+    assert make_material(tmp_path / "recipe.toml", out, SerialExecutor()) == made
+    (tmp_path / "typed.jsonl").unlink()
+    with pytest.raises(ModelError, match=r"typed\.jsonl, which is not there"):
+        make_material(tmp_path / "recipe.toml", tmp_path / "other", SerialExecutor())
 
 
 def test_probes_ask_every_command_for_every_letter(system: System) -> None:

@@ -78,6 +78,9 @@ def filter_(
     max_arguments: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
     ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first so many of these.")
+    ] = None,
 ) -> shared.Printout:
     """Select records of a dataset into a new one.
 
@@ -100,6 +103,7 @@ def filter_(
         exit_codes=tuple(exit_code or ()),
         min_arguments=min_arguments,
         max_arguments=max_arguments,
+        count=count,
     )
     with counting("records") as report:
         manifest = select(source, destination, selection, report=report)

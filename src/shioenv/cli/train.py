@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -38,13 +39,22 @@ def material(
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
     workers: shared.Workers = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="INPUTS",
+            help="A file of inputs, one a line as text or as JSON, that is to be told as well how "
+            "many of them the material holds; may be given again.",
+        ),
+    ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Execute what models learn from, as a recipe says; run again to go on.
 
-    Each part of the recipe becomes a dataset of executions without scores. What of the public suite
-    stands in them is printed: nothing of a suite was looked at when they were drawn.
+    Each part of the recipe becomes a dataset. What of the public suite stands in them is printed,
+    and how many inputs succeed: nothing of a suite was looked at when they were drawn.
     """
+    from shioenv.evaluation.questions import PUBLIC
     from shioenv.execution.engines import executor_named
     from shioenv.modeling.material import make_material
 
@@ -59,24 +69,25 @@ def material(
                 f"records of {part}", done, total, kept
             ),
         )
-    known = _known(made.directories)
+    found = _compared(made.directories, [PUBLIC, *map(str, against or ())])
     document = {
         "directory": str(out),
         "datasets": [str(each) for each in made.directories],
         "recipe_sha256": made.digest,
-        "public": known,
+        **found,
     }
-    lines = shared.rows(
-        {
-            "material": str(out),
-            "parts": ", ".join(each.name for each in made.directories),
-            "recipe": made.digest[:12],
-            "public suite": f"{known['text']} of {known['inputs']} inputs stand in it, "
-            f"{known['form']} by their normal form",
-        },
-        13,
-    )
-    return shared.Printout(document, lines)
+    lines = {
+        "material": str(out),
+        "parts": ", ".join(each.name for each in made.directories),
+        "recipe": made.digest[:12],
+        "succeed": f"{found['succeed']:.1%} of {found['inputs']:,} inputs",
+    }
+    for name, known in found["held"].items():
+        lines[name] = (
+            f"{known['text']} of {known['inputs']} inputs stand in it, "
+            f"{known['form']} by their normal form"
+        )
+    return shared.Printout(document, shared.rows(lines, max(map(len, lines)) + 1))
 
 
 @shared.command(app, "shioenv train memory ./material --out my.model")
@@ -290,22 +301,32 @@ def _prepare(
     prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.tell)
 
 
-def _known(directories: tuple[Path, ...]) -> dict[str, int]:
-    """How many inputs of the public suite stand in datasets, by text and by normal form."""
-    from shioenv.dataset.leakage import inputs_of
-    from shioenv.evaluation.questions import PUBLIC, read_questions
+def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:
+    """How many inputs of datasets succeed, and how many of those of files stand in them, by text
+    and by normal form.
+    """
+    from shioenv.dataset.read import read_records
+    from shioenv.domain.inputs import without_start
+    from shioenv.evaluation.questions import read_questions
     from shioenv.grammar.normal import normal
 
+    wanted = {name: [question.input for question in read_questions(name)] for name in files}
     texts: set[str] = set()
+    count = succeed = 0
     with counting("inputs compared") as report:
         for directory in directories:
-            for text in inputs_of(directory):
-                texts.add(text.strip())
-                report(len(texts))
+            for record in read_records(directory):
+                texts.add(without_start(record.input)[1].strip())
+                succeed += record.exit_code == 0
+                count += 1
+                report(count)
     forms = {normal(text) for text in texts} - {None}
-    questions = read_questions(PUBLIC)
-    return {
-        "inputs": len(questions),
-        "text": sum(question.input.strip() in texts for question in questions),
-        "form": sum(normal(question.input) in forms for question in questions),
+    known = {
+        name: {
+            "inputs": len(inputs),
+            "text": sum(text.strip() in texts for text in inputs),
+            "form": sum(normal(text) in forms for text in inputs),
+        }
+        for name, inputs in wanted.items()
     }
+    return {"inputs": count, "succeed": round(succeed / max(count, 1), 4), "held": known}

@@ -39,6 +39,8 @@ class Selection:
     """Empty: any."""
     min_arguments: int | None = None
     max_arguments: int | None = None
+    count: int | None = None
+    """The first so many of these; None: all."""
 
     def __post_init__(self) -> None:
         for name, low, high, most in (
@@ -113,10 +115,12 @@ def select(
     with new_directory(directory) as temporary:
         writer = Writer(temporary, plan, manifest.kernels, manifest.layers)
         writer.keep_contexts(read_contexts(source).values())
+        kept = 0
         for done, record in enumerate(read_records(source, check=True), 1):
             seen |= _commands(record)
-            if selection.keeps(record):
+            if kept != selection.count and selection.keeps(record):
                 writer.add(record)
+                kept += 1
             report(done, manifest.records)
         for name in selection.commands:
             if name not in seen:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import re
 import stat
 import string
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,14 +19,16 @@ import msgspec
 
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, generate
-from shioenv.dataset.manifest import MANIFEST, finished_manifest
+from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
-from shioenv.errors import ModelError, did_you_mean
+from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.files.durable import storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
-from shioenv.irreducibility.scoring import UNSCORED
+from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
 from shioenv.modeling.stages import PIPED, behind_pipes, stage_inputs
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
@@ -49,7 +53,7 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One dataset of a material: executions without scores."""
+    """One dataset of a material: executions, with scores where there is a bound on these."""
 
     name: str
     """Of its directory."""
@@ -66,6 +70,41 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Share of inputs of several commands."""
     mistakes: float = 0.0
     """Share of inputs that get a mistake."""
+    history: int = 1
+    """Inputs typed in a row, in the same shell."""
+    inputs: str = ""
+    """A file of inputs instead, a line each as `dataset import` takes them, all of it or the first
+    `count`; `sampler` says what wrote them. Beside the recipe, or from where one is."""
+    min_irreducibility: float | None = None
+    max_irreducibility: float | None = None
+    min_necessary: float | None = None
+    """Only records whose score is so high, or so low: as many inputs are drawn and scored as it
+    takes. Parts that are drawn alike share what was scored, in `pools`."""
+
+    @property
+    def selection(self) -> Selection | None:
+        """The bounds on scores; None without any. Errors: UsageError."""
+        bounds = self.min_irreducibility, self.max_irreducibility, self.min_necessary
+        if bounds == (None, None, None):
+            return None
+        low, high, necessary = bounds
+        return Selection(
+            min_irreducibility=low, max_irreducibility=high, min_necessary=necessary,
+            count=self.count,
+        )  # fmt: skip
+
+    @property
+    def drawing(self) -> Drawing:
+        """How its inputs are drawn."""
+        return Drawing(
+            sampler=self.sampler,
+            policy=self.policy,
+            seed=self.seed,
+            horizon=self.horizon,
+            composite_share=self.composite_share,
+            mistakes=self.mistakes,
+            history=self.history,
+        )
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,6 +173,14 @@ def make_material(
             directory.mkdir(parents=True, exist_ok=True)
         target = directory / part.name
         told = partial(report, part.name)
+        made.append(target)
+        if part.inputs:
+            lines = _listed(path.parent, part)
+            _execute(part, lines, target, system, executor, told)
+            continue
+        if part.selection is not None:
+            _select(part, part.selection, directory, system, executor, report)
+            continue
         if part.sampler in (PROBES, FILTERS, PIPED):
             built = find_system(system)
             if part.sampler == PROBES:
@@ -141,28 +188,66 @@ def make_material(
             elif part.sampler == FILTERS:
                 lines = filters(built, part.count, part.seed)
             else:
-                lines = stage_inputs(built, made, part.count, part.seed, part.policy)
+                lines = stage_inputs(built, made[:-1], part.count, part.seed, part.policy)
             _execute(part, lines, target, system, executor, told)
-            made.append(target)
             continue
         generate(
             Destination(target, "zstd"),
             count=part.count,
-            drawing=Drawing(
-                sampler=part.sampler,
-                policy=part.policy,
-                seed=part.seed,
-                horizon=part.horizon,
-                composite_share=part.composite_share,
-                mistakes=part.mistakes,
-            ),
+            drawing=part.drawing,
             scoring=UNSCORED,
             system=system,
             executor=executor,
             report=partial(_tell, told),
         )
-        made.append(target)
     return Material(tuple(made), hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _listed(beside: Path, part: Part) -> list[str]:
+    """The lines of a part's file of inputs. Errors: ModelError."""
+    found = [path for path in (beside / part.inputs, Path(part.inputs)) if path.is_file()]
+    if not found:
+        raise ModelError(
+            f"{part.name} is made of {part.inputs}, which is not there",
+            hint="shioenv suite adapt FILE --out FILE makes one of anybody's commands",
+        )
+    lines = found[0].read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip()][: part.count]
+
+
+def _select(
+    part: Part,
+    selection: Selection,
+    directory: Path,
+    system: str | None,
+    executor: Executor,
+    report: Callable[[str, int, int, int], None],
+) -> None:
+    """Draws and scores inputs until there are so many as are wanted, and selects these."""
+    target = directory / part.name
+    if (target / MANIFEST).exists():
+        finished_manifest(target)
+        return
+    drawn = hashlib.sha256(msgspec.json.encode(part.drawing)).hexdigest()
+    pool = directory / "pools" / drawn[:12]
+    wanted = part.count
+    while True:
+        with suppress(UnknownDatasetError):  # a larger one that was begun is finished first
+            wanted = max(wanted, read_manifest(pool).count)
+        generate(
+            Destination(pool, "zstd"),
+            count=wanted,
+            drawing=part.drawing,
+            scoring=THE_PAPERS,
+            system=system,
+            executor=executor,
+            report=partial(_tell, partial(report, f"the pool of {part.name}")),
+        )
+        found = sum(map(selection.keeps, read_records(pool)))
+        if found >= part.count:
+            break
+        wanted += math.ceil(1.05 * (part.count - found) * wanted / max(found, 1))
+    select(pool, target, selection)
 
 
 def probes(system: System, count: int, seed: int) -> list[str]:
