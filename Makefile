@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test test-fronts check docs grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup demo test test-fronts test-train check docs grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
 NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
@@ -31,6 +31,9 @@ test: setup ## the whole test suite
 
 test-fronts: setup ## each agent framework's front against the real package, in environments of their own
 	@scripts/fronts.sh
+
+test-train: setup ## what needs torch: sequence models, in an environment of their own
+	@scripts/test-train.sh
 
 check: .venv/.native ## lint, format and types
 	@$(BIN)/ruff check
