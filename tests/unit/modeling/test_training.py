@@ -100,6 +100,15 @@ def test_a_run_in_pieces_gives_the_weights_of_one_that_was_never_interrupted(
     assert (last.step, last.ended) == (PLAN.steps, True)
 
 
+def test_what_no_longer_gets_better_on_dev_stops(examples: Examples, tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(PLAN, learning_rate=0.0, steps=40, every=1, patience=2)
+    first = train(tmp_path, examples, plan, minutes=0)  # counted over pieces, too
+    done = train(tmp_path, examples, plan)
+    assert (first.step, first.ended) == (1, False)
+    assert (done.step, done.ended) == (3, True)
+    assert train(tmp_path, examples, plan).step == 3
+
+
 def test_another_seed_gives_other_weights(examples: Examples, whole: Path, tmp_path: Path) -> None:
     train(tmp_path, examples, msgspec.structs.replace(PLAN, seed=4), minutes=0)
     found = weights(tmp_path)
