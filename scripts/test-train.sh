@@ -11,7 +11,8 @@ if [ ! -e "$home/.made" ] || [ pyproject.toml -nt "$home/.made" ]; then
     pip="$home/bin/python -m pip install -q --disable-pip-version-check"
     # a build for the processor alone would need an index of its own; this one is pinned
     $pip 'torch==2.13.0'
-    $pip -e '.[train,export,report,evaluation]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.112'
+    $pip -e '.[train,export,report,evaluation]' 'pytest>=8.3' \
+        'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'hypothesis>=6.112'
     touch "$home/.made"
 fi
 "$home/bin/python" -m pytest -q tests/unit/modeling/test_training.py \

@@ -229,7 +229,7 @@ def test_a_prompt_tells_what_the_operands_are() -> None:
         "m gone",
         "l link lrwxrwxrwx 1 root root 5 2025-10-16 19:43 >a.txt l1 w2 c6",
         "|one", "/tw",
-        "d sub drwxr-xr-x 1 root root 4096 2025-10-16 19:43 n1: inner.txt",
+        "d sub drwxr-xr-x 1 root root 4096 2025-10-16 08:00 n1: inner.txt",
     ]  # fmt: skip
     piped = Prompter().prompt("sort -r", replace(state, stdin=b"b\na\n"), NOW)
     assert piped.splitlines()[2:5] == ["x l2 w2 c4", "|b", "|a"]
