@@ -111,7 +111,7 @@ def run(
         title="The training sets' scores",
         data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
         tables=[
-            _table(datasets, cut),
+            _table(datasets, cut, sets),
             _source_table(datasets),
             _length_table(datasets),
             _rule_table(rescorings),
@@ -170,13 +170,14 @@ def _summary(moments: Moments) -> dict[str, Any]:
 
 
 def _table(
-    datasets: Mapping[str, ScoredDataset], cut: Mapping[str, tuple[str, Callable[[float], bool]]]
+    datasets: Mapping[str, ScoredDataset],
+    cut: Mapping[str, tuple[str, Callable[[float], bool]]],
+    sets: Mapping[str, Sequence[float]],
 ) -> Table:
     rows = []
     for name, (source, holds) in cut.items():
-        scores = datasets[source].scores
-        numbers = list(filter(holds, values(scores)))
-        several = values(scores, lambda score: score.n_arguments > 1)
+        numbers = sets[name]
+        several = values(datasets[source].scores, lambda score: score.n_arguments > 1)
         rows.append(
             (
                 name,
@@ -201,7 +202,7 @@ def _table(
 def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
     rows = []
     for source, dataset in datasets.items():
-        total = len(dataset.scores)
+        total, counts = len(dataset.scores), dataset.counts
         commands = Counter(score.command for score in dataset.scores).most_common()
         sums = np.cumsum([count for _, count in commands])
         rows.append(
@@ -210,8 +211,8 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
                 f"`{commands[0][0]}`, {share(commands[0][1], total)}",
                 str(int(np.searchsorted(2 * sums, total)) + 1),
                 _skewness(values(dataset.scores)),
-                share(sum(score.exit_code != 0 for score in dataset.scores), total),
-                share(sum(score.volatile for score in dataset.scores), total),
+                share(counts["fail"], total),
+                share(counts["volatile"], total),
             )
         )
     return Table(

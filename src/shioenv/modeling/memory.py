@@ -203,7 +203,7 @@ class Memory:
             return True
         own = self.world.state(state.cwd).before.document
         theirs = state.before.document
-        return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname", "users"))
+        return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
     def take(self, text: str, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its

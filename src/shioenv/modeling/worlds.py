@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.context import Context
 from shioenv.modeling.learning import _shown_in_proc, reader
@@ -16,6 +19,13 @@ def world_called(name: str, start: str | None = None) -> World:
     """
     with open_sandbox(name) as sandbox:
         return world_of(find_system(name), sandbox.context(start))
+
+
+def asked_elsewhere(card: Mapping[str, Any], system: str, start: str) -> World | None:
+    """The machine that a model is asked about, by its name; None where its card says that it is of
+    that one, or of none. Errors: those of `world_called`.
+    """
+    return None if card.get("system", system) == system else world_called(system, start)
 
 
 def world_of(system: System, context: Context) -> World:

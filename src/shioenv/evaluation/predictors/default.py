@@ -15,7 +15,7 @@ from shioenv.evaluation.predictors.bashkit import Bashkit
 from shioenv.modeling.model import DEFAULT, load_model, located, opened, read_card
 from shioenv.modeling.replay import written
 from shioenv.modeling.router import Router
-from shioenv.modeling.worlds import world_called
+from shioenv.modeling.worlds import asked_elsewhere
 
 STAGES = "bashkit"
 """The emulator that may stand in for commands that read a pipe."""
@@ -59,12 +59,11 @@ def default(setting: Setting) -> Router:
             name = part
     if stages not in ("", STAGES):
         raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
-    made_on = read_card(opened(located(name or DEFAULT))).get("system", setting.system)
-    world = None if made_on == setting.system else world_called(setting.system, setting.start)
+    card = read_card(opened(located(name or DEFAULT)))
     emulated = Emulated(Bashkit(replace(setting, text=""))) if stages else None
     return load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
-        world=world,
+        world=asked_elsewhere(card, setting.system, setting.start),
     )  # fmt: skip
 
 

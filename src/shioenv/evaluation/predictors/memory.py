@@ -25,7 +25,7 @@ from shioenv.modeling.memory import Memory, behavior_of
 from shioenv.modeling.model import located, opened, read_card
 from shioenv.modeling.ranking import difference
 from shioenv.modeling.world import World
-from shioenv.modeling.worlds import world_called
+from shioenv.modeling.worlds import asked_elsewhere
 from shioenv.system.build import cache_directory
 
 QUESTIONS = 2000
@@ -132,9 +132,8 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     card = read_card(directory)
     digest = hashlib.sha256((directory / "index.json").read_bytes()).hexdigest()[:12]
     version = f"{card.get('records')} records {digest}"
-    world = None
-    if card.get("system", setting.system) != setting.system:
-        world = world_called(setting.system, setting.start)
+    world = asked_elsewhere(card, setting.system, setting.start)
+    if world is not None:
         version += f" of {card.get('system')}"
     return Remembering(Memory(directory), version, datasets, fills, world)
 
