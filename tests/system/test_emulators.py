@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
+from typer.testing import CliRunner
 
+from shioenv.cli.main import app
 from shioenv.domain.runner import State
 from shioenv.errors import HostError
 from shioenv.evaluation.metrics import Level
@@ -24,6 +27,21 @@ def emulator(request: pytest.FixtureRequest) -> Iterator[Predictor]:
         pytest.skip(f"{error.message}: {error.hint}")
     yield made
     getattr(made, "close", lambda: None)()
+
+
+def test_predict_lets_an_emulator_answer_for_stages() -> None:
+    pytest.importorskip("bashkit", reason="needs the extra shioenv[evaluation]")
+    text = "cat documents/names.txt | tr a-z A-Z | nl -ba | head -2"
+    given = ["predict", text, "--json"]
+    said = {
+        stages: json.loads(CliRunner().invoke(app, [*given, *stages]).stdout)
+        for stages in ((), ("--stages", "bashkit"))
+    }
+    assert "bashkit" not in said[()]["source"] + said[()]["model"]
+    by = said["--stages", "bashkit"]
+    assert by["source"].endswith("stages by bashkit")
+    assert "stages by bashkit" in by["model"]
+    assert by["steps"][-1]["source"] == "bashkit"
 
 
 def test_it_says_what_it_is(emulator: Predictor) -> None:

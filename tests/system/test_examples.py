@@ -56,7 +56,8 @@ def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
     for record in records:
         first, stage = parted(without_start(record.input)[1])
         assert is_source(printed[first])
-        piped.setdefault(stage, {})[printed[first].output] = record
+        given_to_it = printed[first].output_bytes.decode("utf-8", "replace")
+        piped.setdefault(stage, {})[given_to_it.replace("\r", "\\r")] = record
     directory = tmp_path / "examples"
     count = prepare(list(made.directories), directory, Shape(vocabulary=400, source_tokens=4000))
     examples = Examples(directory)
@@ -84,7 +85,7 @@ def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
         assert target is not None
         text = prompt.partition("\n")[0].removeprefix("$ ")
         if "\nx" in prompt and text in piped:
-            shown = prompt.partition("\nx")[2].partition("\n")[2].splitlines()
+            shown = prompt.partition("\nx")[2].partition("\n")[2].split("\n")
             stdin = "".join(line[1:] + "\n" * line.startswith("|") for line in shown)
             record = piped[text][stdin]
             given += 1

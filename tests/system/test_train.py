@@ -9,7 +9,13 @@ import pytest
 from shioenv.dataset.read import read_records
 from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor
-from shioenv.modeling.material import datasets_in, find_recipe, make_material, probes
+from shioenv.modeling.material import (
+    datasets_in,
+    described,
+    find_recipe,
+    make_material,
+    probes,
+)
 from shioenv.modeling.model import load_model, pack
 from shioenv.system.store import System
 
@@ -49,12 +55,23 @@ def test_a_model_is_made_from_a_recipe(
     card = train_memory(datasets, tmp_path / "made", name="tiny", questions=20, seed=0)
     assert card["system_digest"] == system.digest
     assert [part["sampler"] for part in card["material"]] == ["gcs", "probes"]
+    assert {part["recipe_sha256"] for part in card["material"]} == {made.digest}
+    assert all(part["grammar_digest"] and part["version"] for part in card["material"])
     pack(tmp_path / "made", tmp_path / "tiny.model")
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
     model = load_model(tmp_path / "tiny.model")
     text = model.memory.index.entry(0).text
     assert model.answer(text).confidence >= 0.3
     assert system.digest[:12] in model.version
+
+
+def test_a_dataset_that_no_recipe_made_says_so(tmp_path: Path, system: System) -> None:
+    (tmp_path / "one.toml").write_text(RECIPE)
+    made = make_material(tmp_path / "one.toml", tmp_path / "material", SerialExecutor())
+    people, _ = made.directories
+    assert described(people)["recipe_sha256"] == made.digest
+    people.rename(tmp_path / "material" / "mine")
+    assert described(tmp_path / "material" / "mine")["recipe_sha256"] == ""
 
 
 REGIMES = """

@@ -59,6 +59,7 @@ def show(model: Name = "default") -> shared.Printout:
         "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
         "records": card.get("records"),
         "material": parts,
+        **_origin(card),
         "right": f"{learned.get('right')} of {learned.get('held_back')} inputs that were left out",
         "limits": card.get("limits"),
         "license": card.get("license"),
@@ -105,6 +106,17 @@ def push(
     return shared.Printout({"repository": repository, "url": url}, [f"{model} is in {url}"])
 
 
+def _origin(card: dict[str, Any]) -> dict[str, object]:
+    """By what its material was made, as far as the card says."""
+    material = card.get("material", [])
+    found = {
+        key: sorted({each[name][:12] for each in material if each.get(name)})
+        for key, name in (("grammars", "grammar_digest"), ("recipe", "recipe_sha256"))
+    }
+    made: dict[str, object] = {key: ", ".join(each) for key, each in found.items() if each}
+    return {**made, "version": card["version"]} if card.get("version") else made
+
+
 def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
     """What is shown of a sequence model."""
     learned = card["learned"]
@@ -113,6 +125,7 @@ def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
         "systems": ", ".join(f"{name} {each['digest'][:12]}" for name, each in
                              card["systems"].items()),
         "records": card["records"],
+        **_origin(card),
         "weights": f"{card['parameters'] / 1e6:.1f} million, {card['steps']} steps, "
         f"seed {card['plan']['seed']}",
         "right": f"{learned['right']} of {learned['held_back']} inputs that were left out",

@@ -11,7 +11,7 @@ import typer
 from shioenv.cli import shared
 
 if TYPE_CHECKING:
-    from shioenv.domain.runner import Answer
+    from shioenv.domain.runner import Answer, Runner
     from shioenv.modeling.router import Router, Step
 
 
@@ -39,6 +39,15 @@ def predict(
         str | None,
         typer.Option(metavar="MODEL", help="A sequence model, taken where it is surer."),
     ] = None,
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EMULATOR",
+            autocompletion=shared.completing("bashkit"),
+            help="Let an emulator (bashkit) answer commands that read a pipe; such answers say so. "
+            "The model's system has to be built.",
+        ),
+    ] = None,
     abstain_below: Annotated[
         float,
         typer.Option(min=0, max=1, metavar="P", help="Say nothing where the model is less sure."),
@@ -47,13 +56,20 @@ def predict(
     """Say what an input does, without executing anything: output, exit code, context patch.
 
     The output goes to standard output, the rest to standard error, with how sure the model is: 0
-    to 1, the share of such answers that it expects to be right. No system has to be built.
+    to 1, the share of such answers that it expects to be right. No system has to be built, but for
+    --stages.
     """
     from dataclasses import replace
 
     from shioenv.modeling.model import load_model
 
-    router = load_model(model, seq2seq=seq2seq, abstain_below=abstain_below)
+    router = load_model(
+        model,
+        seq2seq=seq2seq,
+        stages=_emulator(stages, model) if stages else None,
+        stages_name=stages or "",
+        abstain_below=abstain_below,
+    )
     state = router.memory.world.state(cwd)
     if cwd is not None and not router.memory.world.has_directory(cwd):
         from shioenv.errors import StartDirectoryError
@@ -67,6 +83,14 @@ def predict(
         "steps": [_step(each) for each in router.steps],
     }
     return shared.Printout(document, _parts(answer, router, explain=explain), indent=2)
+
+
+def _emulator(name: str, model: str) -> Runner:
+    """Who answers commands that read a pipe on the system of a model."""
+    from shioenv.evaluation.predictors.default import emulator
+    from shioenv.modeling.model import located, opened, read_card
+
+    return emulator(name, read_card(opened(located(model))).get("system"))
 
 
 def _inputs(path: Path) -> Iterator[str]:

@@ -12,6 +12,7 @@ from shioenv.domain.inputs import without_start
 from shioenv.evaluation.suite import Suite
 from shioenv.grammar.normal import normal
 from shioenv.modeling.index import Index, holds_index
+from shioenv.modeling.seen import SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,15 @@ class Training:
 
 
 def trained_on(suite: Suite, data: str | Path) -> Training:
-    """What of a suite stands in a dataset, a file of inputs, or the directory of a memory, which
-    has each input once. Errors: those of `leakage`.
+    """What of a suite stands in a dataset, a file of inputs, or the directory of a model, which
+    has each input once. Errors: those of `leakage`; ModelError.
     """
+    asked = [without_start(case.question.input)[1] for case in suite.cases]
+    if (Path(data) / SEEN).exists():
+        seen = Seen(Path(data))
+        known = frozenset(place for place, text in enumerate(asked) if seen.has_text(text))
+        formed = frozenset(place for place, text in enumerate(asked) if seen.has_form(normal(text)))
+        return Training(str(data), len(seen), known, known | formed)
     texts: set[str] = set()
     forms: set[str | None] = set()
     count = 0
@@ -49,7 +56,6 @@ def trained_on(suite: Suite, data: str | Path) -> Training:
         forms.add(normal(text))
         count += 1
     forms.discard(None)
-    asked = [without_start(case.question.input)[1] for case in suite.cases]
     known = frozenset(place for place, text in enumerate(asked) if " ".join(text.split()) in texts)
     formed = frozenset(place for place, text in enumerate(asked) if normal(text) in forms)
     return Training(str(data), count, known, known | formed)

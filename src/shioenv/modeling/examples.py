@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
-from shioenv.modeling.codec import TOKENIZER, Codec
-
-FILES = ("examples.json", "examples.npy", "tokens.bin", TOKENIZER, "world.json")
-"""Of a directory of examples."""
+from shioenv.modeling.codec import Codec
+from shioenv.modeling.seen import write_seen
 
 ROW = np.dtype([("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", "u1")])
 
@@ -28,6 +26,10 @@ class Example:
     target: list[int]
     dev: bool
     """It judges, and is not learned from."""
+    text: str
+    """The input that it is of."""
+    form: str | None
+    """Its normal form."""
 
 
 class Examples:
@@ -69,22 +71,27 @@ class Examples:
 def write_examples(
     directory: Path, codec: Codec, examples: Iterable[Example], facts: dict[str, Any]
 ) -> int:
-    """Writes examples into a directory; how many. `facts` is what is told of them.
+    """Writes examples into a directory, with hashes of the inputs that are learned from; how many
+    examples. `facts` is what is told of them.
 
     Errors: ModelError where there is none that is learned from.
     """
     directory.mkdir(parents=True, exist_ok=True)
     codec.save(directory)
     rows: list[tuple[int, int, int, int]] = []
+    seen: dict[tuple[str, str | None], None] = {}
     at = 0
     with (directory / "tokens.bin").open("wb") as file:
         for example in examples:
             numbers = np.array([*example.source, *example.target], dtype="<u2")
             rows.append((at, len(example.source), len(example.target), int(example.dev)))
             file.write(numbers.tobytes())
+            if not example.dev:
+                seen[example.text, example.form] = None
             at += len(numbers)
     if not any(not row[3] for row in rows):
         raise ModelError("there is nothing to learn from")
+    write_seen(directory, seen)
     np.save(directory / "examples.npy", np.array(rows, dtype=ROW))
     counts = {"examples": len(rows), "dev": sum(row[3] for row in rows), "tokens": at}
     text = json.dumps({**facts, **counts}, ensure_ascii=False, indent=1)

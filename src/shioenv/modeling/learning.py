@@ -27,6 +27,7 @@ from shioenv.modeling.composition import is_single
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
+from shioenv.modeling.material import described
 from shioenv.modeling.memory import Memory, kept_of, taken
 from shioenv.modeling.model import write_card
 from shioenv.modeling.opening import without_reading
@@ -34,6 +35,7 @@ from shioenv.modeling.ranking import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.world import World
 from shioenv.system.store import System, find_system
+from shioenv.version import package_version
 
 LONGEST = 20_000
 """Characters of an output that is remembered; ours: one record in 200 has more."""
@@ -146,15 +148,8 @@ def train_memory(
         "system": system,
         "system_digest": digest,
         "records": kept,
-        "material": [
-            {
-                "sampler": each.plan.drawing.sampler,
-                "policy": each.plan.drawing.policy,
-                "seed": each.plan.drawing.seed,
-                "records": each.records,
-            }
-            for each in manifests
-        ],
+        "material": [described(each) for each in datasets],
+        "version": package_version(),
         "seed": seed,
         "learned": figures,
         "license": "Apache-2.0",

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,7 @@ from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
-from shioenv.files.durable import storage_errors
+from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
@@ -40,6 +41,8 @@ RECIPES = Path(__file__).parent / "recipes"
 
 SCHEMA = 1
 
+MADE_BY = "recipe.toml"
+"""In the directory of a material: the recipe that it was made by."""
 
 PROBES = "probes"
 """The sampler that tries every command with nothing, for help, and with every letter as option,
@@ -167,10 +170,13 @@ def make_material(
     of `generate`.
     """
     path = find_recipe(recipe)
+    parts = read_recipe(path).part
+    said = path.read_bytes()
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        atomic_write(directory / MADE_BY, said)
     made: list[Path] = []
-    for part in read_recipe(path).part:
-        with storage_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+    for part in parts:
         target = directory / part.name
         told = partial(report, part.name)
         made.append(target)
@@ -200,7 +206,7 @@ def make_material(
             executor=executor,
             report=partial(_tell, told),
         )
-    return Material(tuple(made), hashlib.sha256(path.read_bytes()).hexdigest())
+    return Material(tuple(made), hashlib.sha256(said).hexdigest())
 
 
 def _listed(beside: Path, part: Part) -> list[str]:
@@ -322,6 +328,29 @@ def _execute(
 
 def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
     report(progress.done, progress.count, progress.kept)
+
+
+def described(dataset: Path) -> dict[str, Any]:
+    """A dataset as the card of a model that learned from it tells: how it was drawn, of which
+    system, by which version, grammars and recipe ("" where no recipe made it).
+
+    Errors: those of `read_manifest`.
+    """
+    manifest = read_manifest(dataset)
+    plan = manifest.plan
+    file = dataset.parent / MADE_BY
+    names = [part.name for part in read_recipe(file).part] if file.is_file() else []
+    recipe = hashlib.sha256(file.read_bytes()).hexdigest() if dataset.name in names else ""
+    return {
+        "sampler": plan.drawing.sampler,
+        "policy": plan.drawing.policy,
+        "seed": plan.drawing.seed,
+        "records": manifest.records,
+        "system": plan.system,
+        "version": plan.version,
+        "grammar_digest": plan.grammar_digest,
+        "recipe_sha256": recipe,
+    }
 
 
 def datasets_in(directory: Path) -> list[Path]:

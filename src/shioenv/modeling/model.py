@@ -48,7 +48,7 @@ _FILES = frozenset(
         *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", "rows.npy"),
         *("texts.bin", "world.json"),
         *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
-        *("examples.json", "examples.npy", "tokens.bin"),
+        *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
     }
 )
 

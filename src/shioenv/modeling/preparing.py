@@ -25,6 +25,7 @@ from shioenv.modeling.codec import Codec
 from shioenv.modeling.compact import MONTHS, Now, Target, target_of
 from shioenv.modeling.composition import is_single
 from shioenv.modeling.examples import Example, write_examples
+from shioenv.modeling.material import described
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
 from shioenv.modeling.reading import read_program
@@ -109,7 +110,7 @@ def prepare(
             codec = Codec.learned(texts, shape.vocabulary)
         facts = {
             "systems": systems,
-            "material": [_plan(each) for each in datasets],
+            "material": [described(each) for each in datasets],
             "shape": msgspec.to_builtins(shape),
         }
         encoded = _encoded(_texts(file), codec, shape, counts, report)
@@ -125,6 +126,8 @@ class _Text(msgspec.Struct, array_like=True):
     printed: tuple[tuple[str, bytes], ...]
     patch: str
     dev: bool
+    text: str
+    form: str | None
 
 
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Text)
@@ -146,7 +149,7 @@ def _encoded(
             counts.without("longer than a target")
             continue
         source = codec.encode(one.prompt)[: shape.source_tokens]
-        yield Example(source, target, one.dev)
+        yield Example(source, target, one.dev, one.text, one.form)
 
 
 def _write_texts(
@@ -213,12 +216,15 @@ def _text_of(
     target = _target(record, state, now)
     if target is None:
         return "no target can say it"
-    form = normal(text) or text
-    dev = zlib.crc32(form.encode("utf-8", "surrogateescape")) % DEV_ONE_IN == 0
+    form = normal(text)
+    dev = zlib.crc32((form or text).encode("utf-8", "surrogateescape")) % DEV_ONE_IN == 0
+    whole = place[2]
+    if whole != text:
+        form = normal(whole)
     try:
         prompt = prompter.prompt(text, state, now, without_itself=True)
         prompt.encode()
-        return _Text(prompt, target.exit_code, target.printed, target.patch, dev)
+        return _Text(prompt, target.exit_code, target.printed, target.patch, dev, whole, form)
     except (Abstained, UnicodeEncodeError):
         return "no prompt can say it"
 
@@ -269,15 +275,3 @@ def now_of(declaration: SystemDeclaration) -> Now:
     """When inputs start on a system."""
     at = declaration.instant
     return Now(MONTHS[at.month - 1], at.day, at.year, f"{at:%H:%M}")
-
-
-def _plan(dataset: Path) -> dict[str, object]:
-    manifest = read_manifest(dataset)
-    drawing = manifest.plan.drawing
-    return {
-        "sampler": drawing.sampler,
-        "policy": drawing.policy,
-        "seed": drawing.seed,
-        "records": manifest.records,
-        "system": manifest.plan.system,
-    }

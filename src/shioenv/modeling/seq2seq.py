@@ -27,12 +27,6 @@ from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
 from shioenv.modeling.world import World
 
-FILES = frozenset(
-    {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "model.json",
-     "world.json"}
-)  # fmt: skip
-"""Of a model's directory."""
-
 _TRIED = 64
 """Tokens that are looked at first for one that can stand next."""
 
@@ -57,7 +51,7 @@ class Seq2seq:
         `memory` gives neighbours, where it was trained with some. `world` and `now` are of another
         machine than the first that it was trained on. Errors: ModelError, MissingExtraError.
         """
-        directory = Path(directory)
+        self.directory = directory = Path(directory)
         try:
             self.card: dict[str, Any] = json.loads((directory / "model.json").read_bytes())
             learned = self.card["learned"]

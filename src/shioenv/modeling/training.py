@@ -35,6 +35,9 @@ from transformers.trainer_utils import get_last_checkpoint
 from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
 from shioenv.modeling.examples import Examples
+from shioenv.modeling.model import write_card
+from shioenv.modeling.seen import SEEN
+from shioenv.version import package_version
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {
@@ -351,6 +354,7 @@ def _export(directory: Path, trainer: Any, examples: Examples, plan: Plan, devic
     world = examples.directory / "world.json"
     if world.exists():
         (directory / "world.json").write_bytes(world.read_bytes())
+    (directory / SEEN).write_bytes((examples.directory / SEEN).read_bytes())
     card = {
         "name": directory.parent.name,
         "kind": "seq2seq",
@@ -359,14 +363,14 @@ def _export(directory: Path, trainer: Any, examples: Examples, plan: Plan, devic
         "records": len(examples.numbers(dev=False)),
         "shape": examples.facts.get("shape", {}),
         "plan": msgspec.to_builtins(plan),
+        "version": package_version(),
         "steps": trainer.state.global_step,
         "parameters": sum(each.numel() for each in model.parameters()),
         "learned": figures,
         "license": "Apache-2.0",
         "limits": LIMITS,
     }
-    text = json.dumps(card, ensure_ascii=False, indent=1)
-    (directory / "model.json").write_text(f"{text}\n", encoding="utf-8")
+    write_card(directory, card)
 
 
 def _calibration(model: Any, examples: Examples, plan: Plan, device: str) -> dict[str, Any]:

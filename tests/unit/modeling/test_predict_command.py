@@ -52,6 +52,12 @@ def test_predict_explains_and_prints_json(model: Path) -> None:
     assert 0 < document["confidence"] < 1
 
 
+def test_predict_names_who_may_answer_for_stages(model: Path) -> None:
+    done = RUNNER.invoke(app, ["predict", "cat a.txt | sort", "--model", "small", "--stages", "ed"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "stages=bashkit" in done.stderr
+
+
 def test_predict_knows_what_was_typed_before(model: Path, tmp_path: Path) -> None:
     (tmp_path / "before").write_text("rm a.txt\n\necho hi > new.txt\n")
     given = ["predict", "head -n 1 < new.txt", "--history", str(tmp_path / "before")]

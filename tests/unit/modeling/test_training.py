@@ -14,11 +14,15 @@ WHY = "the extra shioenv[train] is not installed, or without torch"
 torch = pytest.importorskip("torch", reason=WHY)
 pytest.importorskip("transformers", reason=WHY)
 
+from evaluation_fakes import case, did, suite_of
 from small_world import HOME, small_memory, small_world
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
+from shioenv.evaluation.predictors.seq2seq import Written
+from shioenv.evaluation.training import trained_on
+from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec, Writing
 from shioenv.modeling.compact import ERRORS, OUTPUT, Names, Now, Target, target_of
 from shioenv.modeling.examples import Example, Examples, write_examples
@@ -62,7 +66,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
     for number, (text, target) in enumerate(told):
         numbers = codec.encode_target(target)
         assert numbers is not None
-        made.append(Example(codec.encode(text), numbers, dev=number % 6 == 5))
+        said = text.partition("\n")[0].removeprefix("$ ")
+        made.append(Example(codec.encode(text), numbers, number % 6 == 5, said, normal(said)))
     facts = {
         "systems": {"small": {"digest": "0", "now": NOW.text}},
         "shape": {"source_tokens": 400, "target_tokens": 60, "neighbours": 0},
@@ -141,6 +146,22 @@ def test_what_a_model_writes_always_fits_and_it_says_how_sure_it_is(whole: Path)
             continue
         assert 0 <= answer.confidence <= 1
         answer.behavior.patch.apply(small_world().state().before.document)
+
+
+def test_what_a_model_was_trained_on_can_be_told_of_its_file(
+    examples: Examples, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    packed = tmp_path / "mine.model"
+    pack(whole / "model", packed)
+    texts = list(asked())
+    judging = set(examples.numbers(dev=True).tolist())
+    assert judging
+    made = suite_of(*(case(did("x\n"), text=text) for text in [*texts, "cat  a.txt", "cat other"]))
+    found = trained_on(made, Written(load_seq2seq(packed), "one").training)
+    assert found.inputs == len(texts) - len(judging)
+    assert found.text == (set(range(len(texts))) - judging) | {len(texts)}
+    assert found.form >= found.text | {len(texts) + 1}
 
 
 def test_a_model_is_packed_opened_and_stands_beside_a_memory(

@@ -16,6 +16,7 @@ from shioenv.modeling.model import DEFAULT, load_model, located, opened, read_ca
 from shioenv.modeling.replay import written
 from shioenv.modeling.router import Router
 from shioenv.modeling.worlds import asked_elsewhere
+from shioenv.system.store import find_system
 
 STAGES = "bashkit"
 """The emulator that may stand in for commands that read a pipe."""
@@ -57,14 +58,23 @@ def default(setting: Setting) -> Router:
             least = _share(part.removeprefix("abstain-below="))
         else:
             name = part
-    if stages not in ("", STAGES):
-        raise PredictorError(f"stages cannot be by {stages!r}", hint=f"stages={STAGES}")
     card = read_card(opened(located(name or DEFAULT)))
-    emulated = Emulated(Bashkit(replace(setting, text=""))) if stages else None
+    emulated = emulator(stages, setting.system) if stages else None
     return load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
         world=asked_elsewhere(card, setting.system, setting.start),
     )  # fmt: skip
+
+
+def emulator(name: str, system: str | None) -> Emulated:
+    """Who answers commands that read a pipe, by name, with the files of a built system.
+
+    Errors: PredictorError for a name that is none; MissingExtraError; those of `find_system`.
+    """
+    if name != STAGES:
+        raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")
+    built = find_system(system)
+    return Emulated(Bashkit(Setting("", built.name, built.declaration.start_directory)))
 
 
 def _share(text: str) -> float:

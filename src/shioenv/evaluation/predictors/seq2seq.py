@@ -33,6 +33,8 @@ class Written:
         self.version = version
         self._model = model
         self._composition = Composition(model, model.world.state())
+        self.training = str(model.directory)
+        """What it was trained on is told there."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
