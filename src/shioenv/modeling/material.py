@@ -30,6 +30,7 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
+from shioenv.modeling.crossing import CROSSED, crossed
 from shioenv.modeling.stages import PIPED, behind_pipes, stage_inputs
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
@@ -65,8 +66,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy; or `stages`:
-    commands behind a pipe, given what inputs of the parts before it printed."""
+    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy; `crossed`: single
+    commands, each operand and value in turn replaced by others; or `stages`: commands behind a
+    pipe, given what inputs of the parts before it printed."""
     horizon: int = HORIZON
     """Arguments of one command at most."""
     composite_share: float = 0.0
@@ -187,12 +189,14 @@ def make_material(
         if part.selection is not None:
             _select(part, part.selection, directory, system, executor, report)
             continue
-        if part.sampler in (PROBES, FILTERS, PIPED):
+        if part.sampler in (PROBES, FILTERS, CROSSED, PIPED):
             built = find_system(system)
             if part.sampler == PROBES:
                 lines = probes(built, part.count, part.seed)
             elif part.sampler == FILTERS:
                 lines = filters(built, part.count, part.seed)
+            elif part.sampler == CROSSED:
+                lines = crossed(built, part.count, part.seed, part.policy)
             else:
                 lines = stage_inputs(built, made[:-1], part.count, part.seed, part.policy)
             _execute(part, lines, target, system, executor, told)

@@ -79,7 +79,7 @@ Made: TypeAlias = "tuple[str, tuple[Argument, ...]] | None"
 def _unknown_option(command: _Command, random: Random) -> Made:
     longs = [f"--{name}" for spec in command.options for name in spec.longs]
     if longs and random.random() < 0.4:
-        option = _slip(_pick(random, longs), random)
+        option = slip(_pick(random, longs), random)
         known = any(name.startswith(option) for name in longs)
     else:
         shorts = {letter for spec in command.options for letter in spec.shorts}
@@ -126,7 +126,7 @@ def _misspelt_name(command: _Command, random: Random) -> Made:
     if not places:
         return None
     place = places[int(random.random() * len(places))]
-    text = _slip(command.arguments[place].text, random)
+    text = slip(command.arguments[place].text, random)
     return None if text in known else _with(command, place, text)
 
 
@@ -152,7 +152,7 @@ def _refused_permission(command: _Command, random: Random) -> Made:
 
 
 def _absent_command(command: _Command, random: Random) -> Made:
-    name = _slip(command.name, random)
+    name = slip(command.name, random)
     return None if name in _RESERVED or name == command.name else (name, command.arguments)
 
 
@@ -236,7 +236,7 @@ def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument
     return command.name, tuple(arguments)
 
 
-def _slip(text: str, random: Random) -> str:
+def slip(text: str, random: Random) -> str:
     """A text with two letters swapped, one left out or one doubled, not its first one or two."""
     stem = len(text) - len(text.lstrip("-"))
     place = stem + int(random.random() * max(1, len(text) - stem - 1))
