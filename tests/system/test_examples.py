@@ -97,3 +97,41 @@ def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
         assert b"".join(data for _, data in target.printed) == record.output_bytes
         assert bool(target.patch) == (record.context_patch != "[]")
     assert given >= 5
+
+
+SESSIONS = """
+schema = 1
+[[part]]
+name = "sessions"
+policy = "people"
+history = 3
+count = 60
+seed = 4
+"""
+
+
+def test_what_is_typed_in_a_row_is_asked_about_where_it_led(tmp_path: Path, system: System) -> None:
+    (tmp_path / "recipe.toml").write_text(SESSIONS)
+    made = make_material(tmp_path / "recipe.toml", tmp_path / "material", SerialExecutor())
+    records = list(read_records(made.directories[0]))
+    directory = tmp_path / "examples"
+    prepare(list(made.directories), directory, Shape(vocabulary=400, source_tokens=4000))
+    examples = Examples(directory)
+    cut = [one for one in records if one.timed_out or one.volatile or one.output_truncated]
+    assert sum(bool(one.history) for one in records) >= 20
+    unknown = examples.facts["left_out"].get("after a history that is not known", 0)
+    assert unknown <= 2 * len(cut), "only what follows such a record is not known"
+    prompts = {
+        text_of(examples.codec, examples.source(number).tolist()): number
+        for number in range(len(examples))
+    }
+    told = 0
+    for record in records:
+        *_, last = ["", *record.history]
+        if not last.startswith(("touch ", "mkdir ", "cp ")) or record in cut:
+            continue
+        made_by_it = last.split()[-1]
+        text = without_start(record.input)[1]
+        named = [one for one in prompts if one.startswith(f"$ {text}\n")]
+        told += any(f" {made_by_it} " in line for one in named for line in one.splitlines()[2:])
+    assert told >= 1, "the prompt describes what the input before it made"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -19,7 +20,7 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
-from shioenv.errors import Abstained, ModelError
+from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec
 from shioenv.modeling.compact import MONTHS, Now, Target, target_of
@@ -37,6 +38,9 @@ from shioenv.system.store import find_system
 
 DEV_ONE_IN = 50
 """Of so many inputs, told apart by their normal form, one judges and is not learned from."""
+
+_STATES = 256
+"""Where so many inputs lead is remembered: those of a session stand together."""
 
 _LEARNED_FROM = 20_000
 """Texts that a vocabulary is learned from."""
@@ -170,15 +174,19 @@ def _write_texts(
         if plan.system not in worlds:
             worlds[plan.system] = _known(each, plan.system, plan.system_digest)
         world, _, now = worlds[plan.system]
+        led = _Led(world)
         for done, record in enumerate(read_records(each)):
             report(f"records of {each.name}", done, manifests[each].records)
-            if chosen is not None and done not in chosen:
-                continue
             cwd, text = without_start(record.input)
             place = plan.system, cwd or world.start, text
+            state = led.before(record, place[1])
+            if plan.drawing.history > 1 and state is not None:
+                led.keep(record, state, text)
+            if chosen is not None and done not in chosen:
+                continue
             if plan.drawing.sampler != PIPED and is_source(record):
                 printed[place] = record.output_bytes
-            found = _text_of(record, place, world, now, prompter, printed)
+            found = _text_of(record, place, state, now, prompter, printed)
             if isinstance(found, str):
                 counts.without(found)
                 continue
@@ -188,23 +196,54 @@ def _write_texts(
     return worlds
 
 
+class _Led:
+    """Where the inputs of a dataset lead, for what was typed after them: as their records tell."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._states: dict[tuple[str, tuple[str, ...]], State] = {}
+
+    def before(self, record: Record, cwd: str) -> State | None:
+        """What a record's input starts from; None where a record of what was before is missing."""
+        if not record.history:
+            return self._world.state(cwd)
+        return self._states.get((cwd, tuple(record.history)))
+
+    def keep(self, record: Record, state: State, text: str) -> None:
+        """Remembers where a record leads, if that can be told; the oldest make room."""
+        if _is_cut(record) or record.volatile:
+            return
+        digests = dict(record.content_digests)
+        behavior = replace(_behavior(record), content_digests=digests)
+        with suppress(PatchError):
+            key = state.cwd, (*record.history, text)
+            self._states[key] = state.after(text, behavior)
+        if len(self._states) > _STATES:
+            del self._states[next(iter(self._states))]
+
+
+def _is_cut(record: Record) -> bool:
+    return record.timed_out or record.output_truncated or record.patch_truncated
+
+
 def _text_of(
     record: Record,
     place: tuple[str, str, str],
-    world: World,
+    state: State | None,
     now: Now,
     prompter: Prompter,
     printed: dict[tuple[str, str, str], bytes],
 ) -> _Text | str:
     """The example of a record, or why it is none."""
     system, cwd, text = place
-    if record.timed_out or record.output_truncated or record.patch_truncated:
+    if _is_cut(record):
         return "cut"
     if record.volatile:
         return "volatile"
-    if record.history or "\0" in text:
-        return "after a history"
-    state = world.state(cwd)
+    if state is None:
+        return "after a history that is not known"
+    if "\0" in text:
+        return "no prompt can say it"
     if record.sampler == PIPED:
         first, stage = parted(text)
         stdin = printed.get((system, cwd, first))
@@ -229,18 +268,21 @@ def _text_of(
         return "no prompt can say it"
 
 
-def _target(record: Record, state: State, now: Now) -> Target | None:
+def _behavior(record: Record) -> Behavior:
     def data(text: str | None) -> bytes:
         return (text or "").encode()
 
-    behavior = Behavior(
+    return Behavior(
         record.exit_code,
         record.output_bytes,
         ContextPatch.from_json(record.context_patch),
         stdout=data(record.stdout),
         stderr=data(record.stderr),
     )
-    target = target_of(behavior, state.before.document, now)
+
+
+def _target(record: Record, state: State, now: Now) -> Target | None:
+    target = target_of(_behavior(record), state.before.document, now)
     if target is None:
         return None
     try:
