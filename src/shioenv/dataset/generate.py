@@ -7,6 +7,7 @@ number is its place in it. What a record's score draws depends on the seed and t
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -164,6 +165,13 @@ def generate(
         executor=executor,
         report=report,
     )
+
+
+def enlarged(count: int, found: int, wanted: int) -> int:
+    """How many records to generate, more than `count`, where `found` of these are of a kind of
+    which `wanted` are needed: as many as their share says, and 5% of what is missing beside.
+    """
+    return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 
 
 def plan_of(

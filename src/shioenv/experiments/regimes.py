@@ -6,7 +6,6 @@ have equally many inputs; the scored ones are drawn from one pool of GCS.
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import msgspec
 import numpy as np
 
 from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
@@ -210,7 +210,7 @@ def _gcs(setting: Setting, count: int, scoring: Scoring) -> Path:
         fewest = min(sum(map(_high, scores)), sum(map(_low, scores)))
         if fewest >= count:
             return dataset.directory
-        wanted += math.ceil(1.05 * (count - fewest) * wanted / max(fewest, 1))
+        wanted = enlarged(wanted, fewest, count)
 
 
 def _check(pool: Path, suites: Sequence[Suite]) -> None:

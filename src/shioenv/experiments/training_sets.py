@@ -6,7 +6,6 @@ people wrote (NL2CMD) stands beside them where it is given.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.errors import DatasetMismatchError
 from shioenv.experiments import quoted
@@ -146,7 +146,7 @@ def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Scor
         scored = len(values(dataset.scores))
         if scored >= count:
             return ScoredDataset(dataset.directory, new, _until(dataset.scores, count))
-        wanted += math.ceil(1.02 * (count - scored) * wanted / max(scored, 1))
+        wanted = enlarged(wanted, scored, count)
 
 
 def _given(setting: Setting, directory: Path, scoring: Scoring) -> ScoredDataset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 import re
 import stat
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 from shioenv.dataset.external import CommandList, import_commands
-from shioenv.dataset.generate import Destination, Progress, generate
+from shioenv.dataset.generate import Destination, Progress, enlarged, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import Selection, select
@@ -256,7 +255,7 @@ def _select(
         found = sum(map(selection.keeps, read_records(pool)))
         if found >= part.count:
             break
-        wanted += math.ceil(1.05 * (part.count - found) * wanted / max(found, 1))
+        wanted = enlarged(wanted, found, part.count)
     select(pool, target, selection)
 
 

@@ -16,7 +16,7 @@ from dataset_fakes import (
     samples,
 )
 
-from shioenv.dataset.generate import Progress, run
+from shioenv.dataset.generate import Progress, enlarged, run
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import GenerationError, ShioenvError, UsageError
@@ -86,3 +86,9 @@ def test_nothing_to_do_is_a_wrong_request(tmp_path: Path, count: int) -> None:
 def test_what_differs_between_runs_is_volatile(tmp_path: Path) -> None:
     make(tmp_path / "a", 2, stream=[sample("echo", "random"), sample("echo", "steady")])
     assert [one.volatile for one in read_records(tmp_path / "a")] == [True, False]
+
+
+def test_a_count_is_enlarged_until_enough_of_a_kind_are_in_it() -> None:
+    assert enlarged(100, 25, 50) == 100 + 105
+    assert enlarged(1000, 999, 1000) == 1002
+    assert enlarged(10, 0, 3) == 42, "more even where there was none"
