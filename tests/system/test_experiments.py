@@ -154,6 +154,9 @@ def test_regimes(out: Path) -> None:
     assert max(rows["records"]) <= 30
     assert len(list(out.glob("data/regimes/*/model.json"))) == len(REGIMES)
     assert len(found["summary"]) == 2 * len(REGIMES)
+    table = (out / "regimes" / "table.md").read_text()
+    compared = table.partition("## One regime less another")[2]
+    assert "gcs - ucs | +0.000 [+0.000, +0.000]" in compared, "of one pool: the same records"
 
 
 def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.results import Judged
+from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, read_suite
 from shioenv.experiments.results import Findings, agree, columns, experiment
 from shioenv.experiments.scores import made
@@ -71,6 +72,19 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
 }
 """A pool, and which of its records are in: the paper's five, and GCS chosen by the share of
 arguments that are necessary."""
+
+PAIRS = (
+    ("gcs-high", "gcs"),
+    ("gcs-high", "gcs-low"),
+    ("gcs-necessary", "gcs-high"),
+    ("gcs", "ucs"),
+    ("gcs", "nl2cmd"),
+)
+"""Regimes that are compared input by input: does a high score help, does another one select better,
+do grammars."""
+
+LIKE = 0.95
+"""A model of fewer than this share of the records of another is not compared with it (ours)."""
 
 POOLS = ("ucs", "gcs", "nl2cmd")
 """What regimes are drawn from. Nobody can generate the last one: it is given, or left out."""
@@ -153,7 +167,7 @@ def run(
             found[name] = make(setting, max(sizes), scoring)
     for path in found.values():
         _check(path, asked)
-    rows: list[Row] = []
+    rights: dict[Row, list[bool]] = {}
     for regime, (pool, holds) in REGIMES.items():
         if pool not in found:
             continue
@@ -169,11 +183,15 @@ def run(
                     models.append(_Model(name, predictor, written, memory, regime, size, seed))
                 for model in models:
                     for path, suite in zip(suites, asked, strict=True):
-                        rows += _rows(setting, model, path, suite)
+                        rights.update(_rows(setting, model, path, suite))
+    rows = list(rights)
     return Findings(
         title="What models of each regime answer right",
         data={"rows": columns(rows, *Row.__dataclass_fields__)},
-        tables=[_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)],
+        tables=[
+            *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
+            _differences(rights),
+        ],
         chart=regime_charts.curves(rows),
         counts={name: finished_manifest(path).records for name, path in found.items()},
         parameters={
@@ -354,8 +372,10 @@ class _Model:
     seed: int
 
 
-def _rows(setting: Setting, model: _Model, path: Path, suite: Suite) -> Iterator[Row]:
-    """What a model, with the composition before it, answers right of a suite."""
+def _rows(
+    setting: Setting, model: _Model, path: Path, suite: Suite
+) -> Iterator[tuple[Row, list[bool]]]:
+    """What a model, with the composition before it, answers right of a suite, and which inputs."""
     evaluation = evaluate(
         suite,
         [model.predictor],
@@ -374,7 +394,12 @@ def _rows(setting: Setting, model: _Model, path: Path, suite: Suite) -> Iterator
             continue
         new = _new(index, suite, judged, steps)
         em, low, high = group["em"]
-        yield Row(
+        right = [
+            bool(marks.em)
+            for case, marks in zip(suite.cases, judged.marks, strict=True)
+            if case.question.steps == steps
+        ]
+        row = Row(
             model=model.name,
             regime=model.regime,
             size=model.size,
@@ -392,6 +417,7 @@ def _rows(setting: Setting, model: _Model, path: Path, suite: Suite) -> Iterator
             new=len(new),
             exit_code=group["exit_code"][0],
         )
+        yield row, right
 
 
 def _new(index: Index, suite: Suite, judged: Judged, steps: str) -> list[bool]:
@@ -424,6 +450,45 @@ def _table(rows: Sequence[Row], suite: str) -> Table:
         ("model", "regime", "records", "seed", *names),
         lines,
     )
+
+
+def _differences(rights: Mapping[Row, Sequence[bool]]) -> Table:
+    """What one regime has over another of as many records: inputs paired, all draws averaged."""
+    groups: dict[tuple[str, int, str], dict[tuple[str, str], list[Row]]] = {}
+    for row in rights:
+        of_regime = groups.setdefault((row.model, row.size, row.suite), {})
+        of_regime.setdefault((row.regime, row.steps), []).append(row)
+    lines = []
+    for (model, size, suite), found in groups.items():
+        for one, other in PAIRS:
+            cells = [
+                _less(found.get((one, steps), []), found.get((other, steps), []), rights)
+                for steps in STEPS
+            ]
+            if any(cells):
+                said = [cell or "-" for cell in cells]
+                lines.append((suite, model, f"{size:,}", f"{one} - {other}", *said))
+    return Table(
+        "One regime less another",
+        "EM, inputs paired and draws averaged, with 95% intervals by resampling inputs; compared "
+        "are models of as many records.",
+        ("asked", "model", "size", "regimes", *STEPS),
+        lines,
+    )
+
+
+def _less(ours: list[Row], theirs: list[Row], rights: Mapping[Row, Sequence[bool]]) -> str:
+    """The difference of two regimes' means; empty where one is missing, or has fewer records."""
+    if not ours or not theirs:
+        return ""
+    few, many = sorted(np.mean([row.records for row in rows]) for rows in (ours, theirs))
+    if few < LIKE * many:
+        return ""
+    means = [np.mean([rights[row] for row in rows], axis=0).tolist() for rows in (ours, theirs)]
+    resampled = Resampled(len(means[0]))
+    one, other = map(resampled.drawn, means)
+    value, low, high = one.less(other)
+    return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def _cells(row: Row | None) -> tuple[str, ...]:
