@@ -170,7 +170,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def run() -> tuple[list[str], list[int]]:
         results = regimes.run(
-            setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs"), pool),
+            setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
             sizes=[150], questions=30, training=regimes.Training(plan, minutes=1),
         )  # fmt: skip
         models = sorted(setting.data.glob("regimes/*/seq2seq-tiny/model/model.json"))

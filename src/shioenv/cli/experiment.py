@@ -267,7 +267,7 @@ def regimes(
         list[str] | None,
         typer.Option(
             metavar="NAME=DIR",
-            help="Draw from this dataset: ucs, gcs (with scores) or nl2cmd, which is left out "
+            help="Draw from this dataset: ucs, gcs (with scores), people, or nl2cmd, left out "
             "where it is not given; the others are generated.",
         ),
     ] = None,
@@ -295,8 +295,8 @@ def regimes(
 ) -> shared.Printout:
     """What models of each of the paper's five regimes answer right, by how many records these are.
 
-    UCS, GCS, GCS cut at a score of 0.5, and NL2CMD, equally many inputs of each: a memory, and
-    with --seq2seq a sequence model.
+    UCS, GCS, GCS cut at a score of 0.5, NL2CMD, and beside them what people use, equally many
+    inputs of each: a memory, and with --seq2seq a sequence model.
     """
     from shioenv.experiments import regimes as experiment
 

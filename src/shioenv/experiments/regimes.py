@@ -50,6 +50,9 @@ MEMORY, SEQ2SEQ = "memory", "seq2seq"
 SIZES = (10_000, 30_000)
 QUESTIONS = 2000
 HALF = 0.5
+MISTAKES = 0.1
+"""Share of the inputs of `people` with a mistake, as in the default model."""
+
 STEPS = ("single", "multi")
 PARTS = (": EM", ", with exit", ", masked", ", new texts")
 
@@ -69,9 +72,10 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
     "gcs-low": ("gcs", lambda record: _low(record.irreducibility)),
     "gcs-necessary": ("gcs", lambda record: _high(record.necessary)),
     "nl2cmd": ("nl2cmd", lambda record: True),
+    "people": ("people", lambda record: True),
 }
-"""A pool, and which of its records are in: the paper's five, and GCS chosen by the share of
-arguments that are necessary."""
+"""A pool, and which of its records are in: the paper's five, GCS chosen by the share of arguments
+that are necessary, and inputs drawn by what people use (ours)."""
 
 PAIRS = (
     ("gcs-high", "gcs"),
@@ -79,6 +83,8 @@ PAIRS = (
     ("gcs-necessary", "gcs-high"),
     ("gcs", "ucs"),
     ("gcs", "nl2cmd"),
+    ("people", "gcs"),
+    ("people", "gcs-high"),
 )
 """Regimes that are compared input by input: does a high score help, does another one select better,
 do grammars."""
@@ -86,8 +92,8 @@ do grammars."""
 LIKE = 0.95
 """A model of fewer than this share of the records of another is not compared with it (ours)."""
 
-POOLS = ("ucs", "gcs", "nl2cmd")
-"""What regimes are drawn from. Nobody can generate the last one: it is given, or left out."""
+POOLS = ("ucs", "gcs", "nl2cmd", "people")
+"""What regimes are drawn from. Nobody can generate `nl2cmd`: it is given, or left out."""
 
 
 Choose: TypeAlias = Callable[[], frozenset[int]]
@@ -148,8 +154,8 @@ def run(
     """Makes a memory of each regime, size and seed, and asks it all suites; with `training` a
     sequence model of the same records as well.
 
-    `pools` are datasets to draw from, by the name of `POOLS`; `ucs` and `gcs` are generated where
-    they are not given, the latter until both halves of its scores are as many as the largest size.
+    `pools` are datasets to draw from, by the name of `POOLS`; all but `nl2cmd` are generated where
+    they are not given, `gcs` until both halves of its scores are as many as the largest size.
     A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
     reading and evaluation; DatasetMismatchError for a pool of another system than a suite's;
     MissingExtraError without the extra `train`.
@@ -160,7 +166,7 @@ def run(
     from shioenv.experiments import regime_charts
 
     asked = [read_suite(path) for path in suites]
-    drawn = {"ucs": _ucs, "gcs": _gcs}
+    drawn = {"ucs": _ucs, "gcs": _gcs, "people": _people}
     found = dict(pools)
     for name, make in drawn.items():
         if name not in found:
@@ -216,6 +222,11 @@ def run(
 def _ucs(setting: Setting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
     return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
+
+
+def _people(setting: Setting, count: int, scoring: Scoring) -> Path:
+    drawing = Drawing(policy="people", composite_share=COMPOSITES, mistakes=MISTAKES)
+    return made(setting, "people-unscored", count, drawing, UNSCORED).directory
 
 
 def _gcs(setting: Setting, count: int, scoring: Scoring) -> Path:
