@@ -14,37 +14,44 @@ if TYPE_CHECKING:
 
 
 def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
-    """EM by how many records a model is of, a line for each model, regime and seed, a panel for
-    each suite and number of steps.
+    """EM by how many records a model is of: a line for each model and regime through the means of
+    its draws, each draw a point, a panel for each suite and number of steps.
     """
+    draws: dict[tuple[str, ...], dict[int, list[Row]]] = {}
+    for row in rows:
+        key = (row.model, row.regime, f"{row.suite}, {row.steps}")
+        draws.setdefault(key, {}).setdefault(row.size, []).append(row)
     points = [
         {
-            "model": row.model,
-            "regime": row.regime,
-            "seed": str(row.seed),
-            "records": row.records,
-            "em": row.em,
-            "asked": f"{row.suite}, {row.steps}",
+            "model": model,
+            "regime": regime,
+            "records": sum(row.records for row in found) / len(found),
+            "em": one.em,
+            "mean": sum(row.em for row in found) / len(found),
+            "asked": asked,
         }
-        for row in rows
+        for (model, regime, asked), sizes in draws.items()
+        for found in sizes.values()
+        for one in found
     ]
-    drawn = (
-        chart(points)
-        .mark_line(point=True, strokeWidth=1.5)
-        .encode(
-            x=alt.X("records:Q", title="records", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("em:Q", title="exact match", scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("regime:N", title="regime"),
-            strokeDash=alt.StrokeDash("model:N", title="model"),
-            detail="seed:N",
-        )
+    encoded = chart(points).encode(
+        x=alt.X("records:Q", title="records", scale=alt.Scale(type="log", nice=False)),
+        color=alt.Color("regime:N", title="regime", sort=None),
+    )
+    line = encoded.mark_line(strokeWidth=1.5).encode(
+        y=alt.Y("mean:Q", title="exact match", scale=alt.Scale(zero=True)),
+        strokeDash=alt.StrokeDash("model:N", title="model"),
+    )
+    each = encoded.mark_point(filled=True, size=18, opacity=0.6).encode(y=alt.Y("em:Q"))
+    drawn: alt.FacetChart = (
+        alt.layer(line, each)
         .properties(width=240, height=200)
         .facet(facet=alt.Facet("asked:N", title=None), columns=2)
     )
     made: alt.TopLevelMixin = titled(
         drawn,
         "What models of each regime answer right",
-        "Output and the whole patch, strictly. Each regime has equally many inputs; a "
-        "line for each seed.",
+        "Output and the whole patch, strictly. Each regime has equally many inputs; a line through "
+        "the means, a point for each draw.",
     )
     return made

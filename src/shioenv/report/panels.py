@@ -14,7 +14,9 @@ PAPER = ACCENT
 point."""
 
 Rows = Iterable[Mapping[str, Any]]
-Panel = TypeVar("Panel", alt.Chart, alt.LayerChart, alt.ConcatChart, alt.HConcatChart)
+Panel = TypeVar(
+    "Panel", alt.Chart, alt.LayerChart, alt.ConcatChart, alt.HConcatChart, alt.FacetChart
+)
 
 
 def chart(rows: Rows) -> alt.Chart:
