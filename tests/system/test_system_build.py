@@ -4,10 +4,12 @@ import errno
 import gzip
 import io
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -351,6 +353,22 @@ def test_every_difference_from_what_was_built_is_found(
 ) -> None:
     change(system.path)
     assert sorted(system.differences()) == sorted(found)
+
+
+def test_what_tar_writes_behind_the_end_of_an_archive_is_no_difference(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last block, where the end falls between two: who stops reading there ends it early."""
+    with tempfile.TemporaryDirectory() as name:  # where the system's own root may look
+        directory = Path(name)
+        directory.chmod(0o755)
+        script = directory / "tar"
+        script.write_text(
+            f'#!/bin/sh\n{shutil.which("tar")} "$@" && sleep 0.2 && exec head -c 10240 /dev/zero\n'
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+        assert list(system.differences()) == []
 
 
 @pytest.mark.parametrize("closed", ["names", "systems"])

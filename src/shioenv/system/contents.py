@@ -95,6 +95,8 @@ def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
         assert process.stderr is not None
         try:
             yield from members(process.stdout)
+            # tar fills its last block up: who closes the pipe before that ends it early
+            process.stdout.read()
         except tarfile.ReadError as error:
             raise SandboxError(f"the files of {directory} cannot be read: {error}") from error
         finally:
