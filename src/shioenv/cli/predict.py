@@ -88,9 +88,9 @@ def predict(
 def _emulator(name: str, model: str) -> Runner:
     """Who answers commands that read a pipe on the system of a model."""
     from shioenv.evaluation.predictors.default import emulator
-    from shioenv.modeling.model import located, opened, read_card
+    from shioenv.modeling.model import card_of
 
-    return emulator(name, read_card(opened(located(model))).get("system"))
+    return emulator(name, card_of(model).get("system"))
 
 
 def _inputs(path: Path) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,7 @@ def trained_on(suite: Suite, data: str | Path) -> Training:
     asked = [without_start(case.question.input)[1] for case in suite.cases]
     if (Path(data) / SEEN).exists():
         seen = Seen(Path(data))
-        known = frozenset(place for place, text in enumerate(asked) if seen.has_text(text))
-        formed = frozenset(place for place, text in enumerate(asked) if seen.has_form(normal(text)))
-        return Training(str(data), len(seen), known, known | formed)
+        return _training(data, len(seen), asked, seen.has_text, seen.has_form)
     texts: set[str] = set()
     forms: set[str | None] = set()
     count = 0
@@ -56,6 +54,18 @@ def trained_on(suite: Suite, data: str | Path) -> Training:
         forms.add(normal(text))
         count += 1
     forms.discard(None)
-    known = frozenset(place for place, text in enumerate(asked) if " ".join(text.split()) in texts)
-    formed = frozenset(place for place, text in enumerate(asked) if normal(text) in forms)
-    return Training(str(data), count, known, known | formed)
+    return _training(
+        data, count, asked, lambda text: " ".join(text.split()) in texts, forms.__contains__
+    )
+
+
+def _training(
+    data: str | Path,
+    inputs: int,
+    asked: Sequence[str],
+    has_text: Callable[[str], bool],
+    has_form: Callable[[str | None], bool],
+) -> Training:
+    known = frozenset(place for place, text in enumerate(asked) if has_text(text))
+    formed = frozenset(place for place, text in enumerate(asked) if has_form(normal(text)))
+    return Training(str(data), inputs, known, known | formed)

@@ -64,3 +64,11 @@ def is_single(program: Program) -> bool:
         and not any(references(word).substitutes for word in (*command.assignments, *command.words))
         for command in commands
     )
+
+
+def is_one(text: str) -> bool:
+    """Whether a text is a program that `is_single`; False where it cannot be read."""
+    try:
+        return is_single(read_program(text))
+    except (Abstained, RecursionError):
+        return False

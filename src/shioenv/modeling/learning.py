@@ -18,12 +18,11 @@ import numpy.typing as npt
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
-from shioenv.errors import Abstained, MissingExtraError, ModelError
-from shioenv.modeling.composition import is_single
+from shioenv.errors import MissingExtraError, ModelError
+from shioenv.modeling.composition import is_one
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
@@ -32,7 +31,7 @@ from shioenv.modeling.memory import Memory, kept_of, taken
 from shioenv.modeling.model import write_card
 from shioenv.modeling.opening import without_reading
 from shioenv.modeling.ranking import PAIR, WEIGHTS, Numbers, Ranker, features
-from shioenv.modeling.reading import read_program
+from shioenv.modeling.recorded import is_cut, recorded_behavior
 from shioenv.modeling.world import World
 from shioenv.system.store import System, find_system
 from shioenv.version import package_version
@@ -74,8 +73,7 @@ def _apart(
     records: Iterable[Record], world: World, forms: Forms
 ) -> Iterable[tuple[str, str, Taken | None, Kept]]:
     for record in records:
-        cut = record.timed_out or record.output_truncated or record.patch_truncated
-        if cut or len(record.output) > LONGEST:
+        if is_cut(record) or len(record.output) > LONGEST:
             continue
         cwd, text = without_start(record.input)
         cwd = cwd or world.start
@@ -83,29 +81,8 @@ def _apart(
             continue
         state = world.state(cwd)
         command, _ = without_reading(text, state) or (text, state)
-        apart = taken(text, state, forms) if _is_one(command) else None
-        yield cwd, text, apart, kept_of(_behavior(record))
-
-
-def _is_one(text: str) -> bool:
-    try:
-        return is_single(read_program(text))
-    except (Abstained, RecursionError):
-        return False
-
-
-def _behavior(record: Record) -> Behavior:
-    def data(text: str | None) -> bytes | None:
-        return None if text is None else text.encode()
-
-    return Behavior(
-        exit_code=record.exit_code,
-        output=record.output_bytes,
-        patch=ContextPatch.from_json(record.context_patch),
-        stdout=data(record.stdout),
-        stderr=data(record.stderr),
-        volatile=record.volatile,
-    )
+        apart = taken(text, state, forms) if is_one(command) else None
+        yield cwd, text, apart, kept_of(recorded_behavior(record))
 
 
 def train_memory(

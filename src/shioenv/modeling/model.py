@@ -197,6 +197,11 @@ def read_card(directory: Path) -> dict[str, Any]:
     return dict(card)
 
 
+def card_of(name: str | Path) -> dict[str, Any]:
+    """What a model says of itself, by its name or path. Errors: ModelError."""
+    return read_card(opened(located(name)))
+
+
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
     """Writes what a model says of itself into its directory."""
     text = json.dumps(dict(card), ensure_ascii=False, indent=1)

@@ -15,21 +15,19 @@ import msgspec
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import without_start
-from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec
 from shioenv.modeling.compact import MONTHS, Now, Target, target_of
-from shioenv.modeling.composition import is_single
+from shioenv.modeling.composition import is_one
 from shioenv.modeling.examples import Example, write_examples
 from shioenv.modeling.material import described
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
-from shioenv.modeling.reading import read_program
+from shioenv.modeling.recorded import is_cut, recorded_behavior
 from shioenv.modeling.stages import PIPED, is_source, parted
 from shioenv.modeling.world import World
 from shioenv.modeling.worlds import world_of
@@ -211,19 +209,13 @@ class _Led:
 
     def keep(self, record: Record, state: State, text: str) -> None:
         """Remembers where a record leads, if that can be told; the oldest make room."""
-        if _is_cut(record) or record.volatile:
+        if is_cut(record) or record.volatile:
             return
-        digests = dict(record.content_digests)
-        behavior = replace(_behavior(record), content_digests=digests)
+        behavior = recorded_behavior(record)
         with suppress(PatchError):
-            key = state.cwd, (*record.history, text)
-            self._states[key] = state.after(text, behavior)
+            self._states[state.cwd, (*record.history, text)] = state.after(text, behavior)
         if len(self._states) > _STATES:
             del self._states[next(iter(self._states))]
-
-
-def _is_cut(record: Record) -> bool:
-    return record.timed_out or record.output_truncated or record.patch_truncated
 
 
 def _text_of(
@@ -236,7 +228,7 @@ def _text_of(
 ) -> _Text | str:
     """The example of a record, or why it is none."""
     system, cwd, text = place
-    if _is_cut(record):
+    if is_cut(record):
         return "cut"
     if record.volatile:
         return "volatile"
@@ -250,7 +242,7 @@ def _text_of(
         if stdin is None:
             return "what is piped is not known"
         state, text = replace(state, stdin=stdin), stage
-    if not _is_one(text):
+    if not is_one(text):
         return "several commands"
     target = _target(record, state, now)
     if target is None:
@@ -268,21 +260,8 @@ def _text_of(
         return "no prompt can say it"
 
 
-def _behavior(record: Record) -> Behavior:
-    def data(text: str | None) -> bytes:
-        return (text or "").encode()
-
-    return Behavior(
-        record.exit_code,
-        record.output_bytes,
-        ContextPatch.from_json(record.context_patch),
-        stdout=data(record.stdout),
-        stderr=data(record.stderr),
-    )
-
-
 def _target(record: Record, state: State, now: Now) -> Target | None:
-    target = target_of(_behavior(record), state.before.document, now)
+    target = target_of(recorded_behavior(record), state.before.document, now)
     if target is None:
         return None
     try:
@@ -291,13 +270,6 @@ def _target(record: Record, state: State, now: Now) -> Target | None:
     except UnicodeDecodeError:
         return None
     return target
-
-
-def _is_one(text: str) -> bool:
-    try:
-        return is_single(read_program(text))
-    except (Abstained, RecursionError):
-        return False
 
 
 def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:

@@ -12,7 +12,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.bashkit import Bashkit
-from shioenv.modeling.model import DEFAULT, load_model, located, opened, read_card
+from shioenv.modeling.model import DEFAULT, card_of, load_model
 from shioenv.modeling.replay import written
 from shioenv.modeling.router import Router
 from shioenv.modeling.worlds import asked_elsewhere
@@ -58,7 +58,7 @@ def default(setting: Setting) -> Router:
             least = _share(part.removeprefix("abstain-below="))
         else:
             name = part
-    card = read_card(opened(located(name or DEFAULT)))
+    card = card_of(name or DEFAULT)
     emulated = emulator(stages, setting.system) if stages else None
     return load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,

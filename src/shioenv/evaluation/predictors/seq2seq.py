@@ -15,7 +15,7 @@ from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory
-from shioenv.modeling.model import load_seq2seq, located, opened, read_card
+from shioenv.modeling.model import card_of, load_seq2seq, located, opened
 from shioenv.modeling.preparing import now_of
 from shioenv.modeling.seq2seq import Seq2seq
 from shioenv.modeling.worlds import world_called
@@ -58,7 +58,7 @@ def seq2seq(setting: Setting) -> Written:
     kept = rest.removeprefix("memory=")
     if not name or (rest and kept == rest):
         raise PredictorError("no model is named", hint="seq2seq:DIR, or seq2seq:DIR,memory=MODEL")
-    known = read_card(opened(located(name))).get("systems", {})
+    known = card_of(name).get("systems", {})
     memory = Memory(opened(located(kept))) if kept else None
     if setting.system == next(iter(known), ""):
         model = load_seq2seq(name, memory=memory)
