@@ -73,7 +73,10 @@ def test_its_weights_are_where_a_run_begins(checkpoint: Path, tmp_path: Path) ->
     codec = Codec.read(checkpoint)
     numbers = codec.encode_target(Target(0, ((OUTPUT, b"one\n"),)))
     assert numbers is not None
-    made = [Example(codec.encode(f"$ echo {each}\n"), numbers, dev=each == 0) for each in range(4)]
+    made = [
+        Example(codec.encode(f"$ {text}\n"), numbers, dev=text == "echo 0", text=text, form=text)
+        for text in (f"echo {each}" for each in range(4))
+    ]
     shape = {"source_tokens": 64, "target_tokens": 12, "neighbours": 0}
     systems = {"small": {"digest": "0", "now": "2025-10-16 19:43"}}
     write_examples(tmp_path / "examples", codec, made, {"systems": systems, "shape": shape})
