@@ -27,7 +27,7 @@ from shioenv.behavior.shell_state import (
     sections,
 )
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context, Entry
+from shioenv.domain.context import MONTHS, Context, Entry
 from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
@@ -47,7 +47,6 @@ clock that ticks some milliseconds behind."""
 DIRECTORY_SIZE = 4096
 """Bytes a new directory has, whatever the layer it lies on says."""
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LAST_SECOND = 67_768_036_191_676_799  # year 2147485547: the C library ends here
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
@@ -386,4 +385,4 @@ def _date(minutes: int) -> tuple[int, str, int, str]:
     seconds = max(-_LAST_SECOND, min(minutes * 60, _LAST_SECOND))
     moment = time.gmtime(seconds)
     clock = f"{moment.tm_hour:02}:{moment.tm_min:02}"
-    return moment.tm_year, _MONTHS[moment.tm_mon - 1], moment.tm_mday, clock
+    return moment.tm_year, MONTHS[moment.tm_mon - 1], moment.tm_mday, clock

@@ -34,6 +34,13 @@ FIELDS = (
 """The document's keys in the order they are written."""
 
 
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""How `Entry.month` is written; strftime would follow the locale that is set."""
+
+OF_DATE = ("month", "day", "year", "time")
+"""The attributes of a file that are its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file as `ls -l` describes it: the attributes of Appendix B, and a link's target.

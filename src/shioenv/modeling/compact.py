@@ -19,6 +19,7 @@ from typing import Any
 import regex
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import MONTHS, OF_DATE
 from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
@@ -27,10 +28,7 @@ from shioenv.errors import ContextError, PatchError
 OUTPUT, ERRORS, PATCH = "<output>", "<errors>", "<patch>"
 """What begins text on standard output, on standard error, and the patch."""
 
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-_DATE = ("month", "day", "year", "time")
-_REQUIRED = ("perms", "links", "owner", "group", "size", *_DATE)
+_REQUIRED = ("perms", "links", "owner", "group", "size", *OF_DATE)
 
 _MONTH = rb"(?:" + "|".join(MONTHS).encode() + rb")"
 _DAY, _YEAR, _TIME = rb"(?:[1-9]|[12]\d|3[01])", rb"[1-9]\d{3}", rb"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -196,7 +194,7 @@ def _addition(name: str, made: Mapping[str, Any], user: str, now: Now) -> str | 
     line = f"+{_word(name)} {made['perms']} {made['links']} {made['size']}"
     if (made["owner"], made["group"]) != (user, user):
         line += f" {made['owner']}:{made['group']}"
-    if Now(*(made[each] for each in _DATE)) != now:
+    if Now(*(made[each] for each in OF_DATE)) != now:
         line += f" @{made['month']} {made['day']} {made['year']} {made['time']}"
     if "target" in made:
         line += f" >{_word(made['target'])}"
@@ -206,17 +204,17 @@ def _addition(name: str, made: Mapping[str, Any], user: str, now: Now) -> str | 
 def _change(name: str, values: Mapping[str, Any], before: Mapping[str, Any], now: Now) -> str:
     line = f"={_word(name)}"
     old = before["fs"].get(name, {})
-    dates = {each: values[each] for each in _DATE if each in values}
+    dates = {each: values[each] for each in OF_DATE if each in values}
     is_now = bool(dates) and dates == _to_now(old, now)
     for each, value in values.items():
-        if not (is_now and each in _DATE):
+        if not (is_now and each in OF_DATE):
             line += f" {each} {_word(value) if each == 'target' else value}"
     return line + " @" * is_now
 
 
 def _to_now(old: Mapping[str, Any], now: Now) -> dict[str, Any]:
     """What a date has to be changed in to be now."""
-    return {each: getattr(now, each) for each in _DATE if old.get(each) != getattr(now, each)}
+    return {each: getattr(now, each) for each in OF_DATE if old.get(each) != getattr(now, each)}
 
 
 def operations_of(text: str, before: Mapping[str, Any], now: Now) -> Iterator[Operation]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from shioenv.domain.context import Entry
+from shioenv.domain.context import MONTHS, Entry
 from shioenv.domain.names import file_key
 from shioenv.domain.runner import State
 from shioenv.modeling.forms import ASSIGNMENT, Form
@@ -29,7 +29,6 @@ MOST_NAMES = 200
 """Names of one directory that are looked at, at most."""
 
 _MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Operand:
             found["characters"] = str(len(text.decode("utf-8", "ignore")))
         if entry is None:
             return found
-        month = _MONTHS.index(entry.month) + 1
+        month = MONTHS.index(entry.month) + 1
         day = f"{entry.year}-{month:02}-{entry.day:02}"
         return found | {
             "mode": entry.perms,

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from shioenv.domain.context import Entry
+from shioenv.domain.context import OF_DATE, Entry
 from shioenv.domain.pointer import keys, pointer
 from shioenv.modeling.facts import Operand
 from shioenv.modeling.forms import UNKNOWN, Form
+from shioenv.modeling.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 """What was changed: words and paths; what is known of files too; the text by what is in a file;
@@ -29,7 +30,6 @@ _COUNTED = frozenset({"size", "lines", "words", "characters"})
 _FILES = "fdls"
 _NAMES = "fdlsmM"
 _LONGEST = 256 * 1024
-_OF_DATE = ("month", "day", "year", "time")
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,19 @@ class Kept:
 
 
 def fillings(
-    ours: Taken, theirs: Taken, kept: Kept, before: Mapping[str, Any]
+    ours: Taken,
+    theirs: Taken,
+    kept: Kept,
+    before: Mapping[str, Any],
+    translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
     """What a neighbour did, said of our words, in one to four ways; `before` is `fs` as it is
-    before our command.
+    before our command. `translation` is from the neighbour's machine, where ours is another one.
     """
     pairs = _Pairs(ours, theirs)
-    if not pairs.words and not pairs.files:
+    if translation is not None:
+        pairs.translate(translation, kept)
+    if not pairs.words and not pairs.files and translation is None:
         yield WORDS, kept
         return
     words = _filled(kept, pairs, before, WORDS)
@@ -103,6 +109,11 @@ class _Pairs:
         """One of our files is theirs, but is not as it was."""
         self.models: list[tuple[Operand, Operand]] = []
         """Files that options name: what others are made like."""
+        self.translation: Translation | None = None
+        self.other: dict[str, str] = {}
+        """Names and instants of their machine, each with ours."""
+        self._said = {value for _, value in ours.form.options}
+        self._said |= {each.word for each in ours.operands}
         if ours.form.command != theirs.form.command:
             self._add(theirs.form.command, ours.form.command)
         for our, their in zip(ours.operands, theirs.operands, strict=False):
@@ -115,6 +126,35 @@ class _Pairs:
             if name in mine and mine[name] != their:
                 self._operand(mine[name], their)
                 self.models.append((their, mine[name]))
+
+    def translate(self, translation: Translation, kept: Kept) -> None:
+        """What was said on another machine is to be said on ours, but for what we say ourselves."""
+        self.translation = translation
+        self.other = self.renamed(kept.output)
+
+    def renamed(self, text: str) -> dict[str, str]:
+        """Names and instants of another machine in a text, each with ours."""
+        found = self.translation.words(text) if self.translation else {}
+        return {old: new for old, new in found.items() if old not in self._said}
+
+    def before(self, key: str) -> Mapping[str, Any] | None:
+        """A file of theirs as it was; None where that is not known."""
+        for their, _ in (*self.files, *self.models):
+            if their.key == key and isinstance(their.entry, Entry):
+                return their.entry.to_json()
+        return self.translation.entry(key) if self.translation else None
+
+    def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        """When a file of ours is changed where theirs is as `made` says: as one of the files that
+        are named was, or at the same instant.
+        """
+        for their, our in (*self.models, *self.files):
+            old, new = _values(their), _values(our)
+            if "time" in new and all(made[name] == old.get(name) for name in OF_DATE):
+                return {name: new[name] for name in OF_DATE}
+        if self.translation is not None:
+            return self.translation.dates(made)
+        return {name: made[name] for name in OF_DATE}
 
     def _add(self, old: str, new: str) -> None:
         if old and old != new:
@@ -197,6 +237,8 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
                 told = name == "size" or (name in _COUNTED) == (how == COUNTS)
                 if told and name in facts and value != facts[name]:
                     changed.setdefault(value, facts[name])
+    for old, new in pairs.other.items():
+        changed.setdefault(old, new)
     output = kept.output
     held: list[str] = []
     for old, new in contents:
@@ -250,12 +292,19 @@ def _patch(
 ) -> str:
     """The patch as JSON, its operations in the order they were: sorting is for who answers."""
     made: list[list[Any]] = []
-    for operation in json.loads(source):
+    operations = json.loads(source)
+    dates = _dates(operations, pairs)
+    for operation in operations:
         code, path, *rest = operation
         area, *names = keys(path)
         if area != "fs":
             names = [changed.get(name, name) for name in names]
-            rest = [replaced(each, changed) if isinstance(each, str) else each for each in rest]
+            rest = [
+                replaced(each, {**pairs.renamed(each), **changed})
+                if isinstance(each, str)
+                else each
+                for each in rest
+            ]
             made.append([code, pointer(area, *names), *rest])
             continue
         was = names[0]
@@ -266,6 +315,13 @@ def _patch(
             continue
         if rest and isinstance(rest[0], dict):
             rest = [_entry(rest[0], pairs, changed)]
+        elif was in dates and names[1] in OF_DATE:
+            known = before.get(names[0], {})
+            for name, value in dates[was].items():
+                if known.get(name) != value:
+                    made.append([code, pointer("fs", names[0], name), value])
+            dates[was] = {}
+            continue
         elif rest and len(names) == 2:
             rest = [_attribute(names[1], rest[0], was, pairs, changed)]
             known = before.get(names[0])
@@ -274,6 +330,23 @@ def _patch(
         made.append([code, pointer("fs", *names), *rest])
     made = _with_trees(made, before)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+def _dates(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
+    """When the files are changed whose time changes: by their names, all four attributes, of which
+    a patch tells those alone that were others before.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for code, path, *rest in operations:
+        area, *names = keys(path)
+        if code == "=" and area == "fs" and len(names) == 2 and names[1] in OF_DATE:
+            told.setdefault(names[0], {})[names[1]] = rest[0]
+    found: dict[str, Mapping[str, Any]] = {}
+    for key, changed in told.items():
+        before = pairs.before(key)
+        if before is not None:
+            found[key] = pairs.dates({**before, **changed})
+    return found
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
@@ -302,6 +375,10 @@ def _key(key: str, pairs: _Pairs) -> str:
         if key.startswith(f"{old}/"):
             key = f"{new}{key[len(old) :]}"
             break
+        if key.startswith((f"{old}.", f"{old}~")):
+            return f"{new}{key[len(old) :]}"
+        if old.startswith(f"{key}.") and new.endswith(old[len(key) :]):
+            return new[: len(key) - len(old)]
     above, mark, last = key.rpartition("/")
     last = pairs.names.get(last, last)
     return f"{pairs.paths.get(above, above)}{mark}{last}".removeprefix("./")
@@ -309,7 +386,7 @@ def _key(key: str, pairs: _Pairs) -> str:
 
 def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> dict[str, Any]:
     """A file that was made: what it has of theirs it has of ours."""
-    made = dict(entry)
+    made = {**entry, **pairs.dates(entry)}
     if "target" in made:
         made["target"] = changed.get(made["target"], replaced(made["target"], changed))
         if made.get("size") == len(entry["target"]):
@@ -317,11 +394,13 @@ def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> 
         return made
     for their, our in pairs.files:
         old, new = _values(their), _values(our)
-        if all(made.get(name) == old.get(name) for name in _OF_DATE):
-            made |= {name: new[name] for name in _OF_DATE if name in new}
         for name in ("size", "perms", "owner", "group"):
             if name in old and name in new and made.get(name) == old[name]:
                 made[name] = new[name]
+    if pairs.translation is not None:
+        for name in ("owner", "group"):
+            if made[name] == entry[name]:
+                made[name] = pairs.translation.names.get(made[name], made[name])
     return made
 
 

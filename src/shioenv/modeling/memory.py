@@ -46,6 +46,7 @@ from shioenv.modeling.ranking import (
     load_ranker,
     untrained,
 )
+from shioenv.modeling.translation import Translation
 from shioenv.modeling.world import World
 
 LOOKED_AT = 60
@@ -68,6 +69,7 @@ EXAMPLES = 24
 ENOUGH = 3
 """Examples that a function explains at least, to be believed before what a record says (ours)."""
 
+_NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
 _SHARP, _SOFT = 0.1, 0.5
 
@@ -134,6 +136,7 @@ class Memory:
         self._induction = Induction()
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record taken apart, by its number; None where it is no single command."""
+        self._translated = lru_cache(maxsize=8)(self._translate)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
@@ -168,9 +171,10 @@ class Memory:
         if _is_fed(ours) and chosen.how not in _BY_CONTENT:
             theirs = self.taken(chosen.number)
             sure *= 1.0 if theirs is not None and _is_fed(theirs) else STAGE
-        if state.context is not None and chosen.how != INDUCED and self._is_moved(ours, state):
+        if self._is_away(state) and chosen.how != INDUCED and self._is_moved(ours, state):
             told = {kept.key for _, kept in self._examples(ours, -1)[1]}
-            sure *= 1.0 if len(told) == 1 else STAGE  # what is in the directory matters to it
+            told_less = len(told) == 1 and not self._is_stale(chosen.kept, ours, state)
+            sure *= 1.0 if told_less else STAGE  # what is in the directory matters to it
         if ours.form.guessed:
             sure *= STAGE
         text = self.index.entry(chosen.number).text
@@ -205,6 +209,16 @@ class Memory:
         theirs = state.before.document
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
+    def _translation(self, state: State) -> Translation | None:
+        """What says of the state's machine what was said of ours; None where that is the same."""
+        theirs = state.pristine
+        if not isinstance(theirs, World) or theirs is self.world:
+            return None
+        return self._translated(theirs)
+
+    def _translate(self, theirs: World) -> Translation | None:
+        return None if self._is_own(theirs.state()) else Translation(self.world, theirs)
+
     def take(self, text: str, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its
         standard input; None where there is none.
@@ -216,20 +230,22 @@ class Memory:
         are left out.
         """
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
+        translation = self._translation(state)
         ranked: list[tuple[float, int, Taken, list[float]]] = []
         for number in self._near(ours, without):
             theirs = self.taken(number)
             if theirs is not None:
                 pair = difference(ours, theirs)
                 far = float(np.dot(self.ranker.weights, pair))
-                far += 0.5 * (self.index.entry(number).cwd != cwd)
+                where = self.index.entry(number).cwd
+                far += 0.5 * ((translation.named(where) if translation else where) != cwd)
                 ranked.append((far, number, theirs, pair))
         ranked.sort(key=lambda each: each[:2])
         ranked = ranked[:ASKED]
         groups: dict[tuple[int, str, str], _Group] = {}
         for place, (far, number, theirs, pair) in enumerate(ranked):
             kept = self.index.behavior(self.index.entry(number).behavior)
-            for how, filled in fillings(ours, theirs, kept, before):
+            for how, filled in fillings(ours, theirs, kept, before, translation):
                 group = groups.get(filled.key)
                 if group is None:
                     added = len(filled.output) - len(kept.output)
@@ -296,7 +312,7 @@ class Memory:
         order = self._order(candidates, scores)
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
-        if state.context is not None:  # records are of the pristine machine, functions of any
+        if self._is_away(state):  # records are of one pristine machine, functions of any
             moved = self._is_moved(ours, state)
             order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
         order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
@@ -312,13 +328,38 @@ class Memory:
         ]
         return [place for _, _, place in sorted(ranked)]
 
+    def _is_away(self, state: State) -> bool:
+        """Whether the state is another one than that in which inputs were executed."""
+        return state.context is not None or self._translation(state) is not None
+
     def _is_moved(self, ours: Taken, state: State) -> bool:
         """Whether the directory that a command lists is not what it was on the pristine machine."""
+        return any(names != old for names, old in self._listings(ours, state))
+
+    def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
+        """Whether an answer names what is no more in the directory that a command lists."""
+        gone = {
+            name.rstrip("/@|=*")
+            for names, old in self._listings(ours, state)
+            for name in set(old or ()) - set(names or ())
+        }
+        return any(match[0] in gone for match in _NAME.finditer(kept.output))
+
+    def _listings(
+        self, ours: Taken, state: State
+    ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
+        """What the directories hold that a command lists, and what they held when inputs were
+        executed.
+        """
         named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
         if not ours.operands:
             named = [(state.before.document["cwd"], ours.here)]
-        fresh = self.world.state(state.cwd)
-        return any(names != listing(path, fresh) for path, names in named)
+        translation = self._translation(state)
+        fresh = self.world.state(self.world.start if translation else state.cwd)
+        return [
+            (names, listing(translation.back(path) if translation else path, fresh))
+            for path, names in named
+        ]
 
     def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
         near = {each.number: each.distance for each in candidates}

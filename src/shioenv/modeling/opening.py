@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import OF_DATE
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
@@ -21,8 +22,6 @@ from shioenv.modeling.words import Expander
 _OPENS = re.compile(r"(:|echo) (>>|>\||>|<) (\S.*)", re.DOTALL)
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-OF_DATE = ("month", "day", "year", "time")
-"""What of an entry is its time."""
 
 
 def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | None:

@@ -15,13 +15,14 @@ import msgspec
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.domain.context import MONTHS
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec
-from shioenv.modeling.compact import MONTHS, Now, Target, target_of
+from shioenv.modeling.compact import Now, Target, target_of
 from shioenv.modeling.composition import is_one
 from shioenv.modeling.examples import Example, write_examples
 from shioenv.modeling.material import described

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import OF_DATE
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
@@ -25,7 +26,7 @@ from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.grammar.parse import without_assignments
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory
-from shioenv.modeling.opening import OF_DATE, opening, without_reading
+from shioenv.modeling.opening import opening, without_reading
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
 from shioenv.modeling.whereabouts import (
@@ -301,9 +302,9 @@ class Router:
         where the memory was made, where nothing else was changed before, with the name.
         """
         name: str = state.before.document["cwd"]
-        fresh = self.memory.world.state(state.cwd)
+        fresh = self.world.state(state.cwd)
         if fresh.before.document["fs"] == state.before.document["fs"]:
-            state = self.memory.world.state()
+            state = self.world.state()
             name = name.removeprefix(f"{state.cwd}/")
         step = self._step(named(text, name), state)
         said = without_name(step.answer.behavior, name)
@@ -311,9 +312,9 @@ class Router:
 
     @cached_property
     def _fresh(self) -> Mapping[str, Any] | None:
-        """The entry of a file that is made now, as the memory knows it; None where it does not."""
+        """The entry of a file that is made now; None where the memory does not know it."""
         with suppress(Abstained, PatchError):
-            found = self.memory.find("touch a-new-file", self.memory.world.state())
+            found = self.memory.find("touch a-new-file", self.world.state())
             for operation in found.answer.behavior.patch.operations:
                 if operation[0] == "a" and isinstance(operation[2], dict):
                     return operation[2]
@@ -327,8 +328,8 @@ class Router:
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
     def _searches_elsewhere(self, state: State) -> bool:
-        """Whether programs are looked for in other directories than where the memory was made."""
-        fresh = self.memory.world.state(state.cwd)
+        """Whether programs are looked for in other directories than on the untouched machine."""
+        fresh = self.world.state(state.cwd)
         paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
         return state.context is not None and paths[0] != paths[1]
 

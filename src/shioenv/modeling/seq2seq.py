@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import MONTHS, Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
 from shioenv.modeling.codec import Codec, Writing
-from shioenv.modeling.compact import MONTHS, Names, Now, Target, operations_of
+from shioenv.modeling.compact import Names, Now, Target, operations_of
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
 from shioenv.modeling.world import World

@@ -41,8 +41,9 @@ class World:
     def __init__(self, context: Context, contents: Mapping[str, bytes]) -> None:
         self.start: str = context.document["cwd"]
         """The start directory that the context is told from."""
+        self.contents = contents
+        """Texts of files, by absolute path."""
         self._document = context
-        self._contents = contents
         self.context = lru_cache(maxsize=8)(self._context)
 
     @classmethod
@@ -68,7 +69,7 @@ class World:
 
     def read(self, path: str) -> bytes | None:
         """See `Pristine.read`; None for what was not written down too."""
-        return self._contents.get(path)
+        return self.contents.get(path)
 
     def state(self, cwd: str | None = None) -> State:
         """The pristine state in a start directory."""
@@ -110,7 +111,7 @@ class World:
 
     def to_json(self) -> bytes:
         """The world as a file; `from_json` reads it."""
-        contents = {path: text.decode("latin-1") for path, text in sorted(self._contents.items())}
+        contents = {path: text.decode("latin-1") for path, text in sorted(self.contents.items())}
         document = {"context": json.loads(self._document.to_json()), "contents": contents}
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -20,11 +20,9 @@ from functools import cache
 from importlib.resources.abc import Traversable
 from typing import Any, Literal
 
+from shioenv.domain.context import MONTHS
 from shioenv.errors import SystemDeclarationError, did_you_mean
 from shioenv.system.declare import FIXTURE_SPAN, SystemDeclaration, systems_directory
-
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""What strftime gives in the C locale; it would follow the one that is set."""
 
 Kind = Literal["file", "directory", "symlink", "fifo"]
 

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from socket import inet_aton
 
+from shioenv.domain.context import MONTHS
 from shioenv.system.answers import Answers
 from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
-from shioenv.system.home import MONTHS, text_of
+from shioenv.system.home import text_of
 from shioenv.system.image import Placed, device
 
 _SECTOR = 512

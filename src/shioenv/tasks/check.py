@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from shioenv.behavior.capture import SHELL_FIELDS
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import MONTHS
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
@@ -35,7 +36,6 @@ OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
 SESSION: Final = timedelta(hours=1)
 """From the system's instant on: a file time within it is of the session itself."""
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 Facts: TypeAlias = Mapping[str, Any]
 """Single values by their JSON Pointers in a context."""
@@ -179,7 +179,7 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
     year, month, day, clock = parts
     try:
         hour, minute = map(int, clock.split(":"))
-        moment = datetime(year, _MONTHS.index(month) + 1, day, hour, minute)
+        moment = datetime(year, MONTHS.index(month) + 1, day, hour, minute)
     except (ValueError, TypeError, AttributeError, OverflowError):
         return False
     begin = instant.astimezone(UTC).replace(tzinfo=None, second=0, microsecond=0)
