@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from shioenv.cli.main import app
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PredictorError
 from shioenv.evaluation.predictor import Setting
@@ -98,3 +103,31 @@ def test_a_memory_needs_a_dataset(tmp_path: Path) -> None:
         memory(Setting("", "debian-12", HOME))
     with pytest.raises(ModelError):
         memory(Setting(str(tmp_path / "nothing"), "debian-12", HOME))
+
+
+def test_predict_speaks_of_the_system_that_it_is_asked_about(
+    dataset: Path, remembered: tuple[Remembering, Remembering], tmp_path: Path
+) -> None:
+    """A model of a machine that stood still a day and an hour earlier, under another name."""
+    filling, _ = remembered
+    shutil.copytree(filling.memory.index.directory, tmp_path / "model")
+    world = tmp_path / "model" / "world.json"
+    now = re.search(rb"btime (\d+)", world.read_bytes())
+    assert now is not None
+    earlier = b"btime %d" % (int(now[1]) - 25 * 3600)
+    world.write_bytes(world.read_bytes().replace(now[0], earlier))
+    card = tmp_path / "model" / "model.json"
+    card.write_text(card.read_text().replace('"debian-12"', '"another"'))
+    given = ["predict", "touch new.txt", "--model", str(tmp_path / "model"), "--json"]
+    own, there = (
+        json.loads(CliRunner().invoke(app, [*given, *system]).stdout)
+        for system in ((), ("--system", "debian-12"))
+    )
+    assert there["model"].endswith("asked about another machine")
+    (_, _, here), (_, name, made) = own["context_patch"][0], there["context_patch"][0]
+    assert (here["day"], here["time"]) == (16, "19:43")
+    assert (made["day"], made["time"]) == (17, "20:43")
+    assert name == "/fs/new.txt"
+    refused = CliRunner().invoke(app, [*given, "--system", "nowhere"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no system is called 'nowhere'" in refused.stderr

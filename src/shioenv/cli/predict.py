@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
     from shioenv.modeling.router import Router, Step
+    from shioenv.modeling.world import World
 
 
 def predict(
@@ -48,6 +49,15 @@ def predict(
             "The model's system has to be built.",
         ),
     ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="Another built system to ask about (default: the model's own): its files, names "
+            "and instant.",
+        ),
+    ] = None,
     abstain_below: Annotated[
         float,
         typer.Option(min=0, max=1, metavar="P", help="Say nothing where the model is less sure."),
@@ -57,24 +67,26 @@ def predict(
 
     The output goes to standard output, the rest to standard error, with how sure the model is: 0
     to 1, the share of such answers that it expects to be right. No system has to be built, but for
-    --stages.
+    --stages and --system.
     """
     from dataclasses import replace
 
-    from shioenv.modeling.model import load_model
+    from shioenv.modeling.model import card_of, load_model
 
+    card = card_of(model)
     router = load_model(
         model,
         seq2seq=seq2seq,
-        stages=_emulator(stages, model) if stages else None,
+        stages=_emulator(stages, system or card.get("system")) if stages else None,
         stages_name=stages or "",
         abstain_below=abstain_below,
+        world=_asked(card, system) if system else None,
     )
-    state = router.memory.world.state(cwd)
-    if cwd is not None and not router.memory.world.has_directory(cwd):
+    state = router.world.state(cwd)
+    if cwd is not None and not router.world.has_directory(cwd):
         from shioenv.errors import StartDirectoryError
 
-        raise StartDirectoryError(f"{cwd!r} is no directory of the system that the model knows")
+        raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
     if history is not None:
         state = replace(state, history=tuple(_inputs(history)))
     answer = router.answer(shell_input, state)
@@ -85,12 +97,20 @@ def predict(
     return shared.Printout(document, _parts(answer, router, explain=explain), indent=2)
 
 
-def _emulator(name: str, model: str) -> Runner:
-    """Who answers commands that read a pipe on the system of a model."""
+def _emulator(name: str, system: str | None) -> Runner:
+    """Who answers commands that read a pipe on a system."""
     from shioenv.evaluation.predictors.default import emulator
-    from shioenv.modeling.model import card_of
 
-    return emulator(name, card_of(model).get("system"))
+    return emulator(name, system)
+
+
+def _asked(card: Mapping[str, Any], name: str) -> World | None:
+    """The built system that is asked about; None where it is the model's own."""
+    from shioenv.modeling.worlds import asked_elsewhere
+    from shioenv.system.store import find_system
+
+    system = find_system(name)
+    return asked_elsewhere(card, system.name, system.declaration.start_directory)
 
 
 def _inputs(path: Path) -> Iterator[str]:

@@ -203,8 +203,8 @@ class Memory:
 
     def _is_own(self, state: State) -> bool:
         """Whether a pristine state is of the machine that the records are of."""
-        if state.pristine is self.world:
-            return True
+        if isinstance(state.pristine, World):
+            return self._translation(state) is None
         own = self.world.state(state.cwd).before.document
         theirs = state.before.document
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
@@ -217,7 +217,10 @@ class Memory:
         return self._translated(theirs)
 
     def _translate(self, theirs: World) -> Translation | None:
-        return None if self._is_own(theirs.state()) else Translation(self.world, theirs)
+        same = theirs.contents == self.world.contents
+        if same and theirs.state().before == self.world.state(theirs.start).before:
+            return None
+        return Translation(self.world, theirs)
 
     def take(self, text: str, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its

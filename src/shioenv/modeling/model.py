@@ -80,7 +80,9 @@ def load_model(
             f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
         )
     memory = Memory(directory)
-    written = load_seq2seq(seq2seq, memory=memory) if seq2seq is not None else None
+    written = None
+    if seq2seq is not None:
+        written = load_seq2seq(seq2seq, memory=memory, world=world)
     return Router(
         memory, card, written=written, stages=stages, stages_name=stages_name,
         abstain_below=abstain_below, world=world,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from shioenv.modeling.codec import Codec, Writing
 from shioenv.modeling.compact import Names, Now, Target, operations_of
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
+from shioenv.modeling.translation import shift
 from shioenv.modeling.world import World
 
 _TRIED = 64
@@ -49,7 +50,8 @@ class Seq2seq:
         """Opens what `training.train` wrote.
 
         `memory` gives neighbours, where it was trained with some. `world` and `now` are of another
-        machine than the first that it was trained on. Errors: ModelError, MissingExtraError.
+        machine than the first that it was trained on; where only the world is given, it is now as
+        long after its start. Errors: ModelError, MissingExtraError.
         """
         self.directory = directory = Path(directory)
         try:
@@ -59,8 +61,9 @@ class Seq2seq:
             shape = self.card["shape"]
             self._source, self._target = shape["source_tokens"], shape["target_tokens"]
             systems = self.card["systems"]
-            self.world = world or World.from_json((directory / "world.json").read_bytes())
-            self.now = now or now_from(next(iter(systems.values()))["now"])
+            own = World.from_json((directory / "world.json").read_bytes())
+            self.world = world or own
+            self.now = now or _moved(now_from(next(iter(systems.values()))["now"]), own, self.world)
         except (OSError, ValueError, KeyError, StopIteration, TypeError) as error:
             raise ModelError(f"{directory} holds no sequence model: {error!r}") from None
         if shape["neighbours"] and memory is None:
@@ -169,6 +172,12 @@ def now_from(text: str) -> Now:
     day, _, clock = text.partition(" ")
     year, month, number = map(int, day.split("-"))
     return Now(MONTHS[month - 1], number, year, clock)
+
+
+def _moved(now: Now, theirs: World, ours: World) -> Now:
+    """When it is on our machine where it is that on theirs."""
+    by = shift(theirs, ours)
+    return Now(**by.dates(asdict(now))) if by else now
 
 
 def _digests(patch: ContextPatch, state: State) -> dict[str, str]:

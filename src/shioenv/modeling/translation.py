@@ -31,7 +31,7 @@ class Translation:
 
     def __init__(self, theirs: World, ours: World) -> None:
         self._theirs = theirs
-        self._shift = _shift(theirs, ours)
+        self._shift = shift(theirs, ours)
         self.names = _names(theirs, ours)
         """What is called otherwise there, as it is called here: users, groups, addresses."""
         hosts = [str(each.state().before.document.get("hostname", "")) for each in (theirs, ours)]
@@ -151,7 +151,7 @@ def _parts(old: str, new: str) -> Iterator[tuple[str, str]]:
             yield from zip(*words, strict=True)
 
 
-def _shift(theirs: World, ours: World) -> Shift | None:
+def shift(theirs: World, ours: World) -> Shift | None:
     """From the one machine's start to the other's; None where one does not tell when that was."""
     told = (each.read("/proc/stat") or b"" for each in (theirs, ours))
     found = [int(match[1]) for match in map(_BOOT.search, told) if match]
