@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from evaluation_fakes import case, did, suite_of
 
+from shioenv.dataset.external import CommandList, import_commands
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PredictorError
 from shioenv.evaluation.asking import said_of
@@ -20,6 +21,8 @@ from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.llm import Model, Options
 from shioenv.evaluation.suite import write_suite
+from shioenv.execution.local import SerialExecutor
+from shioenv.irreducibility.scoring import UNSCORED
 
 pytestmark = pytest.mark.usefixtures("system")
 pytest.importorskip("openai", reason="openai is not installed: make setup")
@@ -100,6 +103,39 @@ def test_the_prompt_is_the_papers_over_the_real_context(endpoint: Endpoint, tmp_
     assert "'fresh': {'perms': '-rw-r--r--'" in system["content"]
     assert "'COLOUR': 'red'" in system["content"]
     assert "Always respond in the exact format:\n<OUT> OUTPUT_TEXT </OUT>" in system["content"]
+    model.close()
+
+
+def test_the_nearest_executed_inputs_are_shown_before_the_question(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    pytest.importorskip("sklearn", reason="needs the extra shioenv[train]")
+    inputs = tmp_path / "inputs"
+    inputs.write_text("rm nowhere\nrm README.md\necho hello\nmkdir made\n")
+    import_commands(
+        CommandList(inputs, start_directories=(HOME,)),
+        tmp_path / "dataset",
+        scoring=UNSCORED,
+        executor=SerialExecutor(),
+    )
+    asked_for = f"m,url={endpoint.url},replay={tmp_path / 'replies'},prompt=nearest"
+    model = Model(Setting(f"{asked_for},memory={tmp_path / 'dataset'}", "debian-12", HOME))
+    assert model.run("rm x").patch.operations == (("r", "/fs/x"),)
+    system, *shown, question = endpoint.asked[0]["messages"]
+    assert "Put <EXIT>N</EXIT> behind it" in system["content"]
+    assert question == {"role": "user", "content": "cd /home/ubuntu; rm x"}
+    said = {
+        user["content"]: reply["content"]
+        for user, reply in zip(shown[::2], shown[1::2], strict=True)
+    }
+    assert said == {
+        "cd /home/ubuntu; rm README.md": '<OUT></OUT> <DIFF>[["r","/fs/README.md"]]</DIFF> '
+        "<EXIT>0</EXIT>",
+        "cd /home/ubuntu; rm nowhere": "<OUT>rm: cannot remove 'nowhere': No such file or "
+        "directory\n</OUT> <DIFF>[]</DIFF> <EXIT>1</EXIT>",
+    }
+    assert {each["role"] for each in shown[::2]} == {"user"}
+    assert {each["role"] for each in shown[1::2]} == {"assistant"}
     model.close()
 
 
