@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
+from shioenv.modeling.facts import Tree
+from shioenv.modeling.worlds import world_called
 from shioenv.system.store import System
 
 pytestmark = pytest.mark.xdist_group("memory")  # one dataset and one model for all
@@ -131,3 +134,13 @@ def test_predict_speaks_of_the_system_that_it_is_asked_about(
     refused = CliRunner().invoke(app, [*given, "--system", "nowhere"])
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "no system is called 'nowhere'" in refused.stderr
+
+
+def test_a_tree_is_walked_in_the_order_of_the_sandbox(system: System) -> None:
+    world = world_called(system.name)
+    with open_sandbox(system.name) as sandbox:
+        for directory in (".", "data", "/etc"):
+            said = sandbox.run(f"find {directory} -print0").output.decode()
+            tree = Tree(directory, world.state())
+            assert tree.entries is not None
+            assert said.split("\0")[1:-1] == [f"{directory}/{path}" for path, _ in tree.entries]

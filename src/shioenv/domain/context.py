@@ -40,6 +40,9 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 OF_DATE = ("month", "day", "year", "time")
 """The attributes of a file that are its time."""
 
+KEPT = ("perms", "owner", "group", "size", *OF_DATE)
+"""The attributes that a file keeps where it takes the place of another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -6,6 +6,7 @@ variables are read by people far more often than reversed, so their backslashes 
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
@@ -42,3 +43,12 @@ def file_key(path: bytes, start: bytes) -> str:
     if path.startswith(inside):
         return name_text(path[len(inside) :]) or "."
     return "." if path == start else name_text(path)
+
+
+def place_in_directory(name: bytes) -> int:
+    """Where a directory of a pristine system lists a name: the smallest number comes first.
+
+    Ours, as the sandbox fills it (`native/around/tree.c`): the order of the first 8 bytes of the
+    names' SHA-256, little end first, which a file system in memory lists from the last.
+    """
+    return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

@@ -6,11 +6,13 @@ import math
 import os
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 
 from shioenv.domain.context import MONTHS, Entry
-from shioenv.domain.names import file_key
+from shioenv.domain.names import file_key, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.modeling.forms import ASSIGNMENT, Form
 from shioenv.modeling.world import World
@@ -25,10 +27,55 @@ _PATTERN = re.compile(r"[*?\[]")
 _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
 _LONGEST_NAME = 200
+MOST_ENTRIES = 4_000
+"""Files of one tree that are looked at, at most."""
+
 MOST_NAMES = 200
 """Names of one directory that are looked at, at most."""
 
+_NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
+"""Where files are that a context does not have: those of the kernel, and pipes."""
+
 _MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
+
+
+class Tree:
+    """All that is in a directory. Equal where it is the same directory of the same files."""
+
+    def __init__(self, path: str, state: State) -> None:
+        self._path, self._state = state.resolve(path), state
+        self._files = state.before.document["fs"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return self._path == other._path and self._files is other._files
+
+    def __hash__(self) -> int:
+        return hash((self._path, id(self._files)))
+
+    @cached_property
+    def entries(self) -> tuple[tuple[str, str], ...] | None:
+        """The names below it, each with the letter of its kind (`-`, `d`, `l`), as who goes through
+        it meets them: each directory before what is in it. None for more than `MOST_ENTRIES`.
+        """
+        found = list(islice(self._below(""), MOST_ENTRIES + 1))
+        return tuple(found) if len(found) <= MOST_ENTRIES else None
+
+    def _below(self, inner: str) -> Iterator[tuple[str, str]]:
+        above = posixpath.join(self._path, inner)
+        names = sorted(
+            self._state.names(above),
+            key=lambda name: place_in_directory(os.fsencode(name)),
+        )
+        for name in names:
+            path = posixpath.join(inner, name)
+            whole = os.fsencode(posixpath.join(self._path, path))
+            entry = self._files.get(file_key(whole, os.fsencode(self._state.cwd)))
+            kind = entry["perms"][0] if entry else "-"
+            yield path, kind
+            if kind == "d":
+                yield from self._below(path)
 
 
 @dataclass(frozen=True)
@@ -47,6 +94,8 @@ class Operand:
     """Of a regular file; None where that is not known."""
     names: tuple[str, ...] | None = None
     """Of a directory: see `listing`."""
+    tree: Tree | None = None
+    """Of a directory."""
 
     @property
     def is_system(self) -> bool:
@@ -148,7 +197,7 @@ def _listing(path: str, state: State) -> tuple[str, ...] | None:
 
 def operand(word: str, state: State) -> Operand:
     """What one word is in a state."""
-    if state.context is None and isinstance(state.pristine, World):
+    if state.context is None and not state.written and isinstance(state.pristine, World):
         return _pristine(word, state.cwd, state.pristine)
     return _operand(word, state)
 
@@ -182,9 +231,11 @@ def _operand(word: str, state: State) -> Operand:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
         content = state.read(word) if kind in "fl" else None
         names = listing(word, state) if kind == "d" else None
-        return Operand(word, kind, path, key, entry, content, names)
+        tree = Tree(word, state) if kind == "d" else None
+        return Operand(word, kind, path, key, entry, content, names, tree)
     content = state.pristine.read(whole) if state.pristine is not None else None
-    if content is not None and whole.startswith("/proc/"):  # a context has no /proc
+    content = state.written.get(key, content)
+    if content is not None and whole.startswith(_NOT_IN_A_CONTEXT):
         return Operand(word, "f", path, key, None, content)
     if _PATTERN.search(word):
         return Operand(word, "G")

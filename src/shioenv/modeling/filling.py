@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from shioenv.domain.context import OF_DATE, Entry
+from shioenv.domain.context import KEPT, OF_DATE, Entry
 from shioenv.domain.pointer import keys, pointer
-from shioenv.modeling.facts import Operand
+from shioenv.modeling.facts import Operand, Tree
 from shioenv.modeling.forms import UNKNOWN, Form
 from shioenv.modeling.translation import Translation
 
@@ -29,6 +29,9 @@ _COUNTED = frozenset({"size", "lines", "words", "characters"})
 
 _FILES = "fdls"
 _NAMES = "fdlsmM"
+_THROUGH = ("owner", "group", "perms")
+"""What is set of a whole directory."""
+
 _LONGEST = 256 * 1024
 
 
@@ -42,6 +45,8 @@ class Taken:
     """What the working directory holds, where no operand is named."""
     valued: tuple[tuple[str, Operand], ...] = ()
     """Values of options that name files, each behind its option."""
+    tree: Tree | None = None
+    """All that is in the working directory, where no operand is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,14 @@ def fillings(
     theirs: Taken,
     kept: Kept,
     before: Mapping[str, Any],
+    was: Mapping[str, Any],
     translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
     """What a neighbour did, said of our words, in one to four ways; `before` is `fs` as it is
-    before our command. `translation` is from the neighbour's machine, where ours is another one.
+    before our command, `was` as it was before theirs. `translation` is from the neighbour's
+    machine, where ours is another one.
     """
-    pairs = _Pairs(ours, theirs)
+    pairs = _Pairs(ours, theirs, was)
     if translation is not None:
         pairs.translate(translation, kept)
     if not pairs.words and not pairs.files and translation is None:
@@ -100,10 +107,14 @@ def fillings(
 class _Pairs:
     """What of theirs stands for what of ours."""
 
-    def __init__(self, ours: Taken, theirs: Taken) -> None:
+    def __init__(self, ours: Taken, theirs: Taken, was: Mapping[str, Any]) -> None:
+        self.was = was
+        """`fs` before their command."""
         self.words: dict[str, str] = {}
         self.paths: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        self.made: set[str] = set()
+        """Files that were not there: `split` begins names like them."""
         self.files: list[tuple[Operand, Operand]] = []
         self.changed = False
         """One of our files is theirs, but is not as it was."""
@@ -137,13 +148,6 @@ class _Pairs:
         found = self.translation.words(text) if self.translation else {}
         return {old: new for old, new in found.items() if old not in self._said}
 
-    def before(self, key: str) -> Mapping[str, Any] | None:
-        """A file of theirs as it was; None where that is not known."""
-        for their, _ in (*self.files, *self.models):
-            if their.key == key and isinstance(their.entry, Entry):
-                return their.entry.to_json()
-        return self.translation.entry(key) if self.translation else None
-
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
         """When a file of ours is changed where theirs is as `made` says: as one of the files that
         are named was, or at the same instant.
@@ -165,9 +169,10 @@ class _Pairs:
             self._standard_input(our, their)
             return
         self._add(their.word, our.word)
-        if "=" in our.word and "=" in their.word:
-            for old, new in zip(their.word.split("=", 1), our.word.split("=", 1), strict=True):
-                self._add(old, new)
+        for mark in "=:":  # key=value, user:group
+            if mark in our.word and mark in their.word:
+                for old, new in zip(their.word.split(mark), our.word.split(mark), strict=False):
+                    self._add(old, new or old)
         if "N" in our.kind + their.kind and our.key and their.key:  # a number may name a file
             self.paths[their.key] = our.key
         if their.kind not in _NAMES or our.kind not in _NAMES or not our.path or not their.path:
@@ -185,6 +190,8 @@ class _Pairs:
         if len(above) > 1:
             self._add(above, above_ours or ".")
         self.paths[their.key] = our.key
+        if their.kind in "mM":
+            self.made.add(their.key)
         if their.kind in _FILES and our.kind in _FILES:
             self.files.append((their, our))
 
@@ -293,7 +300,11 @@ def _patch(
     """The patch as JSON, its operations in the order they were: sorting is for who answers."""
     made: list[list[Any]] = []
     operations = json.loads(source)
-    dates = _dates(operations, pairs)
+    afterwards = _afterwards(operations, pairs)
+    told: set[str] = set()
+    through = _through(operations, pairs, changed, before)
+    for each in through:
+        made += each.made
     for operation in operations:
         code, path, *rest = operation
         area, *names = keys(path)
@@ -308,6 +319,8 @@ def _patch(
             made.append([code, pointer(area, *names), *rest])
             continue
         was = names[0]
+        if any(each.name in names[1:] and was in each.theirs for each in through):
+            continue
         names[0] = _key(was, pairs)
         if code == "m":
             target = _key(keys(rest[0])[1], pairs)
@@ -315,12 +328,14 @@ def _patch(
             continue
         if rest and isinstance(rest[0], dict):
             rest = [_entry(rest[0], pairs, changed)]
-        elif was in dates and names[1] in OF_DATE:
+        elif len(names) == 2 and names[1] in afterwards.get(was, ()):
             known = before.get(names[0], {})
-            for name, value in dates[was].items():
-                if known.get(name) != value:
-                    made.append([code, pointer("fs", names[0], name), value])
-            dates[was] = {}
+            made += [
+                [code, pointer("fs", names[0], name), value]
+                for name, value in afterwards[was].items()
+                if was not in told and known.get(name) != value
+            ]
+            told.add(was)
             continue
         elif rest and len(names) == 2:
             rest = [_attribute(names[1], rest[0], was, pairs, changed)]
@@ -332,21 +347,94 @@ def _patch(
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
 
 
-def _dates(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
-    """When the files are changed whose time changes: by their names, all four attributes, of which
-    a patch tells those alone that were others before.
+def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
+    """What a patch says of files by telling what changed alone: by their names all that they share
+    afterwards with a file that took their place; else their times, all four attributes.
     """
     told: dict[str, dict[str, Any]] = {}
     for code, path, *rest in operations:
         area, *names = keys(path)
-        if code == "=" and area == "fs" and len(names) == 2 and names[1] in OF_DATE:
+        if code == "=" and area == "fs" and len(names) == 2 and names[0] in pairs.was:
             told.setdefault(names[0], {})[names[1]] = rest[0]
     found: dict[str, Mapping[str, Any]] = {}
     for key, changed in told.items():
-        before = pairs.before(key)
-        if before is not None:
-            found[key] = pairs.dates({**before, **changed})
+        after = {**pairs.was[key], **changed}
+        same = _taken_over(key, after, pairs)
+        if same is not None:
+            found[key] = same
+        elif changed.keys() & set(OF_DATE):
+            found[key] = pairs.dates(after)
     return found
+
+
+def _taken_over(key: str, after: Mapping[str, Any], pairs: _Pairs) -> Mapping[str, Any] | None:
+    """What ours has of the file that stands for the one whose place was taken, as by `mv`."""
+    for their, our in pairs.files:
+        old, new = _values(their), _values(our)
+        if (
+            their.key != key
+            and "time" in new
+            and all(after[each] == old.get(each) for each in KEPT)
+        ):
+            return {each: new[each] for each in KEPT}
+    return None
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """One attribute of all that is in a directory."""
+
+    theirs: frozenset[str]
+    """The names of what was in theirs."""
+    name: str
+    made: list[list[Any]]
+    """What is to be done in ours."""
+
+
+def _through(
+    operations: list[list[Any]],
+    pairs: _Pairs,
+    changed: Mapping[str, str],
+    before: Mapping[str, Any],
+) -> list[_Whole]:
+    """Where all in a directory of theirs came to have the same owner, group or rights: that all
+    in ours does.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for code, path, *rest in operations:
+        area, *names = keys(path)
+        if code == "=" and area == "fs" and len(names) == 2 and names[1] in _THROUGH:
+            told.setdefault(names[1], {})[names[0]] = rest[0]
+    found: list[_Whole] = []
+    for their, our in pairs.files if told else ():
+        if their.kind != "d" or our.kind != "d":
+            continue
+        inside, ours = _tree(their.key, pairs.was), _tree(our.key, before)
+        for name, values in told.items():
+            letters = 1 if name == "perms" else 0  # the kind of file is no part of its rights
+            all_of_it = {values.get(key, entry[name])[letters:] for key, entry in inside.items()}
+            if len(all_of_it) > 1 or not values.keys() & inside.keys() - {their.key}:
+                continue
+            (value,) = all_of_it
+            value = value if letters else changed.get(value, value)
+            made = [
+                ["=", pointer("fs", key, name), entry[name][:letters] + value]
+                for key, entry in ours.items()
+                if entry[name][letters:] != value
+            ]
+            found.append(_Whole(frozenset(inside), name, made))
+    return found
+
+
+def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
+    """A directory and all that is in it, but for links, which are no files of their own."""
+    above = "" if key == "." else f"{key}/"
+    return {
+        name: entry
+        for name, entry in files.items()
+        if (name == key or (name.startswith(above) and not (key == "." and name[0] in "./")))
+        and entry["perms"][0] != "l"
+    }
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
@@ -354,10 +442,9 @@ def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[A
     ours.
     """
     removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
-    trees = {above for above in removed if any(name.startswith(f"{above}/") for name in removed)}
-    outer = [name for name in trees if before.get(name, {}).get("perms", "").startswith("d")]
-    if not outer:
+    if not any(name.startswith(f"{above}/") for above in removed for name in removed):
         return made
+    outer = [name for name in removed if before.get(name, {}).get("perms", "").startswith("d")]
     inside = tuple(f"{name}/" for name in outer)
     kept = [
         each
@@ -375,7 +462,7 @@ def _key(key: str, pairs: _Pairs) -> str:
         if key.startswith(f"{old}/"):
             key = f"{new}{key[len(old) :]}"
             break
-        if key.startswith((f"{old}.", f"{old}~")):
+        if key.startswith((f"{old}.", f"{old}~")) or (old in pairs.made and key.startswith(old)):
             return f"{new}{key[len(old) :]}"
         if old.startswith(f"{key}.") and new.endswith(old[len(key) :]):
             return new[: len(key) - len(old)]

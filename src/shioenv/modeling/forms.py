@@ -216,13 +216,18 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
         return _named(spec, head), given if sign or " " in text else None
     if head[1:] in splitter.words:
         return _named(splitter.words[head[1:]], head), value if " " in text else None
-    if head in splitter.literals or head in splitter.runs or splitter.templated(text.split(" "), 0):
-        return head, value if " " in text else None
     spec = splitter.shorts.get(head[1:2])
+    if spec is None or spec.value == "none" or len(head) == 2:  # -f1 is -f 1 in any production
+        literal = head in splitter.literals or head in splitter.runs
+        if literal or splitter.templated(text.split(" "), 0):
+            return head, value if " " in text else None
     if spec is None:
         return UNKNOWN, text[1:]
     rest = text[2:]
-    return _named(spec, head), rest.removeprefix(" ") if rest else None
+    if not rest:
+        return _named(spec, head), None
+    value = rest if rest == " " else rest.removeprefix(" ")  # -d' ' is not -d ''
+    return _named(spec, head), "" if value == _EMPTY else value
 
 
 def _named(spec: OptionSpec, written: str) -> str:

@@ -110,6 +110,10 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
 
 _HEAD = "index.json"
 
+FORMS = 2
+"""How commands were taken apart when an index was written (`shioenv.modeling.forms`): counted up
+where it changes, since rows say what was found."""
+
 
 def holds_index(directory: str | Path) -> bool:
     """Whether a memory's records lie there."""
@@ -130,11 +134,17 @@ class Index:
             self._texts = _mapped(directory / "texts.bin")
             self._behaviors = _mapped(directory / "behaviors.bin")
             self._starts: list[str] = head["starts"]
+            forms = head.get("forms")
             self.utilities: dict[str, tuple[int, int]] = {
                 name: (first, end) for name, first, end in head["utilities"]
             }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{directory} holds no memory: {error}") from None
+        if forms != FORMS:
+            raise ModelError(
+                f"{directory} was made by a release that takes commands apart otherwise",
+                hint="make it again of its material: shioenv train memory",
+            )
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint32]:
@@ -255,7 +265,7 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
     np.save(directory / "behaviors.npy", places)
     (directory / "texts.bin").write_bytes(texts)
     (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
-    head = {"starts": list(starts), "utilities": utilities}
+    head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
     (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
 
 

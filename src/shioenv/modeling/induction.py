@@ -115,8 +115,9 @@ class Induction:
                 continue
             seen.add(key)
             examples.append(example)
-            if len(examples) == EXAMPLES:
-                break
+        # of silence, and of a text that comes out as it went in, little is to be learned
+        examples.sort(key=lambda each: each.output in ("", each.given.text))
+        examples = examples[:EXAMPLES]
         return self._found(_Examples(tuple(examples))) if examples else None
 
 
@@ -147,6 +148,7 @@ class _Examples:
                 each.given.operands,
                 each.given.texts,
                 each.given.names,
+                each.given.trees,
                 each.output,
             )
             for each in items
@@ -173,7 +175,14 @@ def given(taken: Taken) -> Given | None:
         return None
     if not read:
         listed = others[0].names if len(others) == 1 else taken.here if not others else None
-        return Given(None, words, tuple(each.word for each in others), names=listed)
+        trees = [each.tree for each in others] if others else [taken.tree]
+        return Given(
+            None,
+            words,
+            tuple(each.word for each in others),
+            names=listed,
+            trees=tuple(each for each in trees if each) if all(trees) else (),
+        )
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
     texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
     several = len(texts) > 1
@@ -183,6 +192,8 @@ def given(taken: Taken) -> Given | None:
 
 def _example(theirs: Taken, kept: Kept) -> Example | None:
     if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
+        return None
+    if theirs.form.guessed:  # what its words stood for is not known
         return None
     found = given(theirs)
     return None if found is None else Example(found, kept.output, kept.exit_code)

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PatchError
-from shioenv.modeling.facts import here, listing, operands, valued
+from shioenv.modeling.facts import Tree, here, listing, operands, valued
 from shioenv.modeling.filling import (
     CONTENTS,
     COUNTS,
@@ -138,6 +138,14 @@ class Memory:
         """A record taken apart, by its number; None where it is no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
 
+    @cached_property
+    def digest(self) -> str:
+        """Of what it is made of and what it learned, twelve digits."""
+        directory = self.index.directory
+        kept = [directory / name for name in ("index.json", "ranker.npz")]
+        parts = [each.read_bytes() for each in kept if each.exists()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
         return self.answer(shell_input, state).behavior
@@ -247,8 +255,11 @@ class Memory:
         ranked = ranked[:ASKED]
         groups: dict[tuple[int, str, str], _Group] = {}
         for place, (far, number, theirs, pair) in enumerate(ranked):
-            kept = self.index.behavior(self.index.entry(number).behavior)
-            for how, filled in fillings(ours, theirs, kept, before, translation):
+            entry = self.index.entry(number)
+            kept, was = self.index.behavior(entry.behavior), self.world.state(entry.cwd).before
+            for how, filled in fillings(
+                ours, theirs, kept, before, was.document["fs"], translation
+            ):
                 group = groups.get(filled.key)
                 if group is None:
                     added = len(filled.output) - len(kept.output)
@@ -380,7 +391,8 @@ def taken(text: str, state: State, forms: Forms) -> Taken | None:
     form = forms.form(text, state)
     if form is None:
         return None
-    return Taken(form, operands(form, state), here(form, state), valued(form, state))
+    tree = None if form.operands else Tree(".", state)
+    return Taken(form, operands(form, state), here(form, state), valued(form, state), tree)
 
 
 def _has_our_options(candidate: Candidate) -> bool:

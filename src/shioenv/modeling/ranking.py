@@ -62,6 +62,10 @@ _SAME_HOST = 0.25
 """What an address of the same host differs by (ours)."""
 
 
+_MARKS = re.compile(r"[:=,+%@]")
+"""What parts a word into words of different meaning: `alice:users`, `key=value`."""
+
+
 def difference(ours: Taken, theirs: Taken) -> list[float]:
     """How two commands differ, as `PAIR` says."""
     found = [0.0] * len(PAIR)
@@ -100,7 +104,8 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
         else:
             found[_OTHER[our.kind]] += 1
             ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
-            found[17] += ends or our.is_system != their.is_system
+            alike = _MARKS.findall(our.word) == _MARKS.findall(their.word)
+            found[17] += ends or our.is_system != their.is_system or not alike
     found[18] += ours.form.command != theirs.form.command
     found[20] = float(_mistakes(ours) != _mistakes(theirs))
     found[19] = float(ours.form.matched != theirs.form.matched)

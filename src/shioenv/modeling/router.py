@@ -10,14 +10,14 @@ import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import OF_DATE
+from shioenv.domain.context import KEPT, OF_DATE
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
@@ -123,7 +123,7 @@ class Router:
         least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
         records = f"{len(self.memory.index)} records of system {system[:12]}"
         where = "" if self.world is self.memory.world else ", asked about another machine"
-        return f"{name}, {records}{written}{stages}{least}{where}"
+        return f"{name} {self.memory.digest}, {records}{written}{stages}{least}{where}"
 
     @property
     def training(self) -> str:
@@ -237,6 +237,10 @@ class Router:
             for each in behavior.patch.operations
             if each[0] in "rm" and each[1].startswith("/fs/")
         }
+        for name in _replaced(behavior.patch, state.before.document["fs"], gone):
+            above[file_key(posixpath.dirname(posixpath.join(start, name_bytes(name))), start)] = (
+                None
+            )
         for name in (each for each in above if each not in gone):
             entry = state.before.document["fs"].get(name, fresh)
             for each in OF_DATE:
@@ -360,6 +364,21 @@ class Router:
     @staticmethod
     def _nothing(why: str) -> Answer:
         return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
+
+
+def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
+    """The files whose place one that is gone took, by their names."""
+    changed: dict[str, dict[str, Any]] = {}
+    for code, path, *rest in patch.operations:
+        area, *names = keys(path) or [""]
+        if code == "=" and area == "fs" and len(names) == 2 and names[0] in files:
+            changed.setdefault(names[0], {})[names[1]] = rest[0]
+    taken = [files[name] for name in gone if name in files]
+    return [
+        name
+        for name, told in changed.items()
+        if any(all((files[name] | told)[each] == was[each] for each in KEPT) for was in taken)
+    ]
 
 
 class _Single:

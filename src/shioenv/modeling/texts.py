@@ -17,7 +17,8 @@ from itertools import compress, groupby, permutations, product, zip_longest
 from operator import not_
 from typing import TypeAlias
 
-from shioenv.modeling.patterns import CLASSES
+from shioenv.modeling.facts import Tree
+from shioenv.modeling.patterns import CLASSES, matches
 
 MOST_WORK = 3e7
 """Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
@@ -48,6 +49,8 @@ class Given:
     names: tuple[str, ...] | None = None
     """What is in the directory that it names, or in its own where it names none, sorted, each with
     the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
+    trees: tuple[Tree, ...] = ()
+    """All that is in the directories that it names, or in its own where it names none."""
 
     @cached_property
     def in_bytes(self) -> Given:
@@ -875,6 +878,41 @@ def _listed(given: Given, roles: Roles, flags: Flags) -> str | None:
     return _joined(shown) if flags["as"] == "lines" else _in_rows(shown)
 
 
+def _walked(given: Given, roles: Roles, flags: Flags) -> str | None:
+    """The paths in trees whose last name, kind, whole path and depth are those asked for."""
+    if not given.trees or (flags["depth"] == "") == ("depth" in roles):
+        return None
+    if (flags["case"] or flags["negated"]) and "name" not in roles:
+        return None
+    kinds = {"-" if each == "f" else each for each in roles.get("kind", "").split(",")}
+    depth = int(roles.get("depth", "0"))
+    name = _folded(roles.get("name", "*"), flags)
+    shown: list[str] = []
+    for root, tree in zip(given.operands or (".",), given.trees, strict=True):
+        if tree.entries is None:
+            return None
+        for path, kind in (("", "d"), *tree.entries):
+            whole = f"{root.rstrip('/')}/{path}" if path else root
+            last = posixpath.basename(path or root.rstrip("/")) or "/"
+            deep = path.count("/") + bool(path)
+            if "kind" in roles and kind not in kinds:
+                continue
+            if (flags["depth"] == "at most" and deep > depth) or (
+                flags["depth"] == "at least" and deep < depth
+            ):
+                continue
+            if matches(name, _folded(last, flags)) == bool(flags["negated"]):
+                continue
+            if "path" in roles and not matches(roles["path"], whole):
+                continue
+            shown.append(whole)
+    return "".join(f"{each}\0" for each in shown) if flags["ended"] else _joined(shown)
+
+
+def _folded(text: str, flags: Flags) -> str:
+    return text.lower() if flags["case"] else text
+
+
 _STYLES = {
     "": "%a %b %e %H:%M:%S UTC %Y", "mail": "%a, %d %b %Y %H:%M:%S +0000", "day": "%Y-%m-%d",
     "seconds": "%Y-%m-%dT%H:%M:%S+00:00", "blank": "%Y-%m-%d %H:%M:%S+00:00",
@@ -983,6 +1021,10 @@ FAMILIES: tuple[Family, ...] = (
     Family("directory", _listed, variants={
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
         "as": ("lines", "rows"), "backwards": ("", "backwards"),
+    }, reads=False),
+    Family("tree", _walked, ("name", "kind", "depth", "path"), variants={
+        "depth": ("", "at most", "at least"), "case": ("", "any case"),
+        "negated": ("", "without"), "ended": ("", "NUL"),
     }, reads=False),
     Family("date", _dated, ("when",), ("when",), variants={"as": tuple(_STYLES)}, reads=False),
     Family("words", _said, variants={

@@ -30,7 +30,6 @@ class Translation:
     """From a machine that inputs were executed on to another one."""
 
     def __init__(self, theirs: World, ours: World) -> None:
-        self._theirs = theirs
         self._shift = shift(theirs, ours)
         self.names = _names(theirs, ours)
         """What is called otherwise there, as it is called here: users, groups, addresses."""
@@ -69,11 +68,6 @@ class Translation:
     @cached_property
     def _backwards(self) -> dict[str, str]:
         return {new: old for old, new in self.names.items()}
-
-    def entry(self, key: str) -> Mapping[str, Any] | None:
-        """A file of their machine as it was, by its name in `fs`."""
-        found: Mapping[str, Any] | None = self._theirs.state().before.document["fs"].get(key)
-        return found
 
     def dates(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """When a file is changed on our machine that was changed then on theirs: the four

@@ -27,9 +27,10 @@ _HERE = {
 
 def printed_directory(text: str, state: State) -> Behavior | None:
     """What `pwd` says, by rule; None for other commands."""
-    if text not in {"pwd", "pwd -L"}:
+    if text not in {"pwd", "pwd -L", "pwd -P"}:
         return None
-    said = _logical(state).encode("utf-8", "surrogateescape") + b"\n"
+    where: str = state.before.document["cwd"] if text == "pwd -P" else _logical(state)
+    said = where.encode("utf-8", "surrogateescape") + b"\n"
     return Behavior(0, said, stdout=said, stderr=b"")
 
 

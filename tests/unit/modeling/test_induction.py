@@ -10,13 +10,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from small_world import taken
+from small_world import entry, small_world, taken
 
+from shioenv.domain.context import Context
 from shioenv.modeling.facts import Operand
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.induction import Induction
 from shioenv.modeling.patterns import CLASSES
 from shioenv.modeling.texts import MOST_WORK, Given, functions
+from shioenv.modeling.world import World
 
 WORDS = (
     "one",
@@ -378,3 +380,63 @@ def test_a_listing_is_found_from_listings(command: str, tmp_path: Path) -> None:
 def _marked(path: Path) -> str:
     kind = "@" if path.is_symlink() else "/" if path.is_dir() else ""
     return path.name + (kind or "*" * os.access(path, os.X_OK))
+
+
+def test_what_changes_a_text_tells_more_than_what_does_not() -> None:
+    same = [f"no tab in text {number}\n" for number in range(20)]
+    texts = [*same, "a\tb\nc\td\n", "1\t2\t3\n", "x\ty\n"]
+    neighbours = [(reading("cut -f1", text), told("cut -f1", text)) for text in texts]
+    found = Induction().explain(reading("cut -f1", "left\tright\n"), neighbours)
+    assert found is not None
+    assert found.output == "left\n"
+
+
+SEARCHES = (
+    "find D -name '*.txt'",
+    "find D -iname 'B*'",
+    "find D -type f",
+    "find D -type d",
+    "find D -type f -name 'b*'",
+    "find D -maxdepth 1",
+    "find D -mindepth 2 -type f",
+    "find D -not -name '*.txt'",
+    "find D -name '*.c' -print0",
+    "find D -path '*/sub/*'",
+    "find D",
+)
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_a_search_is_found_from_searches(command: str, tmp_path: Path) -> None:
+    files = dict(small_world().state().before.document["fs"])
+    for number in range(6):
+        for name in ("sub/deep", "Bin", f"other{number}")[: 1 + number % 3]:
+            (tmp_path / f"d{number}" / name).mkdir(parents=True)
+        for file in ("a.txt", "b.c", "sub/B.txt", "sub/deep/x.c", f"b{number}.txt")[number % 2 :]:
+            (tmp_path / f"d{number}" / file).touch()
+        (tmp_path / f"d{number}" / "link.txt").symlink_to("sub")
+    for path in sorted(tmp_path.rglob("*")):
+        perms = "l" if path.is_symlink() else "d" if path.is_dir() else "-"
+        files[str(path.relative_to(tmp_path))] = entry(1, f"{perms}rwxr-xr-x")
+    document = {**small_world().state().before.document, "fs": files}
+    state = World(Context(document), {}).state()
+    neighbours = []
+    for number in range(6):
+        text = command.replace("D", f"d{number}")
+        ours = taken(text, state)
+        (tree,) = (each.tree for each in ours.operands)
+        assert tree is not None
+        assert tree.entries is not None
+        places = [f"d{number}", *(f"d{number}/{path}" for path, _ in tree.entries)]
+        real = subprocess.run(
+            shlex.split(text), capture_output=True, text=True, check=True, cwd=tmp_path
+        ).stdout
+        end = "\0" if "print0" in text else "\n"
+        ordered = sorted(real.split(end)[:-1], key=places.index)  # the host's order is another
+        output = "".join(f"{each}{end}" for each in ordered)
+        neighbours.append((ours, Kept(0, output, "[]")))
+    for place, (ours, kept) in enumerate(neighbours):
+        others = [each for number, each in enumerate(neighbours) if number != place]
+        found = Induction().explain(ours, others)
+        assert found is not None
+        assert found.output == kept.output

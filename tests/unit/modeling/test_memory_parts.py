@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from small_world import HOME, entry, small_memory, small_world, taken
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ModelError
+from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.grammar.parse import InputParser
 from shioenv.modeling.facts import operand, rounded
 from shioenv.modeling.filling import CONTENTS, Kept, Taken, fillings, replaced
 from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG, Forms
@@ -39,6 +42,11 @@ FORMS = Forms()
         ("wc -l *.txt", "wc --lines a.txt b.txt"),
         ("cat ~/x", 'cat "$HOME/x"'),
         ("echo {1..3}", "echo 1 2 3"),
+        ("cut -d: -f1 a.txt", "cut -d : -f 1 a.txt"),
+        ("cut -d' ' -f2 a.txt", "cut -d ' ' --fields=2 a.txt"),
+        ("sort -k2 a.txt", "sort --key=2 a.txt"),
+        ("od -An -tx1 a.txt", "od -A n -t x1 a.txt"),
+        ("paste -d '' a.txt", "paste --delimiters= a.txt"),
     ],
 )
 def test_two_spellings_have_one_form(first: str, second: str) -> None:
@@ -49,6 +57,24 @@ def test_two_spellings_have_one_form(first: str, second: str) -> None:
     assert set(forms[0].options) == set(forms[1].options)
     assert forms[0].operands == forms[1].operands
     assert forms[0].utility == forms[1].utility
+
+
+@pytest.mark.parametrize("name", sorted(names_of_grammars()))
+def test_a_value_is_one_whether_it_stands_by_itself(name: str) -> None:
+    """Also where a production of the grammar writes both as one word."""
+    grammar = load_grammar(name)
+    splitter = InputParser([grammar]).splitter(grammar)
+    state = small_world().state()
+    for word in splitter.literals:
+        spec = splitter.shorts.get(word[1:2])
+        short = len(word) > 2 and word[1] != "-" and word[1:] not in splitter.words
+        if not short or spec is None or spec.value != "required" or not word[2:].isalnum():
+            continue
+        forms = [
+            FORMS.form(f"{name.partition('-')[0]} {text}", state)
+            for text in (word, f"{word[:2]} {word[2:]}")
+        ]
+        assert forms[0] == forms[1], word
 
 
 def test_what_a_program_does_not_have_is_no_option_of_its_own() -> None:
@@ -119,7 +145,8 @@ def test_what_an_earlier_input_made_is_there() -> None:
 def filled(ours: str, theirs: str, kept: Kept, state: State | None = None) -> dict[int, Kept]:
     state = state or small_world().state()
     before = state.before.document["fs"]
-    return dict(fillings(taken(ours, state), taken(theirs), kept, before))
+    was = small_world().state().before.document["fs"]
+    return dict(fillings(taken(ours, state), taken(theirs), kept, before, was))
 
 
 def test_words_paths_and_facts_change_places() -> None:
@@ -191,6 +218,61 @@ def test_a_directory_goes_with_what_is_in_it() -> None:
     ]
     empty = filled("rmdir sub", "rmdir other", Kept(0, "", '[["r","/fs/other"]]'), state)[0]
     assert empty.patch == '[["r","/fs/sub"]]'
+
+
+def test_what_is_set_of_a_whole_directory_is_set_of_all_of_ours() -> None:
+    files = {**small_world().state().before.document["fs"], "other/y": entry(2, owner="bob")}
+    state = small_world().state()
+    operations = [["=", f"/fs/{name}/owner", "bob"] for name in ("other", "other~1x")]
+    kept = Kept(0, "", json.dumps(operations))
+    ours, theirs = taken("chown -R alice sub", state), taken("chown -R bob other", state)
+    told = dict(fillings(ours, theirs, kept, files, files))[0]
+    assert sorted(json.loads(told.patch)) == [
+        ["=", "/fs/sub/owner", "alice"],
+        ["=", "/fs/sub~1inner.txt/owner", "alice"],
+    ]
+    # one of theirs has another owner still: it was not the whole directory
+    partly = {**files, "other/y": entry(2)}
+    told = dict(fillings(ours, theirs, kept, partly, partly))[0]
+    assert ["=", "/fs/sub~1inner.txt/owner", "alice"] not in json.loads(told.patch)
+
+
+def test_the_parts_of_a_word_change_places() -> None:
+    operations = [["=", "/fs/a.txt/group", "users"], ["=", "/fs/a.txt/owner", "bob"]]
+    kept = Kept(0, "", json.dumps(operations))
+    told = filled("chown ann:staff b.txt", "chown bob:users a.txt", kept)[0]
+    assert json.loads(told.patch) == [
+        ["=", "/fs/b.txt/group", "staff"],
+        ["=", "/fs/b.txt/owner", "ann"],
+    ]
+
+
+def test_a_file_that_takes_the_place_of_another_one_stays_what_it_is() -> None:
+    """As `mv` does it: theirs were alike but for their sizes, of ours owner and time differ."""
+    files = dict(small_world().state().before.document["fs"])
+    size = files["a.txt"]["size"]
+    files["b.txt"] = {**files["b.txt"], "size": size + 1}
+    kept = Kept(0, "", json.dumps([["=", "/fs/b.txt/size", size], ["r", "/fs/a.txt"]]))
+    files["run.sh"] = entry(6, "-rwxr-xr-x", owner="bob", time="08:00")
+    document = {**small_world().state().before.document, "fs": files}
+    state = World(Context(document), small_world().contents).state()
+    ours, theirs = taken("mv run.sh sub/inner.txt", state), taken("mv a.txt b.txt", state)
+    files["sub/inner.txt"] = entry(3)
+    told = dict(fillings(ours, theirs, kept, files, files))[0]
+    assert json.loads(told.patch) == [
+        ["=", "/fs/sub~1inner.txt/perms", "-rwxr-xr-x"],
+        ["=", "/fs/sub~1inner.txt/owner", "bob"],
+        ["=", "/fs/sub~1inner.txt/size", 6],
+        ["=", "/fs/sub~1inner.txt/time", "08:00"],
+        ["r", "/fs/run.sh"],
+    ]
+
+
+def test_a_pipe_that_has_a_name_is_a_file() -> None:
+    state = replace(small_world().state(), written={"/dev/fd/63": b"from a pipe\n"})
+    found = operand("/dev/fd/63", state)
+    assert (found.kind, found.content) == ("f", b"from a pipe\n")
+    assert operand("/dev/fd/63", small_world().state()).kind in "mM"
 
 
 def test_what_cannot_be_known_of_a_word_is_told() -> None:
@@ -327,6 +409,14 @@ def test_a_first_look_counts_options_and_operands(tmp_path: Path) -> None:
     assert near("ls -l") == ["ls -l", "ls", "ls -la"]
     assert near("ls -al b.txt") == ["ls -la a.txt", "ls -la", "ls -la a.txt b.txt"]
     assert near("ls other")[:2] == ["ls sub", "ls -R sub"]
+
+
+def test_an_index_of_other_forms_is_refused(tmp_path: Path) -> None:
+    small_memory(tmp_path)
+    head = json.loads((tmp_path / "index.json").read_text())
+    (tmp_path / "index.json").write_text(json.dumps({**head, "forms": head["forms"] - 1}))
+    with pytest.raises(ModelError, match="takes commands apart otherwise"):
+        Memory(tmp_path)
 
 
 def test_a_directory_without_a_memory_is_refused(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_what_an_input_names_itself_stays() -> None:
             taken("echo /home/ubuntu"),
             kept,
             THERE.state().before.document["fs"],
+            HERE.state().before.document["fs"],
             Translation(HERE, THERE),
         )
     )
@@ -194,11 +195,9 @@ def test_a_time_is_told_whole_where_the_file_was_of_another_day() -> None:
     document["fs"] = {**document["fs"], "a.txt": old, "b.txt": ours}
     state = World(Context(document), small_world().contents).state()
     kept = Kept(0, "", '[["=","/fs/a.txt/day",16],["=","/fs/a.txt/time","19:43"]]')
-    found = dict(
-        fillings(
-            taken("touch b.txt", state), taken("touch a.txt", state), kept, document["fs"]
-        )
-    )  # fmt: skip
+    files = document["fs"]
+    b, a = taken("touch b.txt", state), taken("touch a.txt", state)
+    found = dict(fillings(b, a, kept, files, files))
     patch = {path: value for _, path, value in json.loads(found[0].patch)}
     assert patch == {
         "/fs/b.txt/month": "Oct",
@@ -222,5 +221,5 @@ def test_a_file_that_is_called_after_another_one_is_so_still(
     state = small_world().state()
     kept = Kept(0, "", json.dumps([["r", f"/fs/{made}"]]))
     before = state.before.document["fs"]
-    found = dict(fillings(taken(ours, state), taken(theirs, state), kept, before))
+    found = dict(fillings(taken(ours, state), taken(theirs, state), kept, before, before))
     assert json.loads(found[0].patch) == [["r", f"/fs/{expected}"]]

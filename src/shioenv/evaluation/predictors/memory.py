@@ -18,7 +18,7 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.durable import locked, storage_errors
-from shioenv.modeling.index import holds_index
+from shioenv.modeling.index import FORMS, holds_index
 from shioenv.modeling.learning import train_memory
 from shioenv.modeling.material import datasets_in
 from shioenv.modeling.memory import Memory, behavior_of
@@ -130,19 +130,20 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     else:
         datasets, directory = [], opened(located(setting.text))
     card = read_card(directory)
-    digest = hashlib.sha256((directory / "index.json").read_bytes()).hexdigest()[:12]
-    version = f"{card.get('records')} records {digest}"
+    kept = Memory(directory)
+    version = f"{card.get('records')} records {kept.digest}"
     world = asked_elsewhere(card, setting.system, setting.start)
     if world is not None:
         version += f" of {card.get('system')}"
-    return Remembering(Memory(directory), version, datasets, fills, world)
+    return Remembering(kept, version, datasets, fills, world)
 
 
 def _remembered(datasets: Sequence[Path]) -> Path:
     """The memory of datasets, made in the cache where it is first asked for."""
     shards = [shard.sha256 for each in datasets for shard in finished_manifest(each).shards]
     manifests = [(each / MANIFEST).read_bytes() for each in datasets]
-    digest = hashlib.sha256("".join(shards).encode() + b"".join(manifests)).hexdigest()[:32]
+    made = f"{FORMS}".encode() + "".join(shards).encode() + b"".join(manifests)
+    digest = hashlib.sha256(made).hexdigest()[:32]
     directory = cache_directory() / "models" / "remembered" / digest
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
