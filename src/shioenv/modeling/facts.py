@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
 
@@ -94,7 +94,7 @@ class Operand:
     """Of a regular file; None where that is not known."""
     names: tuple[str, ...] | None = None
     """Of a directory: see `listing`."""
-    tree: Tree | None = None
+    tree: Tree | None = field(default=None, compare=False)
     """Of a directory."""
 
     @property

@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -45,7 +45,7 @@ class Taken:
     """What the working directory holds, where no operand is named."""
     valued: tuple[tuple[str, Operand], ...] = ()
     """Values of options that name files, each behind its option."""
-    tree: Tree | None = None
+    tree: Tree | None = field(default=None, compare=False)
     """All that is in the working directory, where no operand is named."""
 
 
