@@ -6,7 +6,7 @@ moved there, through as many steps as it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -216,3 +216,13 @@ def _absolute(name: str, start: str) -> bytes:
         return name_bytes(name)
     inside = start.rstrip("/").encode("utf-8", "surrogateescape")
     return inside if name == "." else inside + b"/" + name_bytes(name)
+
+
+def attributes(operations: Iterable[Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """What operations set of files that are there: by their names in `fs`, each attribute."""
+    told: dict[str, dict[str, Any]] = {}
+    for code, path, *rest in operations:
+        area, *names = keys(path) or [""]
+        if code == "=" and area == "fs" and len(names) == 2:
+            told.setdefault(names[0], {})[names[1]] = rest[0]
+    return told

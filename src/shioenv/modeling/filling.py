@@ -16,6 +16,7 @@ from typing import Any
 
 from shioenv.domain.context import KEPT, OF_DATE, Entry
 from shioenv.domain.pointer import keys, pointer
+from shioenv.modeling.changes import attributes
 from shioenv.modeling.facts import Operand, Tree
 from shioenv.modeling.forms import UNKNOWN, Form
 from shioenv.modeling.translation import Translation
@@ -351,13 +352,10 @@ def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping
     """What a patch says of files by telling what changed alone: by their names all that they share
     afterwards with a file that took their place; else their times, all four attributes.
     """
-    told: dict[str, dict[str, Any]] = {}
-    for code, path, *rest in operations:
-        area, *names = keys(path)
-        if code == "=" and area == "fs" and len(names) == 2 and names[0] in pairs.was:
-            told.setdefault(names[0], {})[names[1]] = rest[0]
     found: dict[str, Mapping[str, Any]] = {}
-    for key, changed in told.items():
+    for key, changed in attributes(operations).items():
+        if key not in pairs.was:
+            continue
         after = {**pairs.was[key], **changed}
         same = _taken_over(key, after, pairs)
         if same is not None:
@@ -401,10 +399,10 @@ def _through(
     in ours does.
     """
     told: dict[str, dict[str, Any]] = {}
-    for code, path, *rest in operations:
-        area, *names = keys(path)
-        if code == "=" and area == "fs" and len(names) == 2 and names[1] in _THROUGH:
-            told.setdefault(names[1], {})[names[0]] = rest[0]
+    for key, changes in attributes(operations).items():
+        for name, value in changes.items():
+            if name in _THROUGH:
+                told.setdefault(name, {})[key] = value
     found: list[_Whole] = []
     for their, our in pairs.files if told else ():
         if their.kind != "d" or our.kind != "d":

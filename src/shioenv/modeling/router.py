@@ -24,6 +24,7 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.grammar.parse import without_assignments
+from shioenv.modeling.changes import attributes
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.opening import opening, without_reading
@@ -238,9 +239,8 @@ class Router:
             if each[0] in "rm" and each[1].startswith("/fs/")
         }
         for name in _replaced(behavior.patch, state.before.document["fs"], gone):
-            above[file_key(posixpath.dirname(posixpath.join(start, name_bytes(name))), start)] = (
-                None
-            )
+            whole = posixpath.join(start, name_bytes(name))
+            above[file_key(posixpath.dirname(whole), start)] = None
         for name in (each for each in above if each not in gone):
             entry = state.before.document["fs"].get(name, fresh)
             for each in OF_DATE:
@@ -368,16 +368,12 @@ class Router:
 
 def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
     """The files whose place one that is gone took, by their names."""
-    changed: dict[str, dict[str, Any]] = {}
-    for code, path, *rest in patch.operations:
-        area, *names = keys(path) or [""]
-        if code == "=" and area == "fs" and len(names) == 2 and names[0] in files:
-            changed.setdefault(names[0], {})[names[1]] = rest[0]
     taken = [files[name] for name in gone if name in files]
     return [
         name
-        for name, told in changed.items()
-        if any(all((files[name] | told)[each] == was[each] for each in KEPT) for was in taken)
+        for name, told in attributes(patch.operations).items()
+        if name in files
+        and any(all((files[name] | told)[each] == was[each] for each in KEPT) for was in taken)
     ]
 
 

@@ -333,6 +333,14 @@ def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
     assert set(made) == {None}
 
 
+def each_is_found_from_the_others(neighbours: list[tuple[Taken, Kept]]) -> None:
+    for place, (ours, kept) in enumerate(neighbours):
+        others = [each for number, each in enumerate(neighbours) if number != place]
+        found = Induction().explain(ours, others)
+        assert found is not None
+        assert found.output == kept.output
+
+
 LISTINGS = (
     "ls",
     "ls -a",
@@ -370,11 +378,7 @@ def test_a_listing_is_found_from_listings(command: str, tmp_path: Path) -> None:
         neighbours.append(
             (Taken(taken(f"{command} d{number}").form, (operand,)), Kept(0, real.stdout, "[]"))
         )
-    for place, (ours, kept) in enumerate(neighbours):
-        others = [each for number, each in enumerate(neighbours) if number != place]
-        found = Induction().explain(ours, others)
-        assert found is not None
-        assert found.output == kept.output
+    each_is_found_from_the_others(neighbours)
 
 
 def _marked(path: Path) -> str:
@@ -435,8 +439,4 @@ def test_a_search_is_found_from_searches(command: str, tmp_path: Path) -> None:
         ordered = sorted(real.split(end)[:-1], key=places.index)  # the host's order is another
         output = "".join(f"{each}{end}" for each in ordered)
         neighbours.append((ours, Kept(0, output, "[]")))
-    for place, (ours, kept) in enumerate(neighbours):
-        others = [each for number, each in enumerate(neighbours) if number != place]
-        found = Induction().explain(ours, others)
-        assert found is not None
-        assert found.output == kept.output
+    each_is_found_from_the_others(neighbours)
