@@ -1,7 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: setup demo test test-fronts test-train check docs grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
+PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
+SKIPPED := build/skipped-tests
 NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
 
 # It ends within five minutes on two cores, downloads included.
@@ -18,6 +20,9 @@ DEMO := --sampler gcs --count 1000 --seed 7
 setup: .venv/.native ## prepare .venv and the default system (root installs what is missing)
 	@$(BIN)/shioenv system build
 
+setup-all: setup ## as root: also install what every test needs (TORCH=1: torch, in .venv)
+	@scripts/setup.sh all $(if $(TORCH),torch)
+
 demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-dataset, then shown
 	@$(BIN)/shioenv generate demo-dataset $(DEMO) || { status=$$?; [ $$status != 2 ] || \
 		echo "rm -r demo-dataset makes room for a new one" >&2; exit $$status; }
@@ -27,7 +32,15 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
 test: setup ## the whole test suite
-	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
+	@$(PYTEST) --skipped-to $(SKIPPED)
+
+# After `make setup-all`. SKIPPED=FILE: the ids that another run wrote.
+test-skipped: setup ## the tests that were skipped; fails where setup-all left one without its program
+	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
+
+# MACHINES="debian-12:root debian-13:user": these of the four.
+fresh: ## as root: `make demo` and `make test` in Debian 12 and 13 made anew, by root and by a user
+	@scripts/fresh.sh $(MACHINES)
 
 test-fronts: setup ## each agent framework's front against the real package, in environments of their own
 	@scripts/fronts.sh

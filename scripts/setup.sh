@@ -1,5 +1,9 @@
 #!/bin/sh
 # Prepares .venv for work in this clone. Says what it installs before it does; what is there stays.
+#
+#   scripts/setup.sh              what this package needs
+#   scripts/setup.sh all          what its tests need besides, as programs of the host
+#   scripts/setup.sh all torch    and torch for the processor, with what trains, in .venv
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,6 +17,41 @@ mmdebstrap: builds root filesystems
 debian-archive-keyring: verifies Debian packages
 python3-venv: makes the virtual environment'
 
+# package and program; tests/needs.py says which tests lack them
+for_tests='
+btrfs-progs mkfs.btrfs
+chromium chromium
+chromium-driver chromedriver
+cpio cpio
+e2fsprogs mkfs.ext4
+nodejs node
+npm npm
+qemu-system-x86 qemu-system-x86_64
+xfsprogs mkfs.xfs
+zstd zstd'
+
+install() {
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+if [ "${1:-}" = all ]; then
+    missing=$(echo "$for_tests" | while read -r package program; do
+        [ -z "$package" ] || command -v "$program" >/dev/null || echo "$package"
+    done)
+    if [ -n "$missing" ]; then
+        if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+            echo "setup: tests need what is not installed (as root: apt-get install" $missing")" >&2
+            exit 3
+        fi
+        echo "setup: installing for the tests:" $missing
+        install $missing
+    fi
+    [ "${2:-}" != torch ] ||
+        .venv/bin/python -m pip install -q --disable-pip-version-check --group train
+    exit
+fi
+
 missing=
 if command -v dpkg-query >/dev/null; then
     for package in $(echo "$needed" | cut -d: -f1); do
@@ -24,8 +63,7 @@ if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "setup: installing through apt-get:"
         for package in $missing; do echo "$needed" | sed -n "s/^$package: /  $package, which /p"; done
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+        install $missing
     else
         echo "setup: not installed, and perhaps needed (as root: apt-get install$missing)" >&2
     fi

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from shioenv.system.store import System
 
@@ -76,7 +76,7 @@ def test_the_table_has_a_line_for_every_row(
     assert found["nsjail"][1:] == ["not", "installed"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="compares with bare bash in a chroot: root only")
+@needs("root")  # it compares with bare bash in a chroot
 def test_steps_measures_every_step(system: System) -> None:
     report: dict[str, Any] = json.loads(printed("steps.py", "--times", "5", "--json"))
     assert len(report["variants"]) == 16

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from needs import MICROVM, needs
 from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
 from shioenv.cli.shared import limits_of
-from shioenv.errors import HostError, SandboxError, ShioenvError
+from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.host import check_host
 from shioenv.sandbox.microvm.backend import STARTING_SECONDS
 from shioenv.sandbox.microvm.firecracker import FirecrackerMachine
-from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 
-pytestmark = pytest.mark.xdist_group("microvm")
+pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 INSTANT = 1_760_643_780.0
 PROGRAM = (sys.executable, str(Path(__file__).with_name("firecracker_stand_in.py")))
 
@@ -33,11 +33,7 @@ PROGRAM = (sys.executable, str(Path(__file__).with_name("firecracker_stand_in.py
 @pytest.fixture
 def kept(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where snapshots of a system are kept; PATH has the stand-in."""
-    try:
-        find_qemu()
-        place = build_microvm(system).path / "snapshots"
-    except ShioenvError as error:
-        pytest.skip(f"no microVM can be had here: {error.message}")
+    place = build_microvm(system).path / "snapshots"
     program = tmp_path / "firecracker"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
     program.chmod(0o755)

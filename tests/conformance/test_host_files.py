@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from shioenv.errors import SystemNotBuiltError
 from shioenv.sandbox.base import Request
@@ -36,6 +36,12 @@ FILE_SYSTEMS = {
 }
 """How to make each, of the image $1, and mount it on the directory $0."""
 
+KINDS = [
+    pytest.param(kind, marks=needs(f"mkfs.{made}", f"{made} in the kernel") if made else ())
+    for kind in FILE_SYSTEMS
+    for made in [kind.split()[0].replace("tmpfs", "")]
+]
+
 
 def looked(script: str = "true", arguments: tuple[str, ...] = ("",), **environment: str) -> Any:
     """What `looking.py` prints, after a script in a mount namespace of its own."""
@@ -45,8 +51,6 @@ def looked(script: str = "true", arguments: tuple[str, ...] = ("",), **environme
         env={**os.environ, "PYTHON": sys.executable, "LOOKING": str(LOOKING), **environment},
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    if done.returncode == 32:  # mount(8)
-        pytest.skip(f"this host mounts none: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -60,20 +64,16 @@ def here(system: System) -> Any:
 @pytest.fixture(scope="module")
 def all_names(system: System) -> None:
     with NamespaceSandbox(system) as sandbox:
-        if sandbox.lower is not LowerForm.NAMES:
-            pytest.skip("this kernel takes no layer of data alone (Linux 6.16): /usr is the host's")
+        assert sandbox.lower is LowerForm.NAMES
 
 
+@needs("root", "Linux 6.16")
 @pytest.mark.usefixtures("all_names")
-@pytest.mark.parametrize("kind", FILE_SYSTEMS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_cache_may_lie_on_any_file_system(
     kind: str, here: Any, system: System, tmp_path: Path
 ) -> None:
     """The same inputs give the same bytes, whatever lists, sizes and dates the system's files."""
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts file systems")
-    if (make := FILE_SYSTEMS[kind].split()[0]) != "mount" and not shutil.which(make):
-        pytest.skip(f"{make} is not installed")
     with (tmp_path / "image").open("wb") as image:
         image.truncate(ROOM)
     (there := tmp_path / "cache").mkdir()
@@ -164,10 +164,9 @@ with NamespaceSandbox(find_system()) as sandbox:
 """
 
 
+@needs("root")  # it replaces device nodes
 def test_a_node_of_the_host_that_is_replaced_is_not_shown_as_deleted(system: System) -> None:
     """Whoever replaces /dev/null, as some programs do, an ordinary user's sandboxes go on."""
-    if os.geteuid() != 0:
-        pytest.skip("only root replaces device nodes")
     program = (sys.executable, LOOKS_AT_NULL)
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "sh", "-ec", REPLACED, *program],

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import MICROVM, needs
 
-from shioenv.errors import SandboxError, ShioenvError
+from shioenv.errors import SandboxError
 from shioenv.files.durable import sha256_of
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.conformance import LIMITS, Check
 from shioenv.sandbox.microvm.backend import MicrovmSandbox
-from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system import microvm as building
 from shioenv.system.microvm import build_microvm, find_microvm, make_disk
@@ -43,16 +43,12 @@ SHORT = (
     conformance.shell_is_pristine_again,
 )
 
-pytestmark = pytest.mark.xdist_group("microvm")
+pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 
 
 @pytest.fixture(scope="module")
 def machine(system: System) -> Iterator[MicrovmSandbox]:
-    try:
-        find_qemu()
-        build_microvm(system)
-    except ShioenvError as error:
-        pytest.skip(f"no microVM can be had here: {error.message}")
+    build_microvm(system)
     limits = replace(
         LIMITS,
         sandbox="microvm",

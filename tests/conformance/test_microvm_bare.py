@@ -9,6 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from needs import MICROVM, needs
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import SandboxError, ShioenvError, StartDirectoryError
@@ -16,12 +17,11 @@ from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.conformance import Check
 from shioenv.sandbox.microvm.bare import BareSandbox
-from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 
-pytestmark = pytest.mark.xdist_group("microvm")
+pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 
 LIMITS = Limits(
     wall_seconds=60.0,
@@ -56,11 +56,7 @@ OTHERWISE = {
 
 @pytest.fixture(scope="module")
 def runner(system: System) -> Iterator[SandboxRunner]:
-    try:
-        find_qemu()
-        build_microvm(system)
-    except ShioenvError as error:
-        pytest.skip(f"no microVM can be had here: {error.message}")
+    build_microvm(system)
     with open_sandbox(system, LIMITS) as opened:
         yield opened
 

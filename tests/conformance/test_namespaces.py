@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
@@ -166,14 +166,11 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
         assert held() == before
 
 
+@needs("root")
 def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) -> None:
     """Run by root and by a user with subordinate ids only, and a cache in memory, inputs do the
     same.
     """
-    if os.geteuid() != 0:
-        pytest.skip("the suite itself runs as an ordinary user: there is no root to compare with")
-    if not shutil.which("newuidmap"):
-        pytest.skip("newuidmap is not installed (package uidmap)")
     user = 64242
     passwd = tmp_path / "passwd"
     passwd.write_text(Path("/etc/passwd").read_text() + f"other:x:{user}:{user}::/:/bin/sh\n")

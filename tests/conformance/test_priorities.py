@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
-import pytest
+from needs import needs
 
 from shioenv.system.store import System
 
@@ -17,7 +16,7 @@ with open_sandbox({system!r}) as sandbox:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot lower its own niceness")
+@needs("root")  # an ordinary user cannot lower its own niceness
 def test_inputs_of_a_nice_caller_have_the_declared_priorities(system: System) -> None:
     def answer(*prefix: str) -> str:
         command = [*prefix, sys.executable, "-c", ASK.format(system=system.name)]

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from needs import needed_module
 
-openenv = pytest.importorskip("openenv.core", reason="openenv is not installed: make test-fronts")
+needed_module("openenv")
 
 from fronts_tasks import REPLIES, TASKS  # noqa: E402
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needed_module
 
-trl = pytest.importorskip("trl", reason="not installed: make test-fronts")
-transformers = pytest.importorskip("transformers")
+trl = needed_module("trl")
+transformers = needed_module("transformers")
 
 from datasets import Dataset  # noqa: E402
 from fronts_tasks import REPLIES, TASKS  # noqa: E402

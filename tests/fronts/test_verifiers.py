@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needed_module
 
-vf = pytest.importorskip("verifiers", reason="not installed: make test-fronts")
+vf = needed_module("verifiers")
 
 from fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
 from msgspec.structs import replace  # noqa: E402

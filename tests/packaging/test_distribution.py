@@ -155,14 +155,8 @@ def test_the_installed_command_line_works(installed: Path, tmp_path: Path) -> No
     assert "df" in shown
 
 
+@pytest.mark.usefixtures("system")
 def test_the_installed_package_runs_an_input(installed: Path, tmp_path: Path) -> None:
-    from shioenv.errors import ShioenvError
-    from shioenv.system.store import find_system
-
-    try:
-        find_system()
-    except ShioenvError as error:
-        pytest.skip(str(error))
     document = json.loads(
         run(installed / "shioenv", "run", "--json", "echo $0; touch x", cwd=tmp_path)
     )

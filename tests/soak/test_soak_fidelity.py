@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 
 import pytest
 from fidelity import Answer, Cause, Comparison, Node, Trial, Verdict, judge
+from needs import needs
 
 from shioenv.system.store import System
 
@@ -80,9 +80,7 @@ def test_a_shell_that_differs_from_a_fresh_one_is_a_finding_of_its_own() -> None
     assert judge(trial, LOWER, OTHER)[0] is Verdict.SHELL
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can keep a plain copy with the system's owners"
-)
+@needs("root")
 def test_the_plain_copy_is_put_right_after_each_input(system: System) -> None:
     home = system.declaration.session.start_directories[0]
     spoiled = (

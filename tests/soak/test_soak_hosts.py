@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import hosts
 import pytest
+from needs import needs
 
 from shioenv.domain.record import Record
 from shioenv.system.declare import load_declaration
@@ -74,24 +74,27 @@ def test_other_releases_are_declared_as_the_default_system_is(name: str, tmp_pat
     assert all(hosts.SYSTEMS[name] in line for line in declaration.distribution.mirrors)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts are root's to make")
-@pytest.mark.parametrize("kind", hosts.MAKERS)
+MOUNTED = [
+    pytest.param(kind, marks=needs(*maker[:1], *([f"{kind} in the kernel"] if maker else ())))
+    for kind, maker in hosts.MAKERS.items()
+]
+
+
+@needs("root")
+@pytest.mark.parametrize("kind", MOUNTED)
 def test_a_file_system_is_mounted_and_gone_afterwards(kind: str, tmp_path: Path) -> None:
     def mounts() -> Iterator[str]:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         return (line for line in lines if str(tmp_path) in line)
 
-    try:
-        with hosts.mounted(kind, tmp_path) as place:
-            (place / "x").write_text("x")
-            assert [line.split(" - ")[1].split()[0] for line in mounts()] == [kind]
-    except hosts.Skipped as why:
-        pytest.skip(str(why))
+    with hosts.mounted(kind, tmp_path) as place:
+        (place / "x").write_text("x")
+        assert [line.split(" - ")[1].split()[0] for line in mounts()] == [kind]
     assert [*mounts()] == []
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts are root's to make")
+@needs("root")
 def test_a_host_is_entered_as_a_root_that_may_make_user_namespaces(tmp_path: Path) -> None:
     """A root with nothing but the programs of this one: a chroot of it would be refused."""
     for name in ("bin", "lib", "lib64", "sbin"):

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import MICROVM, needs
 
-from shioenv.errors import ShioenvError
-from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 
@@ -58,13 +57,10 @@ def test_fuzzing_finds_nothing(system: System, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@needs(*MICROVM)
 @pytest.mark.xdist_group("microvm")
 def test_a_killed_machine_costs_time_and_no_record(system: System, tmp_path: Path) -> None:
-    try:
-        find_qemu()
-        build_microvm(system)
-    except ShioenvError as error:
-        pytest.skip(f"no microVM can be had here: {error.message}")
+    build_microvm(system)
     status, found = soak(
         "microvm.py", "--only", "kills", "--records", "2", "--seed", "1", work=tmp_path
     )

@@ -6,20 +6,12 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from needs import needs
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-BROWSER = [
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None,
-        reason="no Chromium with its driver (apt-get install chromium chromium-driver)",
-    ),
-    pytest.mark.xdist_group("browser"),
-]
-
+BROWSER = [needs("chromium", "chromedriver"), pytest.mark.xdist_group("browser")]
 """Marks of every module that needs it."""
 
 FLAGS = (
@@ -40,9 +32,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
     options = webdriver.ChromeOptions()
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
-    options.binary_location = str(CHROMIUM)
+    options.binary_location = str(shutil.which("chromium"))
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.get("about:blank")
     yield driver
     driver.quit()

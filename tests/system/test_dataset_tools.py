@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_system import require_sandbox
 from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
@@ -33,9 +32,7 @@ ls -la documents
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _sandbox() -> None:
-    require_sandbox()
+pytestmark = pytest.mark.usefixtures("system")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from shioenv import native
 from shioenv.errors import HostError
@@ -70,9 +71,7 @@ def test_a_container_that_filters_namespaces() -> None:
     assert "--security-opt seccomp=unconfined" in found["fix"]
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="an ordinary user's filter keeps newuidmap from its privilege as well"
-)
+@needs("root")  # an ordinary user's filter keeps newuidmap from its privilege as well
 def test_a_container_that_filters_mounts() -> None:
     missing = doctor(*refused_calls("mount"))
     for name in ("overlay on tmpfs", "proc in a namespace"):
@@ -80,7 +79,7 @@ def test_a_container_that_filters_mounts() -> None:
         assert "--security-opt seccomp=unconfined" in missing[name]["fix"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the host's root alone can cover parts of its /proc")
+@needs("root")
 def test_a_container_that_masks_proc() -> None:
     script = """
     awk '/ - proc / && $5 != "/proc" {print $5}' /proc/self/mountinfo | xargs -r umount -l

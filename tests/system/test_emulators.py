@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from needs import needs
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.domain.runner import State
-from shioenv.errors import HostError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
@@ -19,18 +19,17 @@ pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
 
 
-@pytest.fixture(scope="module", params=["bashkit", "just-bash", "cowrie"])
+EMULATORS = ["bashkit", pytest.param("just-bash", marks=needs("node", "npm")), "cowrie"]
+
+
+@pytest.fixture(scope="module", params=EMULATORS)
 def emulator(request: pytest.FixtureRequest) -> Iterator[Predictor]:
-    try:
-        made = make_predictor(request.param, "debian-12", HOME)
-    except HostError as error:
-        pytest.skip(f"{error.message}: {error.hint}")
+    made = make_predictor(request.param, "debian-12", HOME)
     yield made
     getattr(made, "close", lambda: None)()
 
 
 def test_predict_lets_an_emulator_answer_for_stages() -> None:
-    pytest.importorskip("bashkit", reason="needs the extra shioenv[evaluation]")
     text = "cat documents/names.txt | tr a-z A-Z | nl -ba | head -2"
     given = ["predict", text, "--json"]
     said = {

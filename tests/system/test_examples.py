@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from needs import needed_module
 
-WHY = "the extra shioenv[train] is not installed"
-pytest.importorskip("regex", reason=WHY)
-pytest.importorskip("tokenizers", reason=WHY)
+needed_module("tokenizers")
 
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import without_start

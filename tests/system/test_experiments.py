@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from shioenv.dataset.generate import generate
 from shioenv.errors import GenerationError
@@ -139,7 +140,6 @@ def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, 
 
 
 def test_regimes(out: Path) -> None:
-    pytest.importorskip("sklearn", reason="the extra shioenv[train] is not installed")
     asked = {"ls": "single", "cat README.md": "single", "ls | wc -l": "multi"}
     suite, pool = asked_and_pool(out, asked, 45)
     options = ["--suite", str(suite), "--sizes", "30", "--questions", "30"]
@@ -159,10 +159,11 @@ def test_regimes(out: Path) -> None:
     assert "gcs - ucs | +0.000 [+0.000, +0.000]" in compared, "of one pool: the same records"
 
 
+@needs("torch", "transformers")
 def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One regime, since each is trained; of enough records that one of them judges."""
-    why = "the extra shioenv[train] is not installed, or without torch"
-    training = pytest.importorskip("shioenv.modeling.training", reason=why, exc_type=ImportError)
+    from shioenv.modeling import training
+
     monkeypatch.setattr(regimes, "REGIMES", {"ucs": REGIMES["ucs"]})
     suite, pool = asked_and_pool(tmp_path, {"pwd": "single"}, 150)
     plan = training.Plan(size="tiny", steps=2, every=1, batch_tokens=512)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_system import require_sandbox
 
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.generate import Summary, generate
@@ -42,12 +41,10 @@ COMMANDS = (
 DRAWING = Drawing(seed=SEED, commands=COMMANDS)
 """Of some commands: each process that is started reads their grammars."""
 
-pytestmark = pytest.mark.xdist_group("generate")  # one dataset for all
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _sandbox() -> None:
-    require_sandbox()
+pytestmark = [
+    pytest.mark.usefixtures("system"),
+    pytest.mark.xdist_group("generate"),  # one dataset for all
+]
 
 
 @pytest.fixture(scope="module")

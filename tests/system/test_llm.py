@@ -25,7 +25,6 @@ from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED
 
 pytestmark = pytest.mark.usefixtures("system")
-pytest.importorskip("openai", reason="openai is not installed: make setup")
 HOME = "/home/ubuntu"
 
 
@@ -109,7 +108,6 @@ def test_the_prompt_is_the_papers_over_the_real_context(endpoint: Endpoint, tmp_
 def test_the_nearest_executed_inputs_are_shown_before_the_question(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    pytest.importorskip("sklearn", reason="needs the extra shioenv[train]")
     inputs = tmp_path / "inputs"
     inputs.write_text("rm nowhere\nrm README.md\necho hello\nmkdir made\n")
     import_commands(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from real_system import require_sandbox
+import pytest
 
 from shioenv.behavior.observe import open_sandbox
 
 
+@pytest.mark.usefixtures("system")
 def test_a_program_reads_its_locale_from_one_file() -> None:
-    require_sandbox()
     with open_sandbox() as sandbox:
         mapped = sandbox.run("grep -o '/usr/lib/locale/.*' /proc/self/maps | sort -u")
         letters = sandbox.run("locale -a; printf 'Zoë\\n' | tr '[:lower:]' '[:upper:]' | wc -m")

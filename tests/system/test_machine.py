@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.errors import HostError, SystemCorruptError, SystemNotBuiltError
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.catalogue import catalogue, quoted
-from shioenv.system.store import System, find_system
+from shioenv.system.store import System
 
 COMMANDS = (
     "arch basename cat cd chgrp chmod chown comm cp cpio curl cut date dd df dir dirname dmesg du "
@@ -25,20 +24,8 @@ Run = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def system() -> System:
-    try:
-        return find_system()
-    except (SystemNotBuiltError, SystemCorruptError) as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
 def run(system: System) -> Iterator[Run]:
-    try:
-        sandbox = NamespaceSandbox(system)
-    except HostError as error:
-        pytest.skip(str(error))
-    with sandbox:
+    with NamespaceSandbox(system) as sandbox:
         yield lambda text: sandbox.run(Request(text)).output.decode("utf-8", "replace")
 
 

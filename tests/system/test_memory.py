@@ -54,7 +54,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, system: System) -> Path:
 def remembered(
     dataset: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Remembering, Remembering]:
-    pytest.importorskip("sklearn", reason="needs the extra shioenv[train]")
     from shioenv.modeling.learning import train_memory
 
     directory = tmp_path_factory.mktemp("made") / "model"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_system import require_sandbox
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.dataset.manifest import read_manifest
@@ -29,12 +28,11 @@ from shioenv.synthesis.drawing import Drawing
 COUNT, SEED, BUDGET = 24, 11, 4
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _sandbox() -> None:
-    require_sandbox()
+pytestmark = [
+    pytest.mark.usefixtures("system"),
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
 from shioenv.errors import (
     BuildToolError,
-    HostError,
     RootfsTarError,
     SandboxError,
     StartDirectoryError,
@@ -65,10 +65,6 @@ def small_tar(path: Path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    try:
-        find_idmap()
-    except HostError as error:
-        pytest.skip(str(error))
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -116,9 +112,8 @@ def test_two_builds_give_the_same_digest(
     assert build_system(rootfs_tar=packed).digest == system.digest
 
 
+@needs("root")  # it reads files of the mapped ids
 def test_the_index_says_what_lies_on_the_disk(system: System) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can read every file of the mapped ids")
     ids = find_idmap()
     on_disk = {}
     for directory, names, files in os.walk(system.rootfs):
@@ -269,9 +264,7 @@ def replace_by_directory(file: Path) -> None:
     file.mkdir()
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="an ordinary user cannot change files of the mapped ids"
-)
+@needs("root")  # it changes files of the mapped ids
 @pytest.mark.parametrize("damage", [remove, shorten, replace_by_directory])
 def test_a_damaged_root_file_system_is_said_and_repaired(
     tar: Path, system: System, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch

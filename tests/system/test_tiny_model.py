@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 from evaluation_fakes import case, did, suite_of
+from needs import needs
 
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.suite import write_suite
 
-WHY = "no torch or transformers, which shioenv itself does not need: pip install torch transformers"
-pytest.importorskip("torch", reason=WHY)
-pytest.importorskip("transformers", reason=WHY)
-pytest.importorskip("openai", reason="openai is not installed: make setup")
-pytestmark = pytest.mark.usefixtures("system")
+pytestmark = [pytest.mark.usefixtures("system"), needs("torch", "transformers")]
 
 
 @pytest.fixture(scope="module")

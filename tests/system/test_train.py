@@ -46,7 +46,6 @@ seed = 3
 def test_a_model_is_made_from_a_recipe(
     tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sklearn", reason="needs the extra shioenv[train]")
     from shioenv.modeling.learning import train_memory
 
     (tmp_path / "recipe.toml").write_text(RECIPE)

@@ -1,3 +1,4 @@
+# ruff: noqa: E402 - what is imported needs what may not be installed
 """Stable-Baselines3 learns in the native vector, with rewards at once and later."""
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needed_module
 from scripted_shell import ScriptedShell
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
@@ -14,7 +16,7 @@ from shioenv.env.rewards import Gate, necessary
 from shioenv.env.vector import Ended, GrammarVectorEnv
 from shioenv.grammar.bind import stand_in_catalogue
 
-pytest.importorskip("sb3_contrib", reason="needs the extra rl")
+needed_module("sb3_contrib")
 
 from sb3_contrib import MaskablePPO
 

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from needs import needed_module
 
-WHY = "the extra shioenv[train] is not installed, or without torch"
-torch = pytest.importorskip("torch", reason=WHY)
-transformers = pytest.importorskip("transformers", reason=WHY)
+torch = needed_module("torch")
+transformers = needed_module("transformers")
 
 from small_world import small_world
 

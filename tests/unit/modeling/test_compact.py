@@ -6,9 +6,6 @@ import random
 from typing import Any
 
 import pytest
-
-pytest.importorskip("regex", reason="the extra shioenv[train] is not installed")
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_world import entry, small_world

@@ -15,8 +15,6 @@ from small_world import small_memory
 
 from shioenv.modeling.model import pack, write_card
 
-pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed: make setup")
-
 Called = subprocess.CompletedProcess[str]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from needs import needed_module
 
-WHY = "the extra shioenv[train] is not installed, or without torch"
-torch = pytest.importorskip("torch", reason=WHY)
-pytest.importorskip("transformers", reason=WHY)
+torch = needed_module("torch")
+needed_module("transformers")
 
 from evaluation_fakes import case, did, suite_of
 from small_world import HOME, small_memory, small_world

@@ -7,13 +7,13 @@ from __future__ import annotations
 import io
 import lzma
 import os
-import shutil
 import stat
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from shioenv.errors import SystemBuildError
 from shioenv.system.microvm import Entry, Kernel, archive, modules, read_kernel, uncompressed
@@ -83,7 +83,7 @@ def test_a_compressed_kernel_is_unpacked() -> None:
         uncompressed(bytes(2048))
 
 
-@pytest.mark.skipif(not shutil.which("cpio"), reason="cpio, which reads it, is not installed")
+@needs("cpio")
 def test_a_first_file_system_is_read_by_cpio(tmp_path: Path) -> None:
     entries = [
         Entry("d", stat.S_IFDIR | 0o755),
@@ -99,7 +99,7 @@ def test_a_first_file_system_is_read_by_cpio(tmp_path: Path) -> None:
     assert (tmp_path / "empty").read_bytes() == b""
 
 
-@pytest.mark.skipif(not shutil.which("zstd"), reason="zstd, which packs it, is not installed")
+@needs("zstd")
 def test_a_kernel_that_is_cut_off_is_none() -> None:
     packed = subprocess.run(["zstd", "-q", "-c"], input=os.urandom(1 << 20), capture_output=True)
     image = bytearray(1024) + packed.stdout[: 900 << 10] + bytes(4)

@@ -1,0 +1,174 @@
+#!/bin/bash
+# Follows the README on machines that have nothing: `make demo` and `make test` of this working tree
+# in Debian roots made anew, as root and as an ordinary user.
+#
+#   scripts/fresh.sh [debian-12:root] [debian-12:user] [debian-13:root] [debian-13:user]
+#
+# Without a name all four. Needs root and mmdebstrap (`make setup` installs it). A root holds what
+# the README takes for granted (git, make, ca-certificates, python3) and nothing else of this
+# machine but its configuration of package registries: apt's, pip's, certificates, proxies. Logs
+# and the lists of skipped tests stay in build/fresh. A root is removed at the end; KEEP=1 keeps it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+self=$PWD/scripts/fresh.sh
+
+packages=git,make,ca-certificates,python3
+user=newcomer
+declare -A suites=([debian-12]=bookworm [debian-13]=trixie)
+logs=$PWD/build/fresh
+
+# Pairs of NAME and VALUE that lead a client to a registry, as far as this host has them.
+registry_environment() {
+    env -0 | grep -zE '^(PIP_[A-Z_]+|(HTTPS?|ALL|NO)_PROXY|https?_proxy|all_proxy|no_proxy|(SSL_CERT|CURL_CA|REQUESTS_CA|GIT_SSL)[A-Z_]*)=' || true
+}
+
+# Directories that pip's configuration names: a file URL, or a path; of an index what lies around it.
+registry_directories() {
+    {
+        python3 -m pip config list 2>/dev/null || true
+        registry_environment | tr '\0' '\n'
+    } | grep -oE '/[[:alnum:]_./+-]+' | sort -u | while read -r path; do
+        case $path in /etc/* | /usr/* | //*) continue ;; esac
+        [ ! -d "$path" ] || echo "${path%/simple}"
+    done | sort -u
+}
+
+# Where this host gets packages of Debian: the first archive with the label.
+mirror() {
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Label: $1" 2>/dev/null |
+        head -n 1 | sed 's,/*$,,'
+}
+
+# make_root SUITE TARBALL
+make_root() {
+    local suite=$1 options=() file
+    local main=$(mirror Debian) security=$(mirror Debian-Security)
+    main=${main:-http://deb.debian.org/debian}
+    security=${security:-http://deb.debian.org/debian-security}
+    for file in /etc/apt/apt.conf.d/*; do
+        if grep -qs '^ *Acquire' "$file" && ! dpkg-query -S "$file" >/dev/null 2>&1; then
+            options+=(--aptopt="$file")
+        fi
+    done
+    mmdebstrap --quiet --variant=minbase --include=$packages "${options[@]}" "$suite" "$2" \
+        "deb $main $suite main" "deb $main $suite-updates main" "deb $security $suite-security main"
+}
+
+# Everything below runs in namespaces of its own: mounts and processes end with it.
+# enter ROOT: makes ROOT this process's root.
+enter() {
+    local root=$1 path
+    mount --bind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs -o mode=1777,nosuid,nodev shm "$root/dev/shm"
+    registry_directories | while read -r path; do
+        mkdir -p "$root$path"
+        mount --rbind -o ro "$path" "$root$path"
+    done
+    cd "$root"
+    mkdir .host
+    pivot_root . .host
+    cd /
+    umount -l /.host
+    rmdir /.host
+}
+
+# carry ROOT: what is not mounted of the configuration of registries.
+carry() {
+    local root=$1 file
+    for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/xdg/pip /etc/ssl/certs/ca-certificates.crt; do
+        [ ! -e "$file" ] || { mkdir -p "$root${file%/*}"; cp -rL --remove-destination "$file" "$root$file"; }
+    done
+    for file in .config/pip .pip; do
+        [ -e "$HOME/$file" ] || continue
+        mkdir -p "$root/etc/skel/$file" "$root/root/$file"
+        cp -rL "$HOME/$file/." "$root/etc/skel/$file"
+        cp -rL "$HOME/$file/." "$root/root/$file"
+    done
+}
+
+# clone DIRECTORY: the working tree, as git sees it, with what is not committed.
+clone() {
+    git clone -q --no-hardlinks . "$1"
+    git ls-files -z --deleted | (cd "$1" && xargs -0r rm -f)
+    git ls-files -z --cached --modified --others --exclude-standard --deduplicate |
+        while IFS= read -rd '' path; do [ ! -e "$path" ] && [ ! -L "$path" ] || printf '%s\0' "$path"; done |
+        tar --null -T - -c | tar -x -C "$1"
+}
+
+# The commands of a newcomer, run in the root by root.
+follow_readme() {
+    local who=$1 home=/root run=()
+    mapfile -td '' carried < <(registry_environment)
+    if [ "$who" = user ]; then
+        useradd --create-home --shell /bin/bash $user
+        home=/home/$user run=(setpriv --reuid=$user --regid=$user --init-groups)
+        mv /root/shioenv $home/shioenv
+        chown -R $user: $home/shioenv
+    fi
+    run+=(env -i "${carried[@]}" HOME=$home PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb)
+    [ -z "${CI:-}" ] || run+=(CI="$CI")
+    cd $home/shioenv
+    if [ "$who" = user ]; then
+        # What setup tells an ordinary user to have installed, root installs.
+        local told
+        told=$("${run[@]}" scripts/setup.sh 2>&1 >/dev/null | sed -n 's/.*(as root: \(apt-get install .*\)).*/\1/p' || true)
+        echo "setup tells an ordinary user: ${told:?it names nothing to install}"
+        env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive $told -y -qq --no-install-recommends" >/dev/null
+    fi
+    local step status
+    for step in demo test; do
+        echo "== make $step"
+        SECONDS=0 status=0
+        "${run[@]}" make $step || status=$?
+        echo "== make $step: exit status $status after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+        [ $status = 0 ] || return $status
+    done
+}
+
+# Where this script runs itself: in new namespaces, with ROOT and who.
+if [ "${1:-}" = --inside ]; then
+    enter "$2"
+    follow_readme "$3"
+    exit
+fi
+
+if [ "$(id -u)" != 0 ] || ! command -v mmdebstrap >/dev/null; then
+    echo "fresh: needs root and mmdebstrap (apt-get install mmdebstrap)" >&2
+    exit 3
+fi
+[ $# -gt 0 ] || set -- debian-12:root debian-12:user debian-13:root debian-13:user
+mkdir -p "$logs"
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/shioenv-fresh.XXXXXX")
+chmod 755 "$work"
+if [ -z "${KEEP:-}" ]; then trap 'rm -rf --one-file-system "$work"' EXIT; else echo "kept: $work"; fi
+
+failed=
+for name; do
+    suite=${suites[${name%:*}]:-} who=${name#*:}
+    case $suite:$who in
+    :* | *:*:*) echo "fresh: no such machine: $name" >&2; exit 2 ;;
+    *:root | *:user) ;;
+    *) echo "fresh: $name: root or user?" >&2; exit 2 ;;
+    esac
+    log=$logs/${name/:/-}.log
+    echo "== $name: $log"
+    if [ ! -e "$work/$suite.tar" ]; then make_root "$suite" "$work/$suite.tar"; fi
+    root=$work/${name/:/-}
+    mkdir "$root"
+    tar -x --numeric-owner -f "$work/$suite.tar" -C "$root"
+    carry "$root"
+    clone "$root/root/shioenv"
+    status=0
+    unshare --mount --pid --fork --kill-child --propagation private \
+        "$BASH" "$self" --inside "$root" "$who" >"$log" 2>&1 </dev/null || status=$?
+    find "$root/root" "$root/home" -path '*/shioenv/build/skipped-tests' -exec cp {} "${log%.log}.skipped" \;
+    grep -E '^(setup tells|== make)' "$log" || true
+    tail -n 40 "$log" | sed 's/^/    /'
+    if [ $status != 0 ]; then failed="$failed $name"; fi
+    [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$root"
+done
+[ -z "$failed" ] || { echo "fresh: failed on$failed; logs are in $logs" >&2; exit 1; }
+echo "fresh: passed on $*"

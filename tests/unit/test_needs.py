@@ -1,0 +1,72 @@
+"""Tests say what they need in one way, and what can be installed is installed by one command."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from needs import NEEDS, PROGRAMS, Need, lacked, needs, told
+
+TESTS = Path(__file__).parents[1]
+SETUP = TESTS.parent / "scripts" / "setup.sh"
+SKIPPING = {"skip", "skipif", "importorskip", "SkipTest", "skipTest"}
+
+
+def _skips() -> Iterator[str]:
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in SKIPPING:
+                yield str(path.relative_to(TESTS))
+
+
+def test_nothing_else_skips() -> None:
+    assert set(_skips()) == {"needs.py"}
+
+
+def test_setup_all_installs_the_package_of_every_program() -> None:
+    text = SETUP.read_text(encoding="utf-8")
+    block = text.partition("for_tests='\n")[2].partition("'")[0]
+    installed = {program: package for package, program in map(str.split, block.splitlines())}
+    assert set(installed.values()) == set(PROGRAMS.values())
+    assert installed.items() <= PROGRAMS.items()
+
+
+def test_what_is_not_installed_says_where_its_tests_run() -> None:
+    assert all(bool(need.package) != bool(need.otherwise) for need in NEEDS.values())
+
+
+def test_a_mark_names_what_is_missing_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NEEDS, "there", Need(lambda: True, "a"))
+    monkeypatch.setitem(NEEDS, "gone", Need(lambda: False, "b"))
+    monkeypatch.setitem(NEEDS, "lost", Need(lambda: False, "c"))
+    mark = needs("there", "gone", "lost").mark
+    assert (mark.args, mark.kwargs) == ((True,), {"reason": "needs gone, lost"})
+    assert needs("there").mark.args == (False,)
+    with pytest.raises(KeyError):
+        needs("qemu")
+
+
+def _skipped(test: str, reason: str) -> pytest.TestReport:
+    return pytest.TestReport(
+        test, ("", None, ""), {}, "skipped", ("a.py", 1, f"Skipped: {reason}"), "setup"
+    )
+
+
+def test_one_line_says_what_is_wanted_and_the_command_that_installs_it() -> None:
+    found = lacked(
+        [
+            _skipped("b", "needs mkfs.xfs, root"),
+            _skipped("c", "needs mkfs.xfs, zstd"),
+            _skipped("a", "needs torch"),
+        ]
+    )
+    assert list(found) == ["a", "b", "c"]
+    assert told(found) == (
+        "3 skipped for want of xfsprogs 2, zstd 1 (`make setup-all`, as root, installs all of "
+        "these); root 1 (a right: the suite run by root); torch 1 (larger than all the rest: "
+        "`make test-train`)"
+    )
+    with pytest.raises(AssertionError, match="d is skipped by other means: why not"):
+        lacked([_skipped("d", "why not")])
