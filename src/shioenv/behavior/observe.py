@@ -8,35 +8,27 @@ import re
 import signal
 import stat
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.diff import diff_documents
+from shioenv.behavior.rows import How, Row, request_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
-from shioenv.errors import Abstained, InputError, SandboxError, StartDirectoryError
-from shioenv.sandbox.base import (
-    LONGEST_INPUT,
-    LONGEST_STDIN,
-    Execution,
-    FileStat,
-    Limits,
-    Request,
-)
+from shioenv.errors import Abstained, SandboxError, StartDirectoryError
+from shioenv.sandbox.base import Execution, FileStat, Limits, Request
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
 """Histories whose end is remembered, so that the next input in a session replays them once less."""
-
-_READ_ON = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 
 _KILLED = 128 + signal.SIGKILL
 _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
@@ -55,7 +47,7 @@ class SandboxRunner:
         self.seconds = 0.0
         """How long the inputs run so far took by themselves, their last processes included."""
         self.whole_seconds = 0.0
-        """How long the newest input took by itself, with its history."""
+        """How long the newest rows took by themselves (`type`)."""
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
         self._sandbox = default_sandbox(system, limits)
@@ -99,7 +91,6 @@ class SandboxRunner:
         *,
         separate: bool = False,
         tty: bool = False,
-        typed: bool = False,
         wall_seconds: float | None = None,
         sandboxes: int | None = None,
     ) -> Behavior:
@@ -108,9 +99,7 @@ class SandboxRunner:
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
         order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
         it (lines end in CR LF, programs use columns and colours); `wall_seconds` and `sandboxes`
-        stand for the limits of these names. `typed` says that the input and its history are many
-        rows, which together may be longer than one argument of a program: the shell then reads them
-        from its standard input, `LONGEST_STDIN` bytes at most, and has none itself.
+        stand for the limits of these names.
 
         After a history the behavior is the difference of two executions, the history alone and with
         the input behind it: of the output what comes after the history's, of the context what the
@@ -133,17 +122,39 @@ class SandboxRunner:
             wall_seconds=wall_seconds,
             stdin=state.stdin if state else b"",
         )
-        began = self.seconds
-        whole = self._executed(_read_on(request) if typed else request, sandboxes)
-        self.whole_seconds = self.seconds - began
-        if not history or _is_unknown(whole):
+        whole = self._executed(request, sandboxes)
+        if not history or _is_unknown(whole):  # nor is its history run for nothing
             return whole
         alone = started(cwd, "\n".join(history))
         before = replace(request, text=alone, stdin=b"", wall_seconds=None)
         waited = self.waited
-        since = self._since(self._replay(_read_on(before) if typed else before), whole, cwd)
+        since = self.since(self._replay(before), whole, cwd)
         self.waited = waited
         return since
+
+    def type(
+        self,
+        rows: Iterable[Row],
+        cwd: str,
+        *,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        """What rows do together in a start directory, one after the other in one shell, from the
+        pristine state; `separate` and `wall_seconds` as `execute` takes them. Rows that are all
+        repeated may be remembered.
+
+        Errors: InputError where they are too long (`request_of`), those of `run`.
+        """
+        rows = list(rows)
+        env = self.context(cwd).document["env"] if self.limits.without_shell_state else None
+        request = request_of(rows, cwd, env, separate=separate, wall_seconds=wall_seconds)
+        if rows and rows[-1].how in {How.AGAIN, How.BESIDE_AGAIN}:
+            return self._replay(request)
+        began = self.seconds
+        behavior = self._executed(request)
+        self.whole_seconds = self.seconds - began
+        return behavior
 
     def context(self, cwd: str | None = None) -> Context:
         """The whole context of the pristine system in a start directory: what patches of inputs
@@ -228,8 +239,12 @@ class SandboxRunner:
                 self._replayed.popitem(last=False)
         return known
 
-    def _since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
-        """What was done after `before`, of which `whole` is the continuation."""
+    def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
+        """What was done in a start directory after `before`, of which `whole` is the
+        continuation.
+        """
+        if _is_unknown(whole):
+            return whole
         context = _touched(self.context(cwd).document, before.patch, whole.patch)
         after = whole.patch.apply(context)
         known = before.content_digests
@@ -317,18 +332,6 @@ def _unknown(request: Request) -> Behavior:
         shell_state_known=False,
         died_by_signal=signal.SIGKILL,
     )
-
-
-def _read_on(request: Request) -> Request:
-    """The request with a text that is too long for an argument on its standard input."""
-    text = os.fsencode(request.text)
-    if len(text) <= LONGEST_INPUT:
-        return request
-    if len(text) > LONGEST_STDIN:
-        raise InputError(
-            f"what was typed so far has {len(text)} bytes; at most {LONGEST_STDIN} can be run again"
-        )
-    return replace(request, text=_READ_ON, stdin=text)
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> Mapping[str, Any]:

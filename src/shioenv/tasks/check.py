@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -32,6 +32,9 @@ DATES: Final = ("year", "month", "day", "time")
 
 OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
 """What a shell takes with it when it ends: only what the goal says of it counts."""
+
+REASON: Final = "row {}, which did something else when it was repeated"
+"""Why what has reached the goal does not pass."""
 
 SESSION: Final = timedelta(hours=1)
 """From the system's instant on: a file time within it is of the session itself."""
@@ -67,6 +70,7 @@ class Judge:
         self.task = task
         self._machine = machine
         self._instant = machine.system.declaration.instant
+        self._pristine = machine.context(task.cwd).document
         self._before = Terminal(machine, task.cwd, task.history).before().document
         self._goal = task.patch
 
@@ -80,7 +84,47 @@ class Judge:
         the goal's content. An output is compared line by line, runs of blanks as one, without blank
         lines at its end; the last row's counts.
         """
-        return self.verdict(terminal.since_start(), terminal.printed)
+        repeated = terminal.repeated()
+        verdict = self.verdict(terminal.since_start(repeated), terminal.printed)
+        other = verdict.passed and self._otherwise(terminal, repeated)
+        if not other:
+            return verdict
+        return replace(verdict, passed=False, extra=(REASON.format(other),))
+
+    def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
+        """The number of the first row that did something else to the machine when it was repeated
+        than when it was typed, or of the last one that printed something else where that counts;
+        0 where there is none. Files that neither were there at the start nor are in the end, which
+        may have any name, are left out.
+        """
+        lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
+        last = 0
+        for last, (typed, again) in enumerate(terminal.repetitions(repeated), 1):
+            if not self._alike(typed, again, lasting):
+                return last
+        if self.task.goal.output is None or terminal.ends_beside:
+            return 0
+        return 0 if _printed(repeated.output) == _printed(terminal.printed) else last
+
+    def _alike(self, one: Behavior, other: Behavior, lasting: Collection[str]) -> bool:
+        """Whether two behaviors made the same of the machine, as far as a verdict can tell."""
+        if one.patch_truncated or other.patch_truncated:
+            return False
+        named = _touched(self._pristine, one.patch, other.patch)
+        start = _facts(named)
+        mine, others = (
+            self._settled(_facts(done.patch.apply(named)), start) for done in (one, other)
+        )
+        for name in {*mine, *others}:
+            area, *parts = keys(name)
+            counts = area not in OWN and (area != "fs" or parts[0] in lasting)
+            if counts and not _equal(mine.get(name), others.get(name)):
+                return False
+        return all(
+            one.content_digests.get(name) == other.content_digests.get(name)
+            for name in {*one.content_digests, *other.content_digests}
+            if name in lasting
+        )
 
     def verdict(self, done: Behavior, printed: bytes) -> Verdict:
         """The same of what was done since the start, and of what the last row printed."""
@@ -106,7 +150,7 @@ class Judge:
             else:
                 missing.append(f"content of {name}")
         if goal.output is not None:
-            if _lines(printed.decode("utf-8", "replace")) == _lines(goal.output):
+            if _printed(printed) == _lines(goal.output):
                 held += 1
             else:
                 missing.append("output")
@@ -264,6 +308,14 @@ def _flatten(value: Any, place: str, facts: dict[str, Any]) -> None:
 
 def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
+
+
+def _names(document: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(document["fs"])
+
+
+def _printed(output: bytes) -> list[str]:
+    return _lines(output.decode("utf-8", "replace"))
 
 
 def _lines(text: str) -> list[str]:

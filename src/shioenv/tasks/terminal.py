@@ -1,7 +1,8 @@
 """A shell that goes on from row to row, goes back, and forks: rows are replayed.
 
 Nothing is kept running. A row is executed on the pristine system after all rows before it, so that
-going back is forgetting rows, and a fork is a copy of the list.
+going back is forgetting rows, and a fork is a copy of the list. What each had done when it was
+typed is kept, so that who judges can hold it against what the repetition did.
 
 Beside it stands, for each question that somebody else asks of the machine, a shell of its own:
 whoever judges what was typed must not ask the shell in which it was typed, whose functions,
@@ -12,18 +13,18 @@ from __future__ import annotations
 
 import shlex
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, Protocol
 
+from shioenv.behavior.rows import How, Row
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import started
 from shioenv.domain.names import name_bytes
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import TerminalError, UsageError
-from shioenv.sandbox.base import LARGEST, Limits, Request
+from shioenv.sandbox.base import LARGEST, Limits
 
 ROWS: Final = 100
 """Rows whose processor time together is what so many are allowed."""
@@ -49,28 +50,39 @@ class Machine(Pristine, Protocol):
 
     @property
     def whole_seconds(self) -> float:
-        """How long the newest input took by itself, with its history."""
+        """How long the newest rows took by themselves."""
         ...
 
-    def execute(
+    def type(
         self,
-        shell_input: str,
-        state: State | None = None,
+        rows: Iterable[Row],
+        cwd: str,
         *,
         separate: bool = False,
-        typed: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """As `SandboxRunner.execute` says."""
+        """As `SandboxRunner.type` says."""
+        ...
+
+    def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
+        """As `SandboxRunner.since` says."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _Typed:
     text: str
     behavior: Behavior
     beside: bool
     allowed: float
+    whole: Behavior
+    """Everything from the pristine state on, this row typed."""
+    before: Behavior | None
+    """Everything before it, all of it repeated; None where there was nothing."""
+
+    @property
+    def again(self) -> Row:
+        return Row(How.BESIDE_AGAIN if self.beside else How.AGAIN, self.text)
 
 
 class Terminal:
@@ -92,7 +104,7 @@ class Terminal:
         self.machine = machine
         self.start = State(cwd=cwd, history=tuple(history), pristine=machine)
         """Where it began."""
-        self._rows: list[_Row] = []
+        self._rows: list[_Typed] = []
         self._spent = 0.0
 
     @property
@@ -106,6 +118,11 @@ class Terminal:
         return [row.behavior for row in self._rows]
 
     @property
+    def ends_beside(self) -> bool:
+        """Whether the last row was run beside the shell, or there is none."""
+        return not self._rows or self._rows[-1].beside
+
+    @property
     def printed(self) -> bytes:
         """The output of the last row that was typed; nothing where there is none."""
         typed = [row.behavior.output for row in self._rows if not row.beside]
@@ -116,8 +133,8 @@ class Terminal:
 
         Errors: those of the machine, and nothing was typed.
         """
-        history = (*self.start.history, *map(self._again, self._rows))
-        return self._run(row, history, separate=separate, beside=False, seconds=None)
+        before = [*self._history, *(one.again for one in self._rows)]
+        return self._run(Row(How.TYPED, row), before, separate=separate, seconds=None)
 
     def beside(
         self, row: str, *, separate: bool = False, wall_seconds: float | None = None
@@ -131,10 +148,10 @@ class Terminal:
         TerminalError where it was killed, those of the machine; nothing was run then.
         """
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
-        history = [_beside(one.text) for one in self._rows[last:]]
-        if typed := [*map(_by_itself, self.start.history), *map(self._again, self._rows[:last])]:
-            history.insert(0, _ended("\n".join(typed)))
-        return self._run(row, history, separate=separate, beside=True, seconds=wall_seconds)
+        before = [one.again for one in self._rows]
+        if typed := [*self._history, *before[:last]]:
+            before = [*typed, Row(How.END), *before[last:]]
+        return self._run(Row(How.BESIDE, row), before, separate=separate, seconds=wall_seconds)
 
     def undo(self, count: int = 1) -> None:
         """Takes back so many rows. Errors: UsageError where there are fewer."""
@@ -148,50 +165,60 @@ class Terminal:
         other._rows, other._spent = list(self._rows), self._spent
         return other
 
-    def since_start(self) -> Behavior:
-        """What all rows did together, typed as `run` typed the last of them; of the output, that
-        of the last row.
+    def repeated(self) -> Behavior:
+        """What all rows do together when they are run once more, from the pristine state on, the
+        history before them included; the last of them prints, if it was typed.
         """
-        rows, last = self._rows, ":"
-        if rows and not rows[-1].beside:
-            rows, last = rows[:-1], rows[-1].text
-        text = "\n".join([*map(self._again, rows), last])
-        return self.machine.execute(text, self.start, typed=True, wall_seconds=self._patience(None))
+        rows = [*self._history, *(one.again for one in self._rows)]
+        last = Row(How.TYPED, ":" if self.ends_beside else rows.pop().text)
+        return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
+
+    def since_start(self, repeated: Behavior | None = None) -> Behavior:
+        """What all rows did together, typed as `run` typed the last of them, of what `repeated`
+        gave (None: asked now); of the output, that of the last row.
+        """
+        whole = repeated or self.repeated()
+        before = self._alone(self._history)
+        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+
+    def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
+        """For each row, everything from the pristine state on once it was typed, and the same once
+        it was repeated for the row after it; for the last row, what `repeated` gave.
+        """
+        for number, row in enumerate(self._rows, 1):
+            again = self._rows[number].before if number < len(self._rows) else repeated
+            assert again is not None
+            yield row.whole, again
 
     def before(self) -> Context:
         """The context in which it began: what the patch of `since_start` applies to."""
-        state = replace(self.start, history=())
-        for row in self.start.history:
-            state = state.after(row, self.machine.execute(row, state, typed=True))
-        return state.before
+        pristine = self.machine.context(self.start.cwd)
+        before = self._alone(self._history)
+        return Context(before.patch.apply(pristine.document)) if before else pristine
 
-    def _run(
-        self,
-        row: str,
-        history: Iterable[str],
-        *,
-        separate: bool,
-        beside: bool,
-        seconds: float | None,
-    ) -> Behavior:
-        Request(started(self.start.cwd, row)).argument()
-        state = replace(self.start, history=tuple(history))
-        behavior = self.machine.execute(
-            f"( {_eval(row)} )" if beside else row,
-            state,
-            separate=separate,
-            typed=True,
-            wall_seconds=self._patience(seconds),
-        )
+    @property
+    def _history(self) -> list[Row]:
+        return [Row(How.AGAIN, text) for text in self.start.history]
+
+    def _alone(self, rows: list[Row], seconds: float | None = None) -> Behavior | None:
+        """What rows do that are all repeated; None where there are none."""
+        return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
+
+    def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
+        cwd, beside, patience = self.start.cwd, row.how is How.BESIDE, self._patience(seconds)
+        whole = self.machine.type([*rows, row], cwd, separate=separate, wall_seconds=patience)
+        spent = self.machine.whole_seconds
+        before = self._alone(rows, patience)
+        behavior = whole if before is None else self.machine.since(before, whole, cwd)
         if beside and _was_killed(behavior):
             raise TerminalError(
-                f"the shell that was to run {row!r:.60} was killed",
+                f"the shell that was to run {row.text!r:.60} was killed",
                 hint="by what was typed before it: undo takes rows back",
             )
         if not behavior.timed_out:
             allowed = seconds or self.machine.limits.wall_seconds
-            self._rows.append(_Row(row, behavior, beside, allowed))
-            self._spent = self.machine.whole_seconds
+            self._rows.append(_Typed(row.text, behavior, beside, allowed, whole, before))
+            self._spent = spent
         return behavior
 
     def _patience(self, seconds: float | None) -> float:
@@ -202,35 +229,6 @@ class Terminal:
         own = seconds or self.machine.limits.wall_seconds
         before = min(ceil(1.5 * self._spent), ceil(sum(row.allowed for row in self._rows)))
         return min(own + before, LARGEST["wall_seconds"])
-
-    def _again(self, row: _Row) -> str:
-        """A row as it is replayed in the shell in which rows are typed."""
-        if not row.beside:
-            return _by_itself(row.text)
-        env = self.machine.context(self.start.cwd).document["env"]
-        given = [f"{name}={value}" for name, value in env.items()]
-        bash = ["/bin/bash", "--norc", "--noprofile", "-c", started(self.start.cwd, row.text)]
-        command = shlex.join(["/usr/bin/env", "-i", *given, *bash])
-        return f"{command} > /dev/null 2>&1 < /dev/null"
-
-
-def _by_itself(row: str) -> str:
-    """A row that has been typed, as it is replayed: what it printed is known, and would count."""
-    return f"{_eval(row)} > /dev/null 2>&1"
-
-
-def _eval(row: str) -> str:
-    return f"eval {shlex.quote(row)}"
-
-
-def _beside(row: str) -> str:
-    """A row that was run beside, as it is replayed in another shell beside."""
-    return f"( {_eval(row)} ) > /dev/null 2>&1"
-
-
-def _ended(rows: str) -> str:
-    """What was typed, in a shell that then ends with every process that it left behind."""
-    return f"( {rows}\n) > /dev/null 2>&1 < /dev/null\nkill -9 -1 2> /dev/null; :"
 
 
 def _was_killed(behavior: Behavior) -> bool:

@@ -12,6 +12,7 @@ from struct import Struct
 import pytest
 
 from shioenv import native
+from shioenv.behavior.rows import How
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
 from shioenv.sandbox.namespaces import wire
 
@@ -31,6 +32,7 @@ def header(name: str) -> str:
 
 
 PROTOCOL, SERVER = header("around/protocol.h"), header("inside/server.h")
+ROWS = header("inside/rows.h")
 
 
 def constants(text: str) -> dict[str, int]:
@@ -90,6 +92,13 @@ def test_every_other_constant_of_the_protocol_is_known() -> None:
     assert bounds["INPUT_MAX"] == LONGEST_INPUT + 1
     assert bounds["CWD_MAX"] == wire.LONGEST_PATH
     assert bounds["STATE_MAX"] == wire.LONGEST_STATE
+
+
+def test_rows_are_told_alike() -> None:
+    theirs = dict(re.findall(r"ROW_(\w+) = '(.)'", ROWS))
+    assert theirs == {member.name: member.value for member in How}
+    (most,) = re.findall(r"#define ROWS_MAX \((\d+)u << (\d+)\)", ROWS)
+    assert int(most[0]) << int(most[1]) == LONGEST_STDIN
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ static void empty_shared_memory(void)
 static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
-    shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
+    shared->flags = (request->flags & REQUEST_FRESH ? RUN_FRESH : 0) | (request->flags & REQUEST_ROWS ? RUN_ROWS : 0);
     shared->dumped = 0;
     shared->state_length = 0;
     shared->processors = config.processors;

@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rows.h"
 #include "server.h"
 
 /* What atexit(3) stands for: itself it is not in the C library's shared part. */
@@ -300,6 +301,7 @@ static void become_shell(void)
     memcpy(input, shared->input, length);
     input[length] = 0;
     if (shared->flags & RUN_FRESH) exec_fresh(saved_environment);
+    if (shared->flags & RUN_ROWS) take_rows(saved_environment);
     shell_pid = (pid_t)syscall(SYS_getpid);
     show_arguments(input);
     saved_argv[saved_argc - 1] = input;

@@ -242,13 +242,18 @@ void serve(void)
     }
 }
 
-void exec_fresh(char *const environment[])
+void exec_bash(const char *text, char *const environment[])
 {
-    shared->input[shared->input_length] = 0;
-    char *input = strdup(shared->input), *arguments[] = {"bash", "--norc", "--noprofile", "-c", input, NULL, NULL};
+    char *input = (char *)(uintptr_t)text, *arguments[] = {"bash", "--norc", "--noprofile", "-c", input, NULL, NULL};
     if (*input == '-' || *input == '+') arguments[4] = "--", arguments[5] = input;  /* not an option */
     /* execve keeps what is ignored, and an initialised bash ignores SIGQUIT */
     for (int signal_number = 1; signal_number < NSIG; signal_number++) signal(signal_number, SIG_DFL);
     syscall(SYS_execve, "/bin/bash", arguments, environment);
+}
+
+void exec_fresh(char *const environment[])
+{
+    shared->input[shared->input_length] = 0;
+    exec_bash(shared->input, environment);
     fail(STAGE_NAMESPACES);
 }

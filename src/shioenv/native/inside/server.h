@@ -32,7 +32,10 @@ struct shared {
 };
 extern struct shared *shared;
 
-enum { RUN_FRESH = 1 };  /* exec a fresh bash instead of returning into the preloaded one */
+enum {
+    RUN_FRESH = 1,  /* exec a fresh bash instead of returning into the preloaded one */
+    RUN_ROWS = 2,   /* standard input holds rows (rows.h), which the input `. /dev/stdin` runs */
+};
 
 /* What a child has to say before its input takes over. */
 enum {
@@ -61,5 +64,8 @@ ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]
  * shared->input; descriptors 0 to 2 are the input's, all others are closed. */
 void serve(void);
 
-/* Replaces the calling process by a fresh `bash --norc --noprofile -c INPUT`. */
+/* Replaces the calling process by a fresh `bash --norc --noprofile -c INPUT`; returns where that cannot be. */
+void exec_bash(const char *input, char *const environment[]);
+
+/* The same with shared->input. */
 void exec_fresh(char *const environment[]) __attribute__((noreturn));

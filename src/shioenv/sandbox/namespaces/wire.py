@@ -67,6 +67,7 @@ class Ask(IntEnum):
     TERMINAL = 8
     RENEW = 16
     """It reads what a run did to the network, which is made anew after it."""
+    ROWS = 32
 
 
 class Said(IntFlag):
@@ -153,6 +154,8 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         ask |= Ask.SEPARATE
     if request.tty:
         ask |= Ask.TERMINAL
+    if request.rows:
+        ask |= Ask.ROWS
     seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
     head = REQUEST.pack(
         ask,

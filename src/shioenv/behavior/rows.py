@@ -1,0 +1,115 @@
+"""Rows typed one after the other in one shell, and those that others ran beside it, in one run.
+
+The shell gets them from `native/inside/rows.c`, which calls bash's own functions: a row goes
+through no name that an earlier one can define, disable or alias. Where every input has a bash of
+its own (`Limits.without_shell_state`), nothing of ours is inside: there rows go through `eval`,
+which they can redefine.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shioenv.domain.inputs import started
+from shioenv.errors import InputError
+from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
+
+
+class How(StrEnum):
+    """How a row is run: `ROW_*` of `native/inside/rows.h`."""
+
+    TYPED = "t"
+    """In the shell."""
+    AGAIN = "a"
+    """The same; what it prints is known, and lost."""
+    BESIDE = "b"
+    """In a newly executed bash, in the start directory."""
+    BESIDE_AGAIN = "c"
+    END = "e"
+    """The shell of the rows before it ends, with every process that it left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One that is run."""
+
+    how: How
+    text: str = ""
+
+
+_READ: Final = ". /dev/stdin"
+_READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
+
+
+def request_of(
+    rows: Iterable[Row],
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    separate: bool = False,
+    wall_seconds: float | None = None,
+) -> Request:
+    """The run of rows in a start directory. Each is as long as an input may be; together they have
+    at most `LONGEST_STDIN` bytes, with one or two more for each. Standard input is at its end.
+
+    `env`, the environment of a new shell, has a bash run them that has nothing of ours inside.
+    Errors: InputError.
+    """
+    rows = list(rows)
+    for row in rows:
+        Request(started(cwd, row.text)).argument()
+    if env is None:
+        text, stdin = started(cwd, _READ), _packed(rows, cwd)
+    else:
+        text, stdin = started(cwd, _written(rows, cwd, env)), b""
+        if len(os.fsencode(text)) > LONGEST_INPUT:
+            text, stdin = _READ_ON, os.fsencode(text)
+    if len(stdin) > LONGEST_STDIN:
+        raise InputError(
+            f"what was typed so far has {len(stdin)} bytes; at most {LONGEST_STDIN} can be run "
+            "again"
+        )
+    return Request(
+        text,
+        cwd=cwd,
+        separate=separate,
+        wall_seconds=wall_seconds,
+        stdin=stdin,
+        rows=env is None,
+    )
+
+
+def _packed(rows: Iterable[Row], cwd: str) -> bytes:
+    """Each with how it is run before it and a NUL behind it."""
+    beside = (How.BESIDE, How.BESIDE_AGAIN)
+    return b"".join(
+        os.fsencode(f"{row.how}{started(cwd, row.text) if row.how in beside else row.text}\0")
+        for row in rows
+    )
+
+
+def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
+    """The rows as one input for a bash that has nothing of ours inside."""
+    ends = [number for number, row in enumerate(rows) if row.how is How.END]
+    if ends:
+        typed = "\n".join(_line(row, cwd, env) for row in rows[: ends[-1]])
+        rows = rows[ends[-1] + 1 :]
+        ended = f"( {typed}\n) > /dev/null 2>&1 < /dev/null\nkill -9 -1 2> /dev/null; :"
+        return "\n".join([ended, *(_line(row, cwd, env) for row in rows)])
+    return "\n".join(_line(row, cwd, env) for row in rows)
+
+
+def _line(row: Row, cwd: str, env: Mapping[str, str]) -> str:
+    if row.how is How.TYPED:
+        return row.text
+    if row.how is How.AGAIN:
+        return f"eval {shlex.quote(row.text)} > /dev/null 2>&1"
+    bash = ["/bin/bash", "--norc", "--noprofile", "-c", started(cwd, row.text)]
+    given = [f"{name}={value}" for name, value in env.items()]
+    command = f"{shlex.join(['/usr/bin/env', '-i', *given, *bash])} < /dev/null"
+    return command if row.how is How.BESIDE else f"{command} > /dev/null 2>&1"

@@ -1,0 +1,173 @@
+/* Rows typed one after the other in one shell, and those that others ran beside it: read from standard input and run
+ * by bash's own functions, called as C functions. A row goes through no name that an earlier one can define, disable
+ * or alias, and each is read by itself.
+ *
+ * The input that is given is `. /dev/stdin`, and what runs is this in the place of that builtin, once.
+ */
+#define _GNU_SOURCE
+#include "rows.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server.h"
+
+enum { SEVAL_NOHIST = 4, SEVAL_RESETLINE = 16, EXITPROG = 3 };  /* builtins/common.h, bashjmp.h: since 4.0 */
+enum { ASIDE = 240 };  /* descriptors from here on are not the rows' */
+
+/* builtins.h, unchanged since 2.0 */
+typedef int (*builtin)(void *);
+struct builtin_entry { char *name; builtin function; int flags; char *const *long_doc; const char *short_doc, *handle; };
+
+static struct builtin_entry *source;
+static builtin source_builtin;
+static int (*parse_and_execute)(char *, const char *, int), *last_command_exit_value, *nesting;
+static void (*jump_to_top_level)(int);
+static FILE **standard_output;
+static char *const *initial_environment;
+static struct rlimit initial_limits[RLIM_NLIMITS];
+
+static int silence = -1, outputs[2] = {-1, -1};  /* /dev/null; where the shell prints, while it does not */
+
+static void print_to(int out, int errors)
+{
+    fflush(*standard_output);
+    dup2(out, 1);
+    dup2(errors, 2);
+}
+
+/* As `eval ROW`, with the status that a shell that reads the row itself would have. */
+static void run_here(const char *row)
+{
+    parse_and_execute(strdup(row), "-c", SEVAL_NOHIST | SEVAL_RESETLINE);
+    if (*last_command_exit_value > 255) *last_command_exit_value = 2;  /* what builtins call a row that cannot be read */
+}
+
+/* A process of its own, of which bash learns nothing; SIGCHLD waits until it is reaped. */
+static pid_t start_process(sigset_t *before)
+{
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &blocked, before);
+    pid_t child = fork();
+    if (!child) sigprocmask(SIG_SETMASK, before, NULL);
+    return child;
+}
+
+static int end_of_process(pid_t child, const sigset_t *before)
+{
+    int status = 125 << 8;
+    if (child > 0) while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    sigprocmask(SIG_SETMASK, before, NULL);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* A bash that knows nothing of this one. */
+static int run_beside(const char *row, int out, int errors)
+{
+    sigset_t before;
+    pid_t child = start_process(&before);
+    if (!child) {
+        print_to(out, errors);
+        close(0);
+        openat(AT_FDCWD, "/dev/null", O_RDONLY);
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, &initial_limits[i], NULL);
+        umask(022);
+        exec_bash(row, initial_environment);
+        _exit(125);
+    }
+    return end_of_process(child, &before);
+}
+
+/* Everything that standard input holds, with a NUL behind it; it is at its end from then on. */
+static const char *read_rows(void)
+{
+    char *rows = mmap(NULL, ROWS_MAX + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (rows == MAP_FAILED) _exit(125);
+    for (size_t length = 0; length < ROWS_MAX;) {
+        ssize_t n = read(0, rows + length, ROWS_MAX - length);
+        if (n > 0) length += (size_t)n;
+        else if (!n || errno != EINTR) break;
+    }
+    return rows;
+}
+
+/* In the place of `. /dev/stdin`. Its shell ends with the last row: what called it goes on with nothing. */
+static int run_rows(void *nothing)
+{
+    (void)nothing;
+    source->function = source_builtin;
+    for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, NULL, &initial_limits[i]);
+    const char *rows = read_rows(), *typed_end = NULL;
+    if (nesting) --*nesting;  /* which `set -x` shows */
+    close(0);
+    openat(AT_FDCWD, "/dev/null", O_RDONLY);
+    int null = openat(AT_FDCWD, "/dev/null", O_WRONLY);
+    silence = fcntl(null, F_DUPFD_CLOEXEC, ASIDE);
+    close(null);
+    for (int i = 0; i < 2; i++) outputs[i] = fcntl(1 + i, F_DUPFD_CLOEXEC, ASIDE);
+    for (const char *row = rows; *row; row += strlen(row) + 1) if (*row == ROW_END) typed_end = row;
+    if (typed_end) {
+        sigset_t before;
+        pid_t child = start_process(&before);
+        if (child) {
+            end_of_process(child, &before);
+            syscall(SYS_kill, -1, SIGKILL);
+            rows = typed_end + strlen(typed_end) + 1;
+        }
+    }
+    for (const char *row = rows; *row; row += strlen(row) + 1) {
+        switch (*row) {
+        case ROW_END: jump_to_top_level(EXITPROG);
+            break;
+        case ROW_TYPED:
+            print_to(outputs[0], outputs[1]);
+            for (int i = 0; i < 2; i++) close(outputs[i]);  /* what it finds open is its own: it is the last one */
+            close(silence);
+            run_here(row + 1);
+            break;
+        case ROW_AGAIN:
+            print_to(silence, silence);
+            run_here(row + 1);
+            break;
+        case ROW_BESIDE:
+            *last_command_exit_value = run_beside(row + 1, outputs[0], outputs[1]);
+            break;
+        case ROW_BESIDE_AGAIN: run_beside(row + 1, silence, silence);
+        }
+    }
+    jump_to_top_level(EXITPROG);
+    return 0;
+}
+
+void take_rows(char *const environment[])
+{
+    struct builtin_entry **entries = dlsym(RTLD_DEFAULT, "shell_builtins");
+    int *count = dlsym(RTLD_DEFAULT, "num_shell_builtins");
+    source_builtin = (builtin)dlsym(RTLD_DEFAULT, "source_builtin");
+    parse_and_execute = (int (*)(char *, const char *, int))dlsym(RTLD_DEFAULT, "parse_and_execute");
+    jump_to_top_level = (void (*)(int))dlsym(RTLD_DEFAULT, "jump_to_top_level");
+    last_command_exit_value = dlsym(RTLD_DEFAULT, "last_command_exit_value");
+    nesting = dlsym(RTLD_DEFAULT, "indirection_level");
+    standard_output = dlsym(RTLD_DEFAULT, "stdout");
+    initial_environment = environment;
+    for (int i = 0; entries && count && i < *count; i++)
+        if (!strcmp((*entries)[i].name, ".") && (*entries)[i].function == source_builtin) source = *entries + i;
+    if (!source || !parse_and_execute || !jump_to_top_level || !last_command_exit_value) _exit(125);
+    source->function = run_rows;
+}
