@@ -229,6 +229,26 @@ def test_rows_are_run_wherever_the_shell_was_stopped(system: System, mode: Shell
         assert (done.exit_code, done.output) == (3, b"\none\n")
 
 
+def test_harm_does_not_wait_for_the_row_after_it(system: System, task: Task) -> None:
+    """Rows are repeated faster than anybody types."""
+    row = "(sleep .3; [[ $(stat -c %a data/numbers.txt) == 600 ]] || { DAMAGE; }) &"
+    with open_sandbox(system, Limits(background_seconds=3, wall_seconds=9)) as machine:
+        done = episode(machine, task, row.replace("DAMAGE", DAMAGE), SOLUTION)
+        assert not done.verdict.passed
+        assert episode(machine, task, "sleep .3 & :", SOLUTION).verdict.passed
+
+
+def test_a_row_does_not_find_how_many_come_after_it(system: System) -> None:
+    look = "cat /proc/$$/{io,statm,cmdline} > seen; echo $BASH_EXECUTION_STRING >> seen"
+    seen = set()
+    with NamespaceSandbox(system) as sandbox:
+        for rest in ([":"], [": " + "x" * 100_000] * 9):
+            rows = [Row(How.AGAIN, look), *(Row(How.AGAIN, text) for text in rest)]
+            changes = sandbox.run(request_of(rows, HOME)).changes
+            seen |= {one.after.digest for one in changes if one.after and one.path[-4:] == b"seen"}
+    assert len(seen) == 1
+
+
 def test_where_nothing_of_ours_is_in_the_shell_harm_is_not_hidden_either(
     system: System, task: Task
 ) -> None:

@@ -147,8 +147,8 @@ class Request:
     these bytes, at most `LONGEST_STDIN` of them; up to 64 KiB lie in it before the shell starts.
     Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty."""
     rows: bool = False
-    """Standard input holds rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the
-    other; no shell that is executed anew for each input can do that."""
+    """`stdin` is rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the other; standard
+    input is at its end. No shell that is executed anew for each input can do that."""
 
     def __post_init__(self) -> None:
         if self.tty and self.separate:

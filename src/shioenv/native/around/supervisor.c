@@ -36,6 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../inside/rows.h"
 #include "../inside/server.h"
 #include "common.h"
 #include "configuration.h"
@@ -318,10 +319,29 @@ static void empty_shared_memory(void)
     CHECK(fallocate(shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof *shared), "empty the shared memory");
 }
 
+_Static_assert(ROWS_MAX == STDIN_MAX, "rows come as standard input does");
+
+/* Puts rows where their shell finds them. */
+static void share_rows(const struct request *request, const uint8_t *rows)
+{
+    shared->flags |= RUN_ROWS;
+    shared->background_ms = request->background_ms;
+    memcpy(shared->rows, rows, request->stdin_length);
+    /* Pages come to a process in groups: behind the last row there are as many as behind any other, so that a row's own
+     * memory does not tell how many come after it. */
+    uint32_t left = sizeof shared->rows - request->stdin_length, group = 128u << 10;
+    memset(shared->rows + request->stdin_length, 0, left < group ? left : group);
+    shared->typed_rows = 0;
+    for (uint32_t at = 0; at < request->stdin_length; at += (uint32_t)strlen(shared->rows + at) + 1)
+        if (shared->rows[at] == ROW_END) shared->typed_rows = at + 2;
+}
+
 static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
-    shared->flags = (request->flags & REQUEST_FRESH ? RUN_FRESH : 0) | (request->flags & REQUEST_ROWS ? RUN_ROWS : 0);
+    shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
+    bool with_rows = request->flags & REQUEST_ROWS && request->stdin_length;
+    if (with_rows) share_rows(request, standard_input);
     shared->dumped = 0;
     shared->state_length = 0;
     shared->processors = config.processors;
@@ -348,7 +368,7 @@ static void run(const struct request *request, const uint8_t *standard_input, st
     }
     int in[2] = {-1, -1};
     struct feed feed = {.fd = -1};
-    if (request->stdin_length) {
+    if (request->stdin_length && !with_rows) {
         if (pipe2(in, O_CLOEXEC)) _exit(125);
         fcntl(in[1], F_SETFL, O_NONBLOCK);
         feed = (struct feed){in[1], standard_input, request->stdin_length};

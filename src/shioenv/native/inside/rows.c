@@ -1,24 +1,27 @@
-/* Rows typed one after the other in one shell, and those that others ran beside it: read from standard input and run
- * by bash's own functions, called as C functions. A row goes through no name that an earlier one can define, disable
- * or alias, and each is read by itself.
+/* Rows typed one after the other in one shell, and those that others ran beside it: run by bash's own functions,
+ * called as C functions. A row goes through no name that an earlier one can define, disable or alias, and each is read
+ * by itself. They lie in the shared memory, whose reading no counter of the kernel tells.
  *
  * The input that is given is `. /dev/stdin`, and what runs is this in the place of that builtin, once.
  */
 #define _GNU_SOURCE
 #include "rows.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server.h"
@@ -94,44 +97,76 @@ static int run_beside(const char *row, int out, int errors)
     return end_of_process(child, &before);
 }
 
-/* Everything that standard input holds, with a NUL behind it; it is at its end from then on. */
-static const char *read_rows(void)
+/* Numbers of the processes that can be seen, this one left out; -1 where they cannot be told. */
+enum { PROCESSES = 4096 };
+
+static int processes(int found[PROCESSES])
 {
-    char *rows = mmap(NULL, ROWS_MAX + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (rows == MAP_FAILED) _exit(125);
-    for (size_t length = 0; length < ROWS_MAX;) {
-        ssize_t n = read(0, rows + length, ROWS_MAX - length);
-        if (n > 0) length += (size_t)n;
-        else if (!n || errno != EINTR) break;
+    static char entries[32768];
+    struct statfs kind;
+    int count = 0, own = (int)syscall(SYS_getpid);
+    int fd = openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    if (syscall(SYS_fstatfs, fd, &kind) || kind.f_type != PROC_SUPER_MAGIC) count = -1;
+    for (long length; count >= 0 && (length = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0;) {
+        for (long at = 0; at < length; at += ((struct dirent64 *)(entries + at))->d_reclen) {
+            int number = 0;
+            for (const char *digit = ((struct dirent64 *)(entries + at))->d_name; *digit >= '0' && *digit <= '9'; digit++)
+                number = number * 10 + (*digit - '0');
+            if (number && number != own && count < PROCESSES) found[count++] = number;
+        }
     }
-    return rows;
+    close(fd);
+    return count;
 }
 
-/* In the place of `. /dev/stdin`. Its shell ends with the last row: what called it goes on with nothing. */
+static int first_processes[PROCESSES], first_count;
+
+static int is_alone(void)
+{
+    static int now[PROCESSES];
+    int count = processes(now);
+    for (int i = 0; i < count; i++) {
+        int known = 0;
+        for (int j = 0; j < first_count && !known; j++) known = first_processes[j] == now[i];
+        if (!known) return 0;
+    }
+    return count >= 0;
+}
+
+/* Whether a row typed last leaves processes behind is the supervisor's to see, which lets them run on for a while.
+ * They have that time here as well: what they do in it, they do before they can see what the next row did. */
+static void await_processes(void)
+{
+    for (uint32_t waited = 0; waited < shared->background_ms && !is_alone(); waited++)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* In the place of `. /dev/stdin`. Its shell ends with the last row: what called it goes on with nothing. A row is not
+ * looked at before those that come before it have ended. */
 static int run_rows(void *nothing)
 {
     (void)nothing;
     source->function = source_builtin;
     for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, NULL, &initial_limits[i]);
-    const char *rows = read_rows(), *typed_end = NULL;
+    const char *rows = shared->rows;
     if (nesting) --*nesting;  /* which `set -x` shows */
-    close(0);
-    openat(AT_FDCWD, "/dev/null", O_RDONLY);
     int null = openat(AT_FDCWD, "/dev/null", O_WRONLY);
     silence = fcntl(null, F_DUPFD_CLOEXEC, ASIDE);
     close(null);
     for (int i = 0; i < 2; i++) outputs[i] = fcntl(1 + i, F_DUPFD_CLOEXEC, ASIDE);
-    for (const char *row = rows; *row; row += strlen(row) + 1) if (*row == ROW_END) typed_end = row;
-    if (typed_end) {
+    if (shared->typed_rows) {
         sigset_t before;
         pid_t child = start_process(&before);
         if (child) {
             end_of_process(child, &before);
             syscall(SYS_kill, -1, SIGKILL);
-            rows = typed_end + strlen(typed_end) + 1;
+            rows += shared->typed_rows;
         }
     }
+    first_count = processes(first_processes);
     for (const char *row = rows; *row; row += strlen(row) + 1) {
+        if (row > rows) await_processes();
         switch (*row) {
         case ROW_END: jump_to_top_level(EXITPROG);
             break;

@@ -1,7 +1,5 @@
-/* Rows that standard input holds, run one after the other; see `rows.c`. */
+/* Rows that are run one after the other; see `rows.c`. */
 #pragma once
-
-#define ROWS_MAX (1u << 20) /* bytes of all of them */
 
 /* How a row is run: its first byte. A NUL ends each. */
 enum {

@@ -10,6 +10,7 @@
 #define INPUT_MAX (128u << 10) /* one argument of execve, its final NUL included (MAX_ARG_STRLEN) */
 #define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
 #define CWD_MAX 4096u
+#define ROWS_MAX (1u << 20)   /* rows that are run one after the other, bytes */
 
 /* An id of the outer user namespace that the inner one does not have. */
 enum { NOBODY_INSIDE = 65535 };
@@ -28,13 +29,16 @@ struct shared {
     int64_t uptime;           /* seconds since boot that the run starts with; 0: those of its sandbox go on */
     char cwd[CWD_MAX];
     char input[INPUT_MAX];
+    uint32_t background_ms;   /* what a row leaves behind may run on so long before the next one */
+    uint32_t typed_rows;      /* where the rows go on once the shell of the first ones has ended; 0: it does not */
+    char rows[ROWS_MAX + 1];  /* a NUL behind each, and behind the last */
     char state[STATE_MAX];
 };
 extern struct shared *shared;
 
 enum {
     RUN_FRESH = 1,  /* exec a fresh bash instead of returning into the preloaded one */
-    RUN_ROWS = 2,   /* standard input holds rows (rows.h), which the input `. /dev/stdin` runs */
+    RUN_ROWS = 2,   /* the input `. /dev/stdin` runs the rows (rows.h) */
 };
 
 /* What a child has to say before its input takes over. */
