@@ -30,7 +30,7 @@ def answer(name: str, *options: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["determinism.py", "completeness.py"])
+@pytest.mark.parametrize("name", ["determinism.py", "completeness.py", "flags.py"])
 def test_help_says_what_a_check_shows(name: str) -> None:
     done = script(name, "--help")
     assert done.returncode == 0
@@ -70,3 +70,9 @@ def test_inputs_put_together_do_what_they_do_whole(kind: tuple[str, ...]) -> Non
     assert found["inputs"] >= 10
     assert found["agree"] >= found["inputs"] - 1, found["violations"]
     assert done.returncode == int(float(found["share"]) < 0.97)
+
+
+def test_a_flag_is_the_same_in_every_generation() -> None:
+    found = answer("flags.py", "--count", "20", "--seed", "5", "--times", "3")
+    assert (found["records"], found["generations"]) == (20, 3)
+    assert (found["volatile in some"], found["another one, and not volatile"]) == (0, 0)

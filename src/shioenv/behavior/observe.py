@@ -20,7 +20,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
-from shioenv.domain.runner import State
+from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.base import Execution, FileStat, Limits, Request
 from shioenv.sandbox.default import default_sandbox
@@ -93,13 +93,15 @@ class SandboxRunner:
         tty: bool = False,
         wall_seconds: float | None = None,
         sandboxes: int | None = None,
+        order: Order = "as it comes",
     ) -> Behavior:
         """The same with what stays below the seam.
 
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
         order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
         it (lines end in CR LF, programs use columns and colours); `wall_seconds` and `sandboxes`
-        stand for the limits of these names.
+        stand for the limits of these names; `order` says which of the shell's processes does
+        something first.
 
         After a history the behavior is the difference of two executions, the history alone and with
         the input behind it: of the output what comes after the history's, of the context what the
@@ -120,6 +122,7 @@ class SandboxRunner:
             separate=separate,
             tty=tty,
             wall_seconds=wall_seconds,
+            order=order,
             stdin=state.stdin if state else b"",
         )
         whole = self._executed(request, sandboxes)

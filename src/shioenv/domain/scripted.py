@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FIELDS, Context
-from shioenv.domain.runner import State
+from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained
 
 
@@ -27,6 +27,7 @@ class Asked(NamedTuple):
     separate: bool
     wall_seconds: float | None
     sandboxes: int | None = None
+    order: Order = "as it comes"
 
 
 class ScriptedRunner:
@@ -68,9 +69,10 @@ class ScriptedRunner:
         separate: bool = False,
         wall_seconds: float | None = None,
         sandboxes: int | None = None,
+        order: Order = "as it comes",
     ) -> Behavior:
         """What the script says, once more. Errors: Abstained."""
-        self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes))
+        self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes, order))
         behavior = self.table.get(shell_input) or self.answer_to(self.asked[-1])
         if behavior is None:
             raise Abstained(

@@ -199,7 +199,7 @@ class SessionScorer:
         def score(runner: Executing) -> ScoredSession:
             cache = self._cache.at(session.cwd)
             recorder = SessionRecorder(
-                scoring=self._scoring, cache=cache, pipe_runs=0, thorough=self._records
+                scoring=self._scoring, cache=cache, orders=(), thorough=self._records
             )
             volatile = is_declared_volatile(session)
             recorded = recorder.record(session, runner, random.Random(seed), volatile=volatile)

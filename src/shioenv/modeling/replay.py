@@ -12,7 +12,7 @@ from dataclasses import replace
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Executing, State
+from shioenv.domain.runner import Executing, Order, State
 from shioenv.errors import Abstained
 from shioenv.modeling.changes import Changes
 from shioenv.modeling.words import quoted
@@ -64,6 +64,7 @@ class Replay:
         separate: bool = False,
         wall_seconds: float | None = None,
         sandboxes: int | None = None,
+        order: Order = "as it comes",
     ) -> Behavior:
         """The same with what stays below the seam; see `Executing.execute`."""
         before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
@@ -72,7 +73,12 @@ class Replay:
             raise Abstained("what led here is too long to be run again")
         start = replace(state, history=(), context=None, written={}) if state else None
         behavior = self._runner.execute(
-            text, start, separate=separate, wall_seconds=wall_seconds, sandboxes=sandboxes
+            text,
+            start,
+            separate=separate,
+            wall_seconds=wall_seconds,
+            sandboxes=sandboxes,
+            order=order,
         )
         if not before or state is None or start is None:
             return behavior

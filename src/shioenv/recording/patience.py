@@ -9,7 +9,7 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session, started
-from shioenv.domain.runner import Executing, State
+from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
 """Wall time at least of the further sub-inputs of a session one of whose sub-inputs ran out of time
@@ -74,10 +74,12 @@ class Patience:
         self._cut = _cut(first)
         return first
 
-    def whole(self) -> Behavior:
-        """A run of the whole session."""
+    def whole(self, order: Order = "as it comes") -> Behavior:
+        """A run of the whole session, its processes in this order."""
         began = self._runner.seconds
-        behavior = self._executed(self._text)
+        behavior = self._executed(
+            self._text, **({} if order == "as it comes" else {"order": order})
+        )
         self._took = min(self._took, self._seconds_since(began))
         self.limits_reached.update(behavior.limits_hit)
         return behavior

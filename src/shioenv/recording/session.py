@@ -18,12 +18,21 @@ from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
 from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
-from shioenv.domain.runner import Executing
+from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import SessionExecutions
 from shioenv.recording.patience import Alone, Patience, at_once
-from shioenv.recording.volatility import FOUND_BY_LOOKING, dated, disagree, shareable, shows_date
+from shioenv.recording.volatility import (
+    FOUND_BY_LOOKING,
+    dated,
+    disagree,
+    of_one_run,
+    races,
+    shareable,
+    shows_date,
+    unsettled,
+)
 from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
@@ -32,10 +41,10 @@ TIMED_OUT_BUDGET = 8
 LOOKS = 8
 """Runs at most that show the files which an input wrote (ours): a million bytes of names."""
 
-PIPE_RUNS = 4
-"""Further runs of an input with a pipe, only to tell whether it is volatile: what a program makes
-of its input may depend on the pieces it arrives in (ours; `cat */*.txt | grep x` finds binary data
-or not), and three noise runs miss half of what goes either way every fourth time."""
+ORDERS: tuple[Order, ...] = ("eager", "lazy", "as it comes")
+"""Further runs of an input with processes beside each other, only to tell whether it is volatile:
+in the two orders that lie furthest apart, so that the same is found each time, and in one more, for
+what other programs than the shell start (ours)."""
 
 
 class _Whole:
@@ -87,7 +96,8 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """Of its first run, the one that counts; the channels of a run of their own."""
+    """Of its first run, the one that counts, with the channels of another one where the two did the
+    same; else all of one of them."""
     score: Score | None
     """None where the budget was 0."""
 
@@ -146,7 +156,8 @@ class SessionRecorder:
     """Shares executions of sub-inputs with other sessions of the same system, start directory and
     limits. What a volatile session ran never enters it, nor what may do something else another
     time (`shareable`), and nothing of it is used once a sub-input ran out of time."""
-    pipe_runs: int = PIPE_RUNS
+    orders: tuple[Order, ...] = ORDERS
+    """Of the further runs of an input whose shell has processes beside each other."""
     thorough: bool = True
     """Whether more is executed than the score needs: the run with two pipes, and what shows the
     files that were written. Without, `stdout` and `stderr` stay unknown, and a session whose files
@@ -169,7 +180,10 @@ class SessionRecorder:
 
         The behavior is volatile where `volatile` says that it is declared so, where any run of the
         whole did something else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its
-        output or the files it wrote show the date of the run, or files got it as theirs. Files are
+        output or the files it wrote show the date of the run or how long something took, or files
+        got that date as theirs. Where its shell has processes beside each other, runs in other
+        orders (`ORDERS`) have to do the same. Output, exit code, patch and channels are those of
+        runs that did the same, or of one run. Files are
         looked at by one more run, of the session with a `cat` behind it; by several where their
         names are more than an input has room for. Where they are more than `LOOKS` runs could
         show, nobody looks, and it is volatile as well.
@@ -206,6 +220,7 @@ class SessionRecorder:
             or disagree(first, channels)
             or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)
             or dated(first, (started, self.clock()))
+            or unsettled(first.output)
             or (self.thorough and self._writes_date(session.cwd, first, patience, started))
             or self._races(session, first, patience)
         )
@@ -213,7 +228,7 @@ class SessionRecorder:
             moments = (started, self.clock())
             own = executions.own.items()
             self.cache.update({text: did for text, did in own if shareable(text, did, moments)})
-        behavior = replace(first, stdout=channels.stdout, stderr=channels.stderr, volatile=volatile)
+        behavior = replace(of_one_run(first, channels), volatile=volatile)
         return Recorded(session, behavior, score)
 
     def _writes_date(self, cwd: str, first: Behavior, patience: Patience, started: float) -> bool:
@@ -227,15 +242,19 @@ class SessionRecorder:
             return True
         for line in lines:
             shown = patience.followed_by(line).output
-            if any(shows_date(shown, moment) for moment in (started, self.clock())):
+            if unsettled(shown) or any(
+                shows_date(shown, moment) for moment in (started, self.clock())
+            ):
                 return True
         return False
 
     def _races(self, session: Session, first: Behavior, patience: Patience) -> bool:
-        """Whether an input with a pipe does something else in one of several further runs."""
-        if not any("|" in row.operators for row in session.rows):
+        """Whether an input with processes beside each other does something else in one of several
+        further runs, each in an order of its own.
+        """
+        if not races(session.body):
             return False
-        return any(disagree(first, patience.whole(), ordered=True) for _ in range(self.pipe_runs))
+        return any(disagree(first, patience.whole(order), ordered=True) for order in self.orders)
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -23,6 +25,22 @@ _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
 the host, its time is the mount's. Else it is root's, with the same links everywhere."""
 
 
+_BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
+"""What has a shell start a process and go on: a pipe, a job, a process substitution."""
+
+_TOOK = re.compile(
+    rb"^curl: .* after \d+ (?:ms|milliseconds)|^\* .* after \d+ (?:ms|milliseconds)"
+    rb"|^\d+ bytes .*copied, [\d.e+-]+ s, |^real\t\d+m\d+\.\d+s$| bytes from .* time[=<][\d.]+ ms$",
+    re.MULTILINE,
+)
+"""How long something took, as curl, dd, the shell's `time` and ping say it."""
+
+_WHILE_OTHERS_WRITE = re.compile(
+    rb"xargs: (?:WARNING: a NUL|unmatched (?:single|double) quote|argument line too long)"
+)
+"""What xargs says while the last command that it started may still be writing."""
+
+
 _effects = attrgetter(
     "exit_code", "timed_out", "patch", "content_digests", "output_truncated", "limits_hit"
 )
@@ -32,14 +50,60 @@ _effects = attrgetter(
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
     """Whether another run did something else.
 
-    Of the output only the length is compared where the other run had two pipes: the order between
-    the channels is lost then.
+    Where the other run had two pipes the order between the channels is lost: their outputs have to
+    make up the first one's in some order, unless the outputs are to be `ordered`.
     """
     return (
         _effects(first) != _effects(other)
-        or (not first.output_truncated and len(first.output) != len(other.output))
+        or (not first.output_truncated and not _made_up(first.output, other))
         or (ordered and first.output != other.output)
     )
+
+
+def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
+    """What is recorded of a first run and one that had two pipes, or whose channels are unknown.
+
+    Both together where nothing tells them apart. Else all is the second one's, whose output is
+    whole where one of its channels is empty. Where it is not, or the second one alone reached a
+    limit, all is the first one's, without channels.
+    """
+    if channels.stdout is None or channels.stderr is None:
+        return replace(first, stdout=None, stderr=None)
+    if not (disagree(first, channels) or first.output_truncated):
+        return replace(first, stdout=channels.stdout, stderr=channels.stderr)
+    if not (channels.stdout and channels.stderr) and set(first.limits_hit) >= {
+        *channels.limits_hit
+    }:
+        return channels
+    return replace(first, stdout=None, stderr=None)
+
+
+def _made_up(output: bytes, other: Behavior) -> bool:
+    """Whether the other run's channels, in some order, make up an output: both lie in it as they
+    are, with gaps, and no other bytes do (ours; whether the gaps fit together is not looked at).
+    """
+    if not (other.stdout and other.stderr):
+        return output == other.output
+    return Counter(output) == Counter(other.output) and all(
+        _lies_in(channel, output) for channel in (other.stdout, other.stderr)
+    )
+
+
+def _lies_in(part: bytes, whole: bytes) -> bool:
+    left = iter(whole)
+    return all(byte in left for byte in part)
+
+
+def races(text: str) -> bool:
+    """Whether an input's own shell has processes beside each other, as far as its text tells."""
+    return _BESIDES.search(text) is not None
+
+
+def unsettled(output: bytes) -> bool:
+    """Whether an output tells by itself that another run's may be another one: it says how long
+    something took, or what two processes wrote in an order that neither of them waits for.
+    """
+    return bool(_TOOK.search(output) or _WHILE_OTHERS_WRITE.search(output))
 
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:

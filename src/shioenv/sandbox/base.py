@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from shioenv.domain.runner import Order
 from shioenv.errors import InputError, LimitsError, did_you_mean
 
 KIBIBYTE = 1024
@@ -142,6 +143,8 @@ class Request:
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
     """Stands for the limit of that name in this run; None for the limit."""
+    order: Order = "as it comes"
+    """In which order the shell's processes begin; see `Order`."""
     stdin: bytes = b""
     """What standard input holds. It is a pipe, as in `printf ... | bash -c ...`, that ends after
     these bytes, at most `LONGEST_STDIN` of them; up to 64 KiB lie in it before the shell starts.

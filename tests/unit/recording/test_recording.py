@@ -161,6 +161,104 @@ def test_the_run_with_two_pipes_is_a_noise_run_where_it_tells_the_same(
     )
 
 
+class Counts(ScriptedRunner):
+    """Never prints the same twice."""
+
+    def __init__(self, stderr: bytes = b"") -> None:
+        super().__init__()
+        self.stderr = stderr
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        number = len(self.asked)
+        patch = ContextPatch((("a", f"/fs/{number}", {}),))
+        if asked.separate:
+            out = b"%d\n" % number
+            return Behavior(0, out + self.stderr, patch, stdout=out, stderr=self.stderr)
+        return Behavior(0, self.stderr + b"%d\n" % number, patch)
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_what_is_recorded_of_what_differs_is_all_of_one_run(volatile: bool) -> None:
+    runner = Counts()
+    record = recorded(runner, "ls", "-l", volatile=volatile)
+    assert record.volatile
+    (number,) = (at for at, asked in enumerate(runner.asked, start=1) if asked.separate)
+    assert (record.output, record.stdout, record.stderr) == (f"{number}\n", f"{number}\n", "")
+    assert record.context_patch == f'[["a","/fs/{number}",{{}}]]'
+
+
+def test_where_the_order_of_two_channels_is_lost_neither_is_recorded() -> None:
+    record = recorded(Counts(b"error\n"), "ls", "-l")
+    assert (record.output, record.stdout, record.stderr) == ("error\n1\n", None, None)
+
+
+class Ordered(ScriptedRunner):
+    """Prints in which order its processes were run, where that is one of these."""
+
+    def __init__(self, *told: str) -> None:
+        super().__init__()
+        self.told = told
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        return Behavior(0, asked.order.encode() if asked.order in self.told else b"")
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ("ls", "-l", "|", "wc"),
+        ("ls", "&"),
+        ("ls", "|&", "wc"),
+        ("cat", "<(ls)"),
+        ("ls", ">", ">(wc)"),
+        ("coproc", "ls"),
+        ("echo", "$(ls | wc)"),
+    ],
+)
+@pytest.mark.parametrize("order", ["eager", "lazy"])
+def test_what_one_order_of_processes_alone_shows_makes_a_record_volatile(
+    tokens: tuple[str, ...], order: str
+) -> None:
+    assert recorded(Ordered(order), *tokens, budget=0).volatile
+    assert not recorded(Ordered(), *tokens, budget=0).volatile
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [("ls", "-l"), ("ls", "&&", "wc"), ("ls", "||", "wc"), ("ls", "2>&1"), ("ls", "&>", "x")],
+)
+def test_one_process_after_the_other_needs_no_order(tokens: tuple[str, ...]) -> None:
+    runner = Ordered("eager", "lazy")
+    assert not recorded(runner, *tokens, budget=0).volatile
+    assert {asked.order for asked in runner.asked} == {"as it comes"}
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect\n", True),
+        ("a\n* Failed to connect to x port 8080 after 12 ms: Couldn't connect to server\n", True),
+        ("curl: (28) Connection timed out after 1001 milliseconds\n", True),
+        ("1+0 records in\n512 bytes copied, 4.2e-05 s, 12 MB/s\n", True),
+        ("1024 bytes (1.0 kB, 1.0 KiB) copied, 0.000123 s, 8.3 MB/s\n", True),
+        ("\nreal\t0m0.001s\nuser\t0m0.000s\n", True),
+        ("64 bytes from localhost (::1): icmp_seq=1 ttl=64 time=0.021 ms\n", True),
+        ("xargs: unmatched single quote; by default quotes are special to xargs\n", True),
+        ("xargs: WARNING: a NUL character occurred in the input.\n", True),
+        ("xargs: echo: terminated by signal 13\n", False),
+        ("the request was answered after 30 ms\n", False),
+        ("curl: (6) Could not resolve host: example.com\n", False),
+        ("real time\n", False),
+    ],
+)
+def test_an_output_that_tells_how_long_something_took_is_volatile(
+    output: str, expected: bool
+) -> None:
+    assert is_volatile(output) is expected
+    written = Writes(output)
+    assert recorded(written, "ls", clock=lambda: MOMENT).volatile is expected
+
+
 def test_without_scores_inputs_are_run_twice_and_nothing_is_left_out_of_them() -> None:
     runner = Channels(b"out", b"")
     record = recorded(runner, "ls", "-l", budget=0, noise_runs=2)

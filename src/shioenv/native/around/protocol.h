@@ -39,6 +39,7 @@ enum {
     REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8,
     REQUEST_RENEW = 16,       /* it has read what a run did to the network, which is made anew after it */
     REQUEST_ROWS = 32,        /* what stands for standard input is rows, as inside/rows.h says */
+    REQUEST_EAGER = 64, REQUEST_LAZY = 128,  /* in which order the shell's processes begin (inside/order.c) */
 };
 
 struct reply {

@@ -220,7 +220,8 @@ static int open_mounts(pid_t pid)
 static unsigned watch(const struct request *request, struct channel *channels, struct feed *feed, int *slave,
                       struct reply *reply)
 {
-    int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll;
+    int64_t held_ms = request->flags & (REQUEST_EAGER | REQUEST_LAZY) ? ALL_HELD_MS : 0;
+    int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + (request->wall_ms + held_ms) * 1000000ll;
     int64_t next_look = start + LOOK_NS;
     bool shell_ended = false, killed = false;
     unsigned noticed = 0;
@@ -339,7 +340,8 @@ static void share_rows(const struct request *request, const uint8_t *rows)
 static void run(const struct request *request, const uint8_t *standard_input, struct channel *channels)
 {
     struct reply reply = {0};
-    shared->flags = request->flags & REQUEST_FRESH ? RUN_FRESH : 0;
+    shared->flags = (request->flags & REQUEST_FRESH ? RUN_FRESH : 0u) | (request->flags & REQUEST_EAGER ? RUN_EAGER : 0u) |
+                    (request->flags & REQUEST_LAZY ? RUN_LAZY : 0u);
     bool with_rows = request->flags & REQUEST_ROWS && request->stdin_length;
     if (with_rows) share_rows(request, standard_input);
     shared->dumped = 0;

@@ -41,7 +41,7 @@ typedef int (*main_function)(int, char **, char **);
 
 static main_function bash_main;
 static int serving, late, armed;
-static pid_t shell_pid;
+pid_t shell_pid;
 static int saved_argc;
 static char **saved_argv, **saved_environment;
 static struct prctl_mm_map memory_map;

@@ -11,6 +11,8 @@
 #define STATE_MAX (4u << 20)  /* longest shell-state dump, bytes */
 #define CWD_MAX 4096u
 #define ROWS_MAX (1u << 20)   /* rows that are run one after the other, bytes */
+#define HELD_MAX 64u
+#define ALL_HELD_MS 500  /* for so long processes of a run may be held, all together */
 
 /* An id of the outer user namespace that the inner one does not have. */
 enum { NOBODY_INSIDE = 65535 };
@@ -27,6 +29,8 @@ struct shared {
     volatile uint32_t state_length;
     uint32_t processors;      /* that the declared machine has */
     int64_t uptime;           /* seconds since boot that the run starts with; 0: those of its sandbox go on */
+    volatile int64_t held_until;         /* when nobody is held any longer (CLOCK_MONOTONIC, ns); 0: nobody was yet */
+    volatile uint32_t held[HELD_MAX];    /* processes that wait until everybody else does (order.c) */
     char cwd[CWD_MAX];
     char input[INPUT_MAX];
     uint32_t background_ms;   /* what a row leaves behind may run on so long before the next one */
@@ -39,6 +43,8 @@ extern struct shared *shared;
 enum {
     RUN_FRESH = 1,  /* exec a fresh bash instead of returning into the preloaded one */
     RUN_ROWS = 2,   /* the input `. /dev/stdin` runs the rows (rows.h) */
+    RUN_EAGER = 2,  /* who starts a process goes on once everybody else waits */
+    RUN_LAZY = 4,   /* who was started begins once everybody else waits, the youngest first */
 };
 
 /* What a child has to say before its input takes over. */
@@ -63,6 +69,9 @@ struct server_reply { int32_t error; uint32_t stage; int32_t status; };
 bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n);
 /* The length of the message, or what recvmsg(2) says; the `fds` that did not come become -1. */
 ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]);
+
+/* The shell of a run: the first of its processes, which all others are numbered after. */
+extern pid_t shell_pid;
 
 /* Serves requests. Returns only in a child that is inside the sandbox and shall run
  * shared->input; descriptors 0 to 2 are the input's, all others are closed. */

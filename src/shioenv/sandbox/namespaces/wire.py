@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, IntFlag, StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from shioenv.domain.runner import Order
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, FileStat, Limits, Request
 
@@ -68,6 +69,8 @@ class Ask(IntEnum):
     RENEW = 16
     """It reads what a run did to the network, which is made anew after it."""
     ROWS = 32
+    EAGER = 64
+    LAZY = 128
 
 
 class Said(IntFlag):
@@ -124,6 +127,7 @@ RLIMIT = struct.Struct("=3Q")
 PROCESS = struct.Struct("=3I16s")
 _LENGTH = struct.Struct("=I")
 
+_ORDERS: Mapping[Order, int] = {"as it comes": 0, "eager": Ask.EAGER, "lazy": Ask.LAZY}
 _LIMITS_HIT = (
     (Said.TIMED_OUT, "wall_seconds"),
     (Said.CPU, "cpu_seconds"),
@@ -154,8 +158,9 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         ask |= Ask.SEPARATE
     if request.tty:
         ask |= Ask.TERMINAL
-    if request.rows:
-        ask |= Ask.ROWS
+    ROWS = 32
+    EAGER = 64
+    LAZY = 128
     seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
     head = REQUEST.pack(
         ask,
