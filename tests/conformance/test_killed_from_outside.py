@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.errors import SandboxError
+from shioenv.system import idmap
 from shioenv.system.store import System
 
 
@@ -87,3 +90,57 @@ def test_an_input_that_kills_does_so_twice_and_is_not_volatile(
     behavior = sandbox.run(text)
     assert behavior.exit_code == exit_code
     assert not behavior.volatile
+
+
+def children(pid: int) -> set[int]:
+    """All processes below one."""
+    found: set[int] = set()
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found |= {child, *children(child)}
+    except OSError:  # it is gone
+        pass
+    return found
+
+
+@contextmanager
+def killing_the_newest(after: int) -> Iterator[list[int]]:
+    """Kills the process below this one that appears when so many were there."""
+    before = children(os.getpid())
+    killed: list[int] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        seen = set(before)
+        while not killed and not ended.is_set():
+            for pid in children(os.getpid()) - seen:
+                seen.add(pid)
+                if len(seen) - len(before) > after:
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+                        return
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("after", [*range(6), 9, 20])
+def test_whoever_is_killed_while_a_sandbox_opens_it_opens_the_next_time(
+    system: System, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idmap, "_PATIENCE", 20.0)
+    with killing_the_newest(after):
+        try:
+            with open_sandbox(system) as opened:
+                opened.run("true")
+        except SandboxError as error:
+            assert os.strerror(errno.ETIMEDOUT) not in error.message  # noqa: PT017
+    with open_sandbox(system) as opened:
+        assert opened.run("echo still here").output == b"still here\n"

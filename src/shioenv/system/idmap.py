@@ -134,10 +134,13 @@ def spawn_mapped(
             raise refusals.no_user_namespace(line)
         idmap.write(process.pid)
         ours.sendall(b"M")
-    except BaseException:
+    except BaseException as error:
         ours.close()
+        killed = (process.poll() or 0) < 0
         process.kill()
         process.wait()
+        if isinstance(error, OSError) or (killed and isinstance(error, HostError)):
+            raise SandboxError(f"the supervisor ended while it started: {error}") from error
         raise
     return process, ours
 

@@ -294,6 +294,8 @@ void make_inner_namespaces(uid_t owner)
         if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
         for (;;) pause();
     }
+    /* none of the child's ends is held here, or nobody would hear of its death */
+    close(up[1]); close(down[0]); close(pair[1]);
     char path[64];
     if (read(up[0], &byte, 1) != 1) _exit(125);
     snprintf(path, sizeof path, "%d/uid_map", (int)child);
@@ -301,7 +303,7 @@ void make_inner_namespaces(uid_t owner)
     snprintf(path, sizeof path, "%d/gid_map", (int)child);
     write_file(host_proc, path, "0 0 65536\n");
     if (write(down[1], &byte, 1) != 1 || read(up[0], &init_pid, sizeof init_pid) != sizeof init_pid) _exit(125);
-    close(up[0]); close(up[1]); close(down[0]); close(down[1]); close(pair[1]);
+    close(up[0]); close(down[1]);
     init_socket = pair[0];
 
     ns_user = open_ns(child, "user");

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import subprocess
 import weakref
@@ -125,6 +126,7 @@ def keep(
             said = data.decode("utf-8", "replace") + read_line(connection)
         except OSError as error:
             said = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
+            process.kill()
         finally:
             process.wait()
     for descriptor in descriptors:
@@ -182,7 +184,8 @@ def opening_failed(line: str) -> HostError | SandboxError:
             hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
             "-t bookworm-backports linux-image-amd64)",
         )
-    if "proc" in step:
+    gone = number in (errno.ENOENT, errno.ESRCH)  # a process that it needed: somebody killed it
+    if re.search(r"\bproc\b", step) and not gone:
         return HostError(
             message,
             hint="this looks like a container with a masked /proc: run it with "
