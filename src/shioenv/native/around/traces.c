@@ -141,11 +141,22 @@ static int listen_to(int protocol, uint32_t groups)
     return fd;
 }
 
+/* What the kernel says, and nobody else: inputs may write to these sockets as well. */
+static ssize_t hear(int fd, void *bytes, size_t size, int flags)
+{
+    for (;;) {
+        struct sockaddr_nl sender = {0};
+        socklen_t length = sizeof sender;
+        ssize_t heard = recvfrom(fd, bytes, size, flags, (struct sockaddr *)&sender, &length);
+        if (heard < 0 || !sender.nl_pid) return heard;
+    }
+}
+
 static bool drained(int fd)
 {
     static char bytes[65536];
     bool any = false;
-    while (fd >= 0 && (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0 || errno == ENOBUFS)) any = true;
+    while (fd >= 0 && (hear(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0 || errno == ENOBUFS)) any = true;
     return any;
 }
 
@@ -171,7 +182,7 @@ static struct links links_now(void)
     struct links links = {0};
     for (;;) {
         poll(&(struct pollfd){net_events, POLLIN, 0}, 1, -1);
-        int length = (int)recv(net_events, bytes, sizeof bytes, 0);
+        int length = (int)hear(net_events, bytes, sizeof bytes, 0);
         CHECK(length, "hear of the links");
         for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
             if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return links;
@@ -258,7 +269,7 @@ static unsigned drained_network(void)
     static _Alignas(struct nlmsghdr) char bytes[65536];
     unsigned about = 0;
     for (;;) {
-        int length = (int)recv(net_events, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
+        int length = (int)hear(net_events, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
         if (length < 0 && errno != ENOBUFS) return about;
         if (length < 0 || length > (int)sizeof bytes) {
             about |= ABOUT_NETWORK;
