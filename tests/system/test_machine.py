@@ -194,6 +194,48 @@ def test_devices_look_like_a_machines(run: Run) -> None:
     assert run("find /dev ! -name kmsg ! -type b ! -type c ! -type d ! -type l") == ""
 
 
+def test_devices_of_what_is_no_disk_have_the_declared_numbers(run: Run) -> None:
+    places = "/ /proc /sys /dev/pts /dev/mqueue /dev/shm /proc/version /dev/pts/ptmx"
+    shown = "61440 21 20 22 25 61440 21 22"
+    assert run(f"stat -c %d {places} | xargs") == f"{shown}\n"
+    assert run(f"find {places} -maxdepth 0 -printf '%D\\n' | xargs") == f"{shown}\n"
+    assert run("stat -f -c %i /proc /dev/pts /dev/mqueue /sys | xargs") == (
+        "1500000000 1600000000 1900000000 0\n"
+    )
+    assert run("stat -Lc %d /dev/stdout | cat") == "13\n"
+    assert (
+        run("mountpoint -d /proc; stat -c %i /proc /dev/pts /dev/mqueue | xargs") == "0:21\n1 1 1\n"
+    )
+    assert run("findmnt -rno MAJ:MIN,TARGET | sort | xargs") == (
+        "0:20 /sys 0:21 /proc 0:22 /dev/pts 0:23 /run 0:24 /dev/shm 0:25 /dev/mqueue 0:5 /dev "
+        "240:0 /\n"
+    )
+
+
+def test_mounts_of_an_input_have_numbers_of_their_own(run: Run) -> None:
+    mounted = "cd /mnt; mkdir m n; mount -t tmpfs x m; mount -t tmpfs y n; mount --bind m /media; "
+    assert run(f"{mounted} stat -c %d m n /media | xargs") == "40 41 40\n"
+    assert run(f"{mounted} tail -n 3 /proc/self/mountinfo | cut -d' ' -f3 | xargs") == (
+        "0:40 0:41 0:40\n"
+    )
+
+
+def test_files_of_proc_are_as_old_as_the_machine(run: Run) -> None:
+    booted = "2025-10-15 16:40:00.000000000 +0000"
+    for _ in range(3):
+        shown = run("stat -c %y /proc /proc/net /proc/kmsg /proc/slabinfo /proc/sys/vm | sort -u")
+        assert shown == f"{booted}\n"
+
+
+def test_long_links_take_a_block(run: Run) -> None:
+    links = "ln -s $(printf %059d 0) a; ln -s $(printf %060d 0) b; ln -s $(printf %0900d 0) c; "
+    assert run(f"cd /tmp; {links} stat -c '%s %b' a b c; du -s") == "59 0\n60 8\n900 8\n12\t.\n"
+    long = (
+        "find /etc /usr -type l -printf '%b %l\\n' | awk '{ print ($1 > 0) == (length($2) > 59) }'"
+    )
+    assert run(f"{long} | sort -u") == "1\n"
+
+
 def test_whoever_wants_a_terminal_gets_one(run: Run) -> None:
     assert run("tty; script -qc tty /dev/null") == "not a tty\n/dev/pts/0\r\n"
     spawned = "import pty; pty.spawn(['stat', '-L', '-c', '%A %U %G', '/proc/self/fd/0'])"

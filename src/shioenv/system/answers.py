@@ -132,7 +132,7 @@ def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) ->
 def _mounts(declaration: SystemDeclaration) -> list[str]:
     """Lines of /proc/self/mountinfo: what a machine of the distribution has mounted.
 
-    Where the kernel has it too its own number of the device, here `-`, is shown.
+    What begins with `-` is shown where the kernel has it too; the root disk's number is declared.
     """
     machine = declaration.machine
     root = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
@@ -140,15 +140,15 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
     half, tenth = machine.memory // 2048, machine.memory // 10240
     return [
         f"22 28 0:20 / /sys {quiet} - sysfs sysfs rw",
-        f"23 28 - / /proc {quiet} - proc proc rw",
+        f"23 28 -0:21 / /proc {quiet} - proc proc rw",
         f"24 28 0:5 / /dev rw,nosuid,relatime - devtmpfs udev rw,size={half}k,"
         f"nr_inodes={half // 4},mode=755",
-        "25 24 - / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
+        "25 24 -0:22 / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
         "ptmxmode=666",
         f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
         f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
         "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",
-        f"30 24 - / /dev/mqueue {quiet} - mqueue mqueue rw",
+        f"30 24 -0:25 / /dev/mqueue {quiet} - mqueue mqueue rw",
     ]
 
 

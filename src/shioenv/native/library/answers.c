@@ -252,6 +252,8 @@ static int64_t disk_size(mode_t mode, int64_t size, int64_t blocks, dev_t device
     return (1 + (size - 40) / 20 / 128) * BLOCK;
 }
 
+#define INLINE_LINK 59  /* bytes of a link's target for which its inode has room; a longer one takes a block */
+
 /* A file as it is shown, whichever call asks. */
 struct shown {
     dev_t device;
@@ -280,6 +282,9 @@ static void declare_proc(struct shown *file)
     if (S_ISDIR(file->mode) && file->links > 7 && file->inode < FIRST_STATIC && !top) return;
     if (call(SYS_newfstatat, AT_FDCWD, (long)"/proc", (long)&proc, 0, 0) || proc.st_dev != file->device) return;
     file->uid = file->gid = 0;
+    /* the kernel dates them by when somebody looked first */
+    const struct timespec booted = {.tv_sec = facts.boot};
+    if (facts.instant) file->times.change = file->times.status = booted;
 }
 
 /* The links of a directory of several layers, which has one for the kernel: itself, its name and its directories'. */
@@ -304,8 +309,6 @@ static uint64_t count_links(const struct named *name)
     return links > 1 ? links : 1;
 }
 
-static bool is_unnamed(dev_t device) { return !(device >> 8 & 0xfff) && !(device >> 32 & ~0xfffull); }
-
 /* What stands for a device is shown as one: a socket, or the file that is the kernel's log. */
 static void declare_device(struct shown *file)
 {
@@ -319,7 +322,20 @@ static void declare_device(struct shown *file)
     file->times.access.tv_nsec = 0;
 }
 
-enum { SYS_DEVICE = 20 };  /* 0:20, as the list of mounts says */
+static bool lies_in(const char *mount, dev_t device)
+{
+    struct stat top;
+    return !call(SYS_newfstatat, AT_FDCWD, (long)mount, (long)&top, 0, 0) && top.st_dev == device;
+}
+
+static dev_t unnamed_device(const struct shown *file)
+{
+    dev_t device = file->device;
+    if (file->inode >> 62 || !elsewhere(device)) return (dev_t)facts.device;
+    if (S_ISFIFO(file->mode)) return PIPES;
+    if (S_ISSOCK(file->mode)) return SOCKETS;
+    return lies_in("/proc", device) ? PROC_DEVICE : lies_in("/sys", device) ? SYS_DEVICE : listed_device(device);
+}
 
 static void declare_file(const struct named *name, struct shown *file)
 {
@@ -328,15 +344,11 @@ static void declare_file(const struct named *name, struct shown *file)
     declare_proc(file);
     int64_t size = disk_size(file->mode, file->size, file->blocks, device);
     if (size) file->size = size, file->blocks = size / 512;
+    if (S_ISLNK(file->mode) && !elsewhere(device)) file->blocks = file->size > INLINE_LINK ? BLOCK / 512 : 0;
     if (S_ISDIR(file->mode) && file->links == 1 && file->size) file->links = count_links(name);
     declare(&file->times, device);
-    /* the root disk, which the kernel gives another number with every layer above, and /sys */
-    if (facts.device && is_unnamed(device)) {
-        struct stat sys;
-        if (file->inode >> 62 || !elsewhere(device)) file->device = (dev_t)facts.device;
-        else if (!call(SYS_newfstatat, AT_FDCWD, (long)"/sys", (long)&sys, 0, 0) && sys.st_dev == device)
-            file->device = SYS_DEVICE;
-    }
+    if (facts.device && is_unnamed(device)) file->device = unnamed_device(file);
+    if (file->device == QUEUES_DEVICE && S_ISDIR(file->mode)) file->inode = 1;  /* else of what all of the host counts */
     file->inode = shown_inode(file->inode);
 }
 

@@ -56,6 +56,15 @@ static inline uint64_t shown_inode(uint64_t inode)
     return inode >> 62 ? (inode & ~0ull >> 2) + (inode >> 62 << 20) : inode;
 }
 
+/* As the list of mounts says, and of what is never mounted: as a machine that has booted has them. */
+enum { SYS_DEVICE = 20, PROC_DEVICE = 21, QUEUES_DEVICE = 25, SOCKETS = 8, PIPES = 13 };
+
+/* Whether it is the number of what is no disk, which the kernel takes from what all of the host is free. */
+static inline bool is_unnamed(uint64_t device) { return device && !(device >> 8 & 0xfff) && !(device >> 32); }
+
+/* The number of the device that something is mounted from, as the list of mounts shows it; what is not mounted has its own. */
+__attribute__((visibility("hidden"))) uint64_t listed_device(uint64_t device);
+
 struct stat;
 /* Of a pipe that a list of mounts was handed on by: what is said of the kernel's own file, but that it is a pipe. */
 __attribute__((visibility("hidden"))) void stat_list(int fd, struct stat *file);

@@ -40,6 +40,9 @@ static uint32_t declare_disk(const char *path, fsblkcnt_t *blocks, fsblkcnt_t *l
     return EXT4_MAGIC;
 }
 
+/* Many file systems of the kernel's are identified by the number of their device. */
+static uint64_t declared_id(uint64_t id) { return facts.device && is_unnamed(id) ? listed_device(id) : id; }
+
 static int declared_statfs(long result, const char *path, struct statfs *disk)
 {
     if (result) return answer(result);
@@ -50,6 +53,10 @@ static int declared_statfs(long result, const char *path, struct statfs *disk)
         disk->f_files = disk->f_ffree = 0;
         __builtin_memset(&disk->f_fsid, 0, sizeof disk->f_fsid);
     }
+    uint64_t id;
+    __builtin_memcpy(&id, &disk->f_fsid, sizeof id);
+    id = declared_id(id);
+    __builtin_memcpy(&disk->f_fsid, &id, sizeof id);
     return 0;
 }
 
@@ -67,7 +74,9 @@ static int declared_statvfs(int result, const char *path, struct statvfs *disk)
 {
     if (result) return result;
     if (!is_root(&disk->f_fsid)) {
-        if (!disk->f_blocks) disk->f_files = disk->f_ffree = disk->f_favail = 0, disk->f_fsid = 0;
+        bool stands = !disk->f_blocks && !is_unnamed(disk->f_fsid);  /* for /sys and the like, its identifier is random */
+        if (!disk->f_blocks) disk->f_files = disk->f_ffree = disk->f_favail = 0;
+        disk->f_fsid = stands ? 0 : declared_id(disk->f_fsid);
         return 0;
     }
     uint32_t type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);

@@ -33,6 +33,7 @@ struct line {
     bool ours;    /* the root disk */
     bool hidden;  /* what stands for something else, or what a declared one is shown for */
     int number;   /* that is shown for the id */
+    const struct line *declared;  /* the machine's mount that it is */
 };
 
 struct list {
@@ -184,6 +185,7 @@ static void read_lines(struct list *list)
         struct line *line = &list->machine[list->n_machine];
         if (!read_line(MOUNTINFO, token, n, line)) continue;
         line->hidden = *line->device == '-';  /* until the kernel is seen to have it */
+        line->device += line->hidden;
         line->number = (int)number(&(const char *){line->id});
         list->n_machine++;
     }
@@ -197,7 +199,8 @@ static void read_lines(struct list *list)
         struct line *declared = find_declared(list, line);
         if (declared) {
             declared->hidden = false;
-            if (line->device) declared->device = line->device;
+            line->declared = declared;
+            if (line->device && !*declared->device) declared->device = line->device;
             if (reads_only(line)) declared->root = NULL;  /* was mounted anew, to be read only */
             line->number = declared->number;
         }
@@ -233,12 +236,27 @@ static int shown_parent(const struct list *list, const struct line *line)
     return 1;
 }
 
-static void show_device(struct list *list, const struct line *line)
+static void show_numbers(struct list *list, uint64_t device)
 {
-    uint64_t device = (uint64_t)facts.device;
-    if (!line->ours || !device) { show_with(list, line->device, " "); return; }
     show_number(list, device >> 8 & 0xfff, ":");
     show_number(list, (device & 0xff) | (device >> 12 & 0xfff00), " ");
+}
+
+/* The first mount that is shown of a device, or NULL. */
+static const struct line *first_of(const struct list *list, const char *device)
+{
+    for (int i = 0; i < list->n; i++)
+        if ((list->lines[i].declared || list->lines[i].number) && same(list->lines[i].device, device)) return &list->lines[i];
+    return NULL;
+}
+
+static void show_device(struct list *list, const struct line *line, bool declared)
+{
+    const struct line *first = declared ? NULL : first_of(list, line->device);
+    if (line->ours && facts.device) show_numbers(list, (uint64_t)facts.device);
+    else if (first && first->declared) show_with(list, first->declared->device, " ");
+    else if (first && first->number && begins(line->device, "0:")) show(list, "0:"), show_number(list, (uint64_t)first->number, " ");
+    else show_with(list, line->device, " ");
 }
 
 static void show_line(struct list *list, const struct line *line, bool declared)
@@ -259,7 +277,7 @@ static void show_line(struct list *list, const struct line *line, bool declared)
         show_number(list, (uint64_t)line->number, " ");
         if (declared) show_with(list, line->parent, " ");
         else show_number(list, (uint64_t)shown_parent(list, line), " ");
-        show_device(list, line);
+        show_device(list, line, declared);
         show_with(list, line->root ? line->root : "/", " "), show_with(list, line->point, " ");
         if (closed) show(list, "ro"), options += 2;
         show_with(list, options, " - "), show_with(list, type, " "), show_with(list, line->source, " ");
@@ -335,6 +353,32 @@ static int hand_on(int fd, enum kind kind, int flags)
     call(SYS_munmap, (long)list, sizeof *list, 0, 0, 0);
     if (error < 0) return call(SYS_close, fd, 0, 0, 0, 0), answer(error);
     return fd;
+}
+
+uint64_t listed_device(uint64_t device)
+{
+    struct list *list = (struct list *)call(SYS_mmap, 0, sizeof(struct list), PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if ((long)list > -4096 && (long)list < 0) return device;
+    char path[PATH_OF_OWN];
+    int own = (int)call(SYS_openat, AT_FDCWD, (long)path_of_own(MOUNTINFO, path), O_RDONLY | O_CLOEXEC, 0, 0);
+    list->kind = MOUNTINFO;
+    if (own >= 0) read_all(own, list->text, TEXT - 1), call(SYS_close, own, 0, 0, 0, 0);
+    read_lines(list);
+    show_numbers(list, device);
+    list->shown[list->length - 1] = 0;
+    const struct line *first = first_of(list, list->shown);
+    if (first && first->declared && begins(first->declared->device, "0:")) {
+        const char *minor = first->declared->device + 2;
+        device = number(&minor);
+    } else if (first && first->number) device = (uint64_t)first->number;
+    for (int i = 0; !first && i < list->n; i++) {  /* what stands for files of /proc and /sys is shown as theirs */
+        const struct line *line = &list->lines[i];
+        bool of_proc = begins(line->point, "/proc/"), of_sys = begins(line->point, "/sys");
+        if (same(line->device, list->shown) && (of_proc || of_sys)) { device = of_proc ? PROC_DEVICE : SYS_DEVICE; break; }
+    }
+    call(SYS_munmap, (long)list, sizeof *list, 0, 0, 0);
+    return device;
 }
 
 /* Which list of mounts a file is that was opened by such a name, or -1. */
