@@ -43,8 +43,8 @@ extern struct shared *shared;
 enum {
     RUN_FRESH = 1,  /* exec a fresh bash instead of returning into the preloaded one */
     RUN_ROWS = 2,   /* the input `. /dev/stdin` runs the rows (rows.h) */
-    RUN_EAGER = 2,  /* who starts a process goes on once everybody else waits */
-    RUN_LAZY = 4,   /* who was started begins once everybody else waits, the youngest first */
+    RUN_EAGER = 4,  /* who starts a process goes on once everybody else waits */
+    RUN_LAZY = 8,   /* who was started begins once everybody else waits, the youngest first */
 };
 
 /* What a child has to say before its input takes over. */

@@ -158,9 +158,9 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         ask |= Ask.SEPARATE
     if request.tty:
         ask |= Ask.TERMINAL
-    ROWS = 32
-    EAGER = 64
-    LAZY = 128
+    if request.rows:
+        ask |= Ask.ROWS
+    ask |= _ORDERS[request.order]
     seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
     head = REQUEST.pack(
         ask,
