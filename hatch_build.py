@@ -13,11 +13,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
-ALONE = ["-Os", "-ffreestanding", "-fvisibility=hidden", "-fno-stack-protector"]
-ALONE += ["-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-Wno-missing-attributes"]
-ALONE += ["-shared", "-fPIC", "-nostdlib", "-Wl,-z,defs,-z,norelro,-Bsymbolic,--build-id=none"]
-ALONE += [f"-Wl,--hash-style=sysv,-T,{NATIVE}/library/layout.ld"]
-"""For code that is copied into a library of another system: it brings nothing and finds nothing."""
 PROGRAMS = {
     "shioenv-sandbox": (
         ("around/*.c", "inside/server.c"),
@@ -28,7 +23,6 @@ PROGRAMS = {
         ("inside/*.c",),
         ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
     ),
-    "answers.so": (("library/*.c",), ALONE),
 }
 """By name: where its sources are below `native`, and how they are compiled and linked."""
 

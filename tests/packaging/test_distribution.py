@@ -103,6 +103,7 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
     assert programs[0].external_attr >> 16 & 0o111, "the helper must be executable"
     for name in (
         "shioenv/native/bin/preload.so",
+        "shioenv/native/committed/answers.so",
         "shioenv/py.typed",
         "shioenv/grammar/commands/ls.grammar",
         "shioenv/grammar/shared/common.grammar",
@@ -125,13 +126,13 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
             assert line.removeprefix("src/") in names
 
 
-def test_the_source_distribution_holds_source_only(distributions: Path) -> None:
+def test_the_source_distribution_holds_nothing_that_was_compiled_here(distributions: Path) -> None:
     (found,) = distributions.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for name in ("pyproject.toml", "hatch_build.py", "LICENSE", "README.md"):
         assert name in names
-    for name in ("around/supervisor.c", "inside/server.h"):
+    for name in ("around/supervisor.c", "inside/server.h", "committed/answers.so"):
         assert f"src/shioenv/native/{name}" in names
     assert not [name for name in names if name.startswith("src/shioenv/native/bin")]
 

@@ -50,6 +50,18 @@ def test_it_needs_no_library_of_the_host() -> None:
     assert "GLIBC" not in shown
 
 
+def test_a_shell_is_as_large_whoever_compiled_it() -> None:
+    """`ps` and /proc/PID/status show a shell's size to inputs, this library's pages among it."""
+    shown = subprocess.run(
+        ["readelf", "--segments", "--wide", native.preload_library()],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    rows = re.findall(r"^ +LOAD +0x\w+ 0x(\w+) 0x\w+ 0x\w+ 0x(\w+) (.{3})", shown, re.MULTILINE)
+    spans = [(int(start, 16), int(start, 16) + int(size, 16), flags) for start, size, flags in rows]
+    pages = [(flags.strip(), (end + 4095) // 4096 - start // 4096) for start, end, flags in spans]
+    assert pages == [("R", 2), ("R E", 3), ("R", 1), ("RW", 3)]
+
+
 def test_what_is_listed_is_in_every_c_library_since_the_oldest(system: System) -> None:
     (library,) = system.rootfs.glob("lib/x86_64-linux-gnu/libc.so.6")
     shown = subprocess.run(

@@ -1,9 +1,11 @@
 """The small C programs and where they are.
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
-bash into a fork server; `answers.so` holds what the build of a system writes into its C library.
-`shioenv-guest` is process 1 of a microVM and `shioenv-guest-sandbox` the supervisor there.
-All are compiled when the package is built.
+bash into a fork server. `shioenv-guest` is process 1 of a microVM and `shioenv-guest-sandbox` the
+supervisor there. These are compiled when the package is built.
+
+`committed/answers.so` holds what the build of a system writes into its C library. Inputs can see
+it, so it is compiled once, by one compiler, and committed (`scripts/committed.py`).
 """
 
 from __future__ import annotations
@@ -58,9 +60,4 @@ def _built_static(name: str) -> Path:
 
 def answers_code() -> bytes:
     """What a system's C library is to answer: a shared object that is copied from, never loaded."""
-    return _built("answers.so").read_bytes()
-
-
-def answers_source() -> bytes:
-    """What it is compiled from."""
-    return b"".join(path.read_bytes() for path in sorted((_HERE / "library").iterdir()))
+    return (_HERE / "committed" / "answers.so").read_bytes()

@@ -6,9 +6,9 @@ two headers for the same note becomes that of one more segment, in memory behind
 the names of the functions that tell the time, name the kernel, show files, disks and directories or
 open the list of mounts lead there. The order of everything else in it and what its other functions
 do stay as they were, nothing is loaded in addition, and no file, variable or mount tells programs
-about it. The code is shipped compiled; filled in are the declared moments, names and mounts, what
-of the disk is in use, and where the library's own functions lie, so the same library gives the same
-bytes.
+about it. The code is compiled once and committed, since inputs can see the library's bytes; filled
+in are the declared moments, names and mounts, what of the disk is in use, and where the library's
+own functions lie. So the same library gives the same bytes on every host.
 """
 
 from __future__ import annotations
@@ -87,14 +87,13 @@ class _Symbol(NamedTuple):
 
 def install(
     declaration: SystemDeclaration, entries: Sequence[ImageEntry], base: IO[bytes]
-) -> tuple[list[ImageEntry], Answers, dict[str, bytes]]:
-    """The entries with the code in the C library; what programs are told; and by their paths the
-    contents of the files that are others now, as they were before.
+) -> tuple[list[ImageEntry], Answers]:
+    """The entries with the code in the C library, and what programs are told.
 
-    These are the library and the digest that the package manager keeps of it. Where the code cannot
-    be there the entries are as they were.
+    Changed are the library and the digest that the package manager keeps of it. Where the code
+    cannot be there the entries are as they were.
     """
-    result, changed = list(entries), dict[str, bytes]()
+    result = list(entries)
     try:
         found = [at for at, entry in enumerate(result) if _LIBRARY.fullmatch(entry.path)]
         if not found:
@@ -104,21 +103,15 @@ def install(
         used = _disk_used(declaration, entries)
         after, version = _with_answers(before, native.answers_code(), declaration, used)
     except _UnfitError as unfit:
-        return result, Answers("host", "host", str(unfit)), changed
-    changed[library.path] = before
+        return result, Answers("host", "host", str(unfit))
     result[found[0]] = replace(library, data=after, size=len(after))
     old, new = (hashlib.md5(data, usedforsecurity=False).hexdigest() for data in (before, after))
     for at, entry in enumerate(result):
         if entry.path == _DIGESTS:
-            changed[entry.path] = listed = content(entry, base)
-            result[at] = replace(entry, data=listed.replace(old.encode(), new.encode()))
+            listed = content(entry, base).replace(old.encode(), new.encode())
+            result[at] = replace(entry, data=listed)
     why = "its declaration says so" if declaration.clock == "host" else ""
-    return result, Answers(declaration.clock, "declared", why, version, used[0]), changed
-
-
-def source_digest() -> str:
-    """sha256 of the code as it is written, whatever a compiler made of it."""
-    return hashlib.sha256(native.answers_source()).hexdigest()
+    return result, Answers(declaration.clock, "declared", why, version, used[0])
 
 
 def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) -> tuple[int, int]:

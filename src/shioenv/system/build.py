@@ -33,6 +33,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import IO, Any
 
+from shioenv import native
 from shioenv.errors import (
     BuildToolError,
     HostError,
@@ -76,7 +77,8 @@ def cache_directory() -> Path:
 def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     """Changes whenever building from the declaration's `text` could give another system.
 
-    Covers the declaration, the home tree's files and the modules that turn them into an image.
+    Covers the declaration, the home tree's files, the modules that turn them into an image and the
+    code that is written into the C library.
     """
     digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
 
@@ -90,9 +92,9 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
     for source in (declaration.home.source, "web"):
         add(systems_directory().joinpath(source))
-    for module in (answers, home, image, profile, web):
+    for module in (answers, home, image, processes, profile, web):
         digest.update(inspect.getsource(module).encode())
-    digest.update(answers.source_digest().encode())
+    digest.update(native.answers_code())
     return digest.hexdigest()
 
 
@@ -178,8 +180,8 @@ def _build(
         entries = image.compose(
             declaration, base_entries, base, tree, profile.root_files(declaration)
         )
-        entries, told, before = answers.install(declaration, entries, base)
-        rootfs_digest = image.write_tar(entries, base, out, counted=before)
+        entries, told = answers.install(declaration, entries, base)
+        rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
@@ -259,10 +261,7 @@ def _digest(
     site: dict[str, bytes],
     told: answers.Answers,
 ) -> str:
-    """sha256 over everything that decides what an input does: files, /proc, session, machine.
-
-    Of the C library's answers the source counts: whatever a compiler made of it does the same.
-    """
+    """sha256 over everything that decides what an input does: files, /proc, session, machine."""
     session = {
         "user": declaration.session.user,
         "umask": declaration.session.umask,
@@ -280,7 +279,7 @@ def _digest(
         "domain": machine.domain,
         "disk": machine.disk,
         "uptime": machine.uptime,
-        "answers": [told.clock, told.kernel, answers.source_digest() if told.glibc else ""],
+        "answers": [told.clock, told.kernel],
         "kernel": [machine.kernel.release, machine.kernel.version],
         "interfaces": [asdict(interface) for interface in machine.interfaces],
     }

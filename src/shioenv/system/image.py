@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, Protocol
 
 from shioenv.errors import RootfsTarError
@@ -416,21 +415,12 @@ def content(entry: ImageEntry, base: BaseStream) -> bytes:
     return base.read(entry.size)
 
 
-def write_tar(
-    entries: Iterable[ImageEntry],
-    base: BaseStream,
-    out: IO[bytes],
-    *,
-    counted: Mapping[str, bytes] = MappingProxyType({}),
-) -> str:
-    """Write the canonical tar to `out`; gives its sha256 in hex.
-
-    For the files of `counted`, by path, these contents are what takes part in the digest.
-    """
+def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -> str:
+    """Write the canonical tar to `out`; gives its sha256 in hex."""
     digest = hashlib.sha256()
 
-    def emit(data: bytes, count: bytes | None = None) -> None:
-        digest.update(data if count is None else count)
+    def emit(data: bytes) -> None:
+        digest.update(data)
         out.write(data)
 
     for entry in entries:
@@ -442,7 +432,7 @@ def write_tar(
         else:
             header = _header(entry)
         emit(header)
-        emit(body, counted.get(entry.path))
+        emit(body)
         emit(bytes(-len(body) % tarfile.BLOCKSIZE))
     emit(bytes(2 * tarfile.BLOCKSIZE))
     return digest.hexdigest()

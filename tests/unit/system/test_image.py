@@ -1,3 +1,4 @@
+import hashlib
 import io
 import tarfile
 from pathlib import Path
@@ -89,6 +90,11 @@ def test_the_same_files_in_another_order_give_the_same_bytes(tmp_path: Path) -> 
     forwards = canonical(make_base(tmp_path / "forwards.tar"))
     backwards = canonical(make_base(tmp_path / "backwards.tar", order=-1))
     assert forwards == backwards
+
+
+def test_the_digest_is_that_of_every_byte_that_is_written(base: Path) -> None:
+    digest, written = canonical(base)
+    assert digest == hashlib.sha256(written).hexdigest()
 
 
 def test_another_byte_gives_another_digest(tmp_path: Path, base: Path) -> None:

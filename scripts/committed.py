@@ -1,0 +1,100 @@
+"""Compiles the code that becomes part of a system's files, into src/shioenv/native/committed.
+
+    make committed
+
+Inputs can see these bytes, so they are not left to the compiler of whoever installs the package:
+they come from gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Beside `NAME.so`
+lies `NAME.made`: compiler, command, and the SHA-256 of the result and of each source. A host that
+has others compiles in a Debian 12, which mmdebstrap makes for it (half a minute, 100 MB).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from shioenv.system.build import apt_sources, mmdebstrap_command
+from shioenv.system.declare import load_declaration
+
+NATIVE = Path(__file__).parents[1] / "src/shioenv/native"
+COMPILER = {"gcc": "12.2.0", "ld": "2.40"}
+CODE = {"answers": "library"}
+"""By name, the directory below `native` with all sources and the linker's script, `layout.ld`."""
+
+FLAGS = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-Wshadow", "-Wno-missing-attributes", "-Werror"]
+FLAGS += ["-ffreestanding", "-fvisibility=hidden", "-fno-stack-protector", "-fcf-protection=none"]
+FLAGS += ["-fno-asynchronous-unwind-tables", "-shared", "-fPIC", "-nostdlib"]
+FLAGS += ["-Wl,-s,-z,defs,-z,norelro,-Bsymbolic,--build-id=none,--hash-style=sysv"]
+"""For code that is copied into a library of another system: it brings nothing and finds nothing."""
+
+
+def sources(name: str) -> list[str]:
+    """All files of its directory, below `native`."""
+    found = (NATIVE / CODE[name]).iterdir()
+    return sorted(str(path.relative_to(NATIVE)) for path in found)
+
+
+def command(name: str) -> list[str]:
+    """What compiles it in `native`."""
+    inputs = [path for path in sources(name) if path.endswith(".c")]
+    return ["gcc", *FLAGS, f"-Wl,-T,{CODE[name]}/layout.ld", "-o", f"committed/{name}.so", *inputs]
+
+
+def account(name: str) -> str:
+    """What `NAME.made` is to hold, by the files as they are."""
+    lines = [", ".join(map(" ".join, COMPILER.items())), shlex.join(command(name))]
+    for path in (f"committed/{name}.so", *sources(name)):
+        lines.append(f"{hashlib.sha256((NATIVE / path).read_bytes()).hexdigest()}  {path}")
+    return "\n".join(lines) + "\n"
+
+
+def has_compiler() -> bool:
+    """Whether this host's compiler and linker are those."""
+    for program, version in COMPILER.items():
+        if shutil.which(program) is None:
+            return False
+        said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+        if said.stdout.splitlines()[0].split()[-1] != version:
+            return False
+    return True
+
+
+def compile_here(native: Path) -> None:
+    """Compiles all of it in a copy of `native`, by this host's compiler."""
+    for name in CODE:
+        subprocess.run(command(name), cwd=native, check=True)
+
+
+def compile_in_debian(native: Path) -> None:
+    """Compiles all of it in a copy of `native`, by the compiler of a Debian 12 made for that."""
+    debian = load_declaration("debian-12").distribution
+    debian = replace(debian, packages=("gcc", "libc6-dev"), leave_out=(), keep=())
+    made = " && ".join(["cd /native", *(shlex.join(command(name)) for name in CODE)])
+    hooks = [
+        f"copy-in {shlex.quote(str(native))} /",
+        f'chroot "$1" sh -c {shlex.quote(made)}',
+        f"sync-out /native/committed {shlex.quote(str(native / 'committed'))}",
+    ]
+    program, *rest = mmdebstrap_command(debian, Path("/dev/null"), apt_sources(debian))
+    subprocess.run([program, *(f"--customize-hook={hook}" for hook in hooks), *rest], check=True)
+
+
+def main() -> None:
+    """Compiles and writes down from what."""
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / "native"
+        shutil.copytree(NATIVE, copy, ignore=shutil.ignore_patterns("bin", "__pycache__"))
+        (compile_here if has_compiler() else compile_in_debian)(copy)
+        for name in CODE:
+            shutil.copyfile(copy / f"committed/{name}.so", NATIVE / f"committed/{name}.so")
+            (NATIVE / f"committed/{name}.made").write_text(account(name), encoding="utf-8")
+            print(NATIVE / f"committed/{name}.so")
+
+
+if __name__ == "__main__":
+    main()
