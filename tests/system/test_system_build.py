@@ -421,6 +421,30 @@ def test_a_cache_that_cannot_be_made_is_a_clear_error(
         build_system(rootfs_tar=tar)
 
 
+def test_packages_are_installed_with_none_of_the_hosts_variables(
+    cache: Path, tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for those that a download may need: the programs that set packages up hear them."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    script = programs / "mmdebstrap"
+    script.write_text(
+        f"#!/bin/sh\nenv > {tmp_path}/seen\n"
+        f'for word; do case $word in *.part) cp {tar} "$word";; esac; done\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    host = {"PYTHONHASHSEED": "7", "PERL5OPT": "-w", "TAR_OPTIONS": "-v", "POSIXLY_CORRECT": "1"}
+    host |= {"TZ": "Asia/Tokyo", "LANGUAGE": "de", "BASH_ENV": "/dev/null", "LC_TIME": "tr_TR"}
+    for name, value in {**host, "https_proxy": "http://proxy.test"}.items():
+        monkeypatch.setenv(name, value)
+    build_system()
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert seen["https_proxy"] == "http://proxy.test"
+    assert set(seen) & set(host) == set()
+    assert (seen["LC_ALL"], seen["PYTHONDONTWRITEBYTECODE"]) == ("C.UTF-8", "1")
+
+
 def test_a_missing_mmdebstrap_comes_with_the_fix(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

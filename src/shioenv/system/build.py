@@ -57,6 +57,14 @@ _ONE_LOCALE_FILE = (
 """Has the system's own tool put the files of its locale into one, as on a machine with locales:
 24 of the 34 files that `ls` would open are those."""
 
+_OF_THE_HOST = re.compile(
+    r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
+)
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+"""Of mmdebstrap, hence of what packages run when they are installed. Of the host's variables it has
+those alone that a download may need: whether bytecode of an import is kept was up to one of them.
+"""
+
 Progress = Callable[[str], None]
 """Is given one line at a time of what is being done."""
 
@@ -449,7 +457,9 @@ def _bootstrap(
     """The base made by mmdebstrap, or the one of an earlier build with the same packages."""
     distribution = declaration.distribution
     time = image.base_time(declaration)
-    key = hashlib.sha256(repr((LAYOUT_VERSION, distribution, time)).encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        repr((LAYOUT_VERSION, distribution, time, _ENVIRONMENT)).encode()
+    ).hexdigest()[:16]
     base = cache / "bases" / f"{distribution.suite}-{key}.tar"
     source = f"mmdebstrap:{key}"
     if base.exists() and not fresh:
@@ -467,7 +477,8 @@ def _bootstrap(
     for line in sources:
         report(f"  {line}")
     command = mmdebstrap_command(distribution, part, sources)
-    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(time), LC_ALL="C.UTF-8")
+    environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
+    environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
     log: list[str] = []
     try:
         with subprocess.Popen(
