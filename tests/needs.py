@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ def _mounts(file_system: str) -> bool:
     known = Path("/proc/filesystems").read_text(encoding="ascii").split()
     modules = Path("/lib/modules", os.uname().release, "kernel/fs", file_system)
     return Path("/dev/loop-control").exists() and (file_system in known or modules.exists())
+
+
+def _compiler_is(version: str) -> bool:
+    if shutil.which("gcc") is None:
+        return False
+    told = subprocess.run(["gcc", "-dumpfullversion"], check=True, capture_output=True, text=True)
+    return told.stdout.strip() == version
 
 
 def _kernel_is(*least: int) -> bool:
@@ -82,6 +90,7 @@ NEEDS = {
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)
         for name in ("btrfs", "ext4", "xfs")
     },
+    "gcc 12.2.0": Need(partial(_compiler_is, "12.2.0"), otherwise="Debian 12's compiler"),
     "Linux 6.16": Need(partial(_kernel_is, 6, 16), otherwise=KERNEL),
     "root": Need(lambda: os.geteuid() == 0, otherwise="a right: the suite run by root"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,7 @@ def test_nothing_else_lies_there() -> None:
     assert found == {f"{name}.{kind}" for name in NAMES for kind in ("so", "made")}
 
 
-@pytest.mark.skipif(not committed.has_compiler(), reason="needs gcc 12.2.0")
+@needs("gcc 12.2.0")
 def test_its_compiler_gives_the_same_bytes_in_another_directory(tmp_path: Path) -> None:
     copy = tmp_path / "native"
     shutil.copytree(committed.NATIVE, copy, ignore=shutil.ignore_patterns("bin", "*.so"))
