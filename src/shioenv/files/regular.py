@@ -1,0 +1,57 @@
+"""Files that somebody else may have made: regular ones alone are opened, read up to a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file that is read whole, where its reader names no other bound: a manifest of 190,000
+shards has as many."""
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """A regular file, or a link to one, opened to be read as bytes.
+
+    What is none is never waited for. OSError as `open` raises it: IsADirectoryError for a
+    directory; for a pipe, a device or a socket one whose `strerror` says which it is.
+    """
+    _refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse_other(os.fstat(handle), path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
+    """What a regular file holds, of at most so many bytes.
+
+    OSError as `open_regular` raises it; with EFBIG for a larger file, before it fills the memory.
+    """
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
+    return content
+
+
+def _refuse_other(status: os.stat_result, path: str | Path) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind != stat.S_IFREG:
+        said = _KINDS.get(kind, "something else")
+        raise OSError(errno.EINVAL, f"it is {said}, not a regular file", str(path))

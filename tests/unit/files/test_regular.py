@@ -1,0 +1,87 @@
+"""Regular files alone are opened, and what is read whole has a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shioenv.files.regular import LARGEST, open_regular, read_regular
+
+
+def fifo(place: Path) -> Path:
+    os.mkfifo(place / "pipe")
+    return place / "pipe"
+
+
+def link_to_fifo(place: Path) -> Path:
+    fifo(place)
+    (place / "link").symlink_to("pipe")
+    return place / "link"
+
+
+def listening(place: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "socket"))
+    return place / "socket"
+
+
+OTHERS = {
+    "a named pipe": fifo,
+    "a link to one": link_to_fifo,
+    "a socket": listening,
+    "a device without an end": lambda place: Path("/dev/zero"),
+    "a device that is empty": lambda place: Path("/dev/null"),
+    "a terminal": lambda place: Path("/dev/ptmx"),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_what_is_no_regular_file_is_refused_by_its_kind(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match="not a regular file") as caught:
+        open_regular(make(tmp_path))
+    assert caught.value.strerror
+
+
+def test_a_directory_is_refused_as_open_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        read_regular(tmp_path)
+
+
+def test_a_file_that_is_missing_is_told_as_open_tells_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "none")
+
+
+def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    with open_regular(tmp_path / "link") as file:
+        assert file.read() == b"text"
+
+
+def test_a_file_is_read_up_to_the_bound_and_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes") as caught:
+        read_regular(path, 4)
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_a_file_with_a_hole_of_a_terabyte_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(OSError, match=f"larger than {LARGEST:,} bytes"):
+        read_regular(path)
+
+
+def test_what_the_kernel_calls_empty_is_read() -> None:
+    assert b"Name:" in read_regular("/proc/self/status")
