@@ -98,8 +98,9 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
         else:
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
-    for source in (declaration.home.source, "web"):
-        add(systems_directory().joinpath(source))
+    for path, content in home.HomeTree(declaration.home.source).used():
+        digest.update(path.encode() + b"\0" + content)
+    add(systems_directory().joinpath("web"))
     for module in (answers, home, image, processes, profile, web):
         digest.update(inspect.getsource(module).encode())
     digest.update(native.answers_code())
@@ -525,7 +526,12 @@ def _bootstrap_failed(status: int, log: list[str], sources: list[str]) -> None:
 
 
 def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
-    """The command that makes the base, as root or as an ordinary user."""
+    """The command that makes the base, as root or as an ordinary user.
+
+    Texts of the declaration stand behind `--`, or behind the name of one option each: none of them
+    can be an option, and the patterns of `declare` leave no room for a second line or a file's
+    name.
+    """
     mode = "root" if os.geteuid() == 0 else "unshare"
     command = [
         "mmdebstrap", "--variant=essential", f"--mode={mode}", "--format=tar",
@@ -538,7 +544,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
     if distribution.keyring and Path(distribution.keyring).exists():
         command.append(f"--keyring={distribution.keyring}")
     command.append(f"--customize-hook={_ONE_LOCALE_FILE}")
-    return [*command, distribution.suite, str(target), *sources]
+    return [*command, "--", distribution.suite, str(target), *sources]
 
 
 def _apt_options() -> list[str]:

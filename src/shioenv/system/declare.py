@@ -1,22 +1,24 @@
 """A system's TOML file as frozen values, every fault in it reported at once.
 
-The files ship in `shioenv/systems/`. A fault names its place as a path into the file
-(`$.machine.memory`), the value found and what was expected; an unknown key names its nearest
-known one.
+The files ship in `shioenv/systems/`; others come from anybody, and what they say goes into
+commands, paths and lines of files. So every text has a pattern for all that it may be. A fault
+names its place as a path into the file (`$.machine.memory`), the value found and what was expected;
+an unknown key names its nearest known one.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from ipaddress import ip_address
 from itertools import pairwise
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -24,9 +26,14 @@ import msgspec
 from msgspec import Meta
 
 from shioenv.errors import SystemDeclarationError, UnknownSystemError, did_you_mean
+from shioenv.files import documents
+from shioenv.files.regular import read_regular
 
 DEFAULT_SYSTEM = "debian-12"
 SCHEMA_VERSION = 1
+LARGEST_FILE = 1 << 20
+"""Bytes of a file that declares something; the shipped ones have 15,000."""
+
 FIXTURE_SPAN = timedelta(days=183)
 """How far before the instant a file of the home tree may lie ("six months", SPEC D-4)."""
 
@@ -45,6 +52,16 @@ _GROUPS = frozenset({
 UNLIMITED = -1
 """What a limit of "unlimited" is in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
 
+_YEARS = (1980, 2038)
+"""The first that zip archives know, and the first that login records do not."""
+
+_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+"""What ends a line for somebody, or is none of a text's business."""
+
+_LINE = rf"[^{_CONTROL}]"
+_WORD = "[A-Za-z0-9_][A-Za-z0-9_.+-]*"
+_LOGGED = rf"([0-9]{{1,9}}\.[0-9]{{6}}) ({_LINE}{{0,900}})"
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -57,7 +74,7 @@ def _size(value: object) -> object:
     """Bytes, from a number or from digits with K, M or G (powers of 1024)."""
     if not isinstance(value, str):
         return value
-    if match := re.fullmatch(r"(\d+)([KMG]?)", value):
+    if match := re.fullmatch(r"([0-9]{1,16})([KMG]?)", value):
         return int(match[1]) * _UNITS[match[2]]
     raise ValueError('a size such as "216M"')
 
@@ -69,7 +86,7 @@ def _mask(value: object) -> int:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
+    if isinstance(value, str) and re.fullmatch(f"({_WORD}( +{_WORD})*)?", value):
         return tuple(value.split())
     raise ValueError("words in one string")
 
@@ -79,19 +96,40 @@ def _moment(value: object) -> datetime:
         raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
     if value.tzinfo is None:
         raise ValueError("a time with its zone (Z)")
+    if not _YEARS[0] <= value.year < _YEARS[1]:
+        raise ValueError(f"a time from {_YEARS[0]} until {_YEARS[1]}")
     return value.astimezone(UTC)
 
 
 def _logged(value: object) -> tuple[float, str]:
-    if isinstance(value, str) and (match := re.fullmatch(r"(\d+\.\d{6}) (.*)", value, re.DOTALL)):
+    if isinstance(value, str) and (match := re.fullmatch(_LOGGED, value)):
         return float(match[1]), match[2]
-    raise ValueError('"SECONDS.MICROSECONDS text"')
+    raise ValueError('one line, "SECONDS.MICROSECONDS text"')
+
+
+def _address(value: object) -> object:
+    """An IPv4 or IPv6 address, without a zone: that may be any text."""
+    if isinstance(value, str) and "%" not in value:
+        with suppress(ValueError):
+            ip_address(value)
+            return value
+    raise ValueError("an IPv4 or IPv6 address")
+
+
+def _host(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(f"((?=.{{1,255}}\\Z)(?![0-9.]*\\Z){_WORD})?", value):
+        return value
+    with suppress(ValueError):
+        return _address(value)
+    raise ValueError("a host's name or address")
 
 
 def _limit(value: object) -> tuple[int, int]:
     """Soft and hard from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
     both: list[Any] = value if isinstance(value, list) else [value, value]
-    meant = [limit == "unlimited" or (type(limit) is int and limit >= 0) for limit in both]
+    meant = [
+        limit == "unlimited" or (type(limit) is int and 0 <= limit < 1 << 63) for limit in both
+    ]
     if meant != [True, True]:
         raise ValueError('a number, "unlimited", or both limits as [soft, hard]')
     soft, hard = (UNLIMITED if limit == "unlimited" else limit for limit in both)
@@ -100,30 +138,90 @@ def _limit(value: object) -> tuple[int, int]:
     return soft, hard
 
 
-_PATH = r"(/|(/(?!\.\.?(/|\Z))[^/]+)+)"
-_IPV4 = r"((25[0-5]|2[0-4]\d|1?\d?\d)(\.|\Z)){4}"
+def like(pattern: str, description: str) -> Meta:
+    """All of a text is like the pattern; what is expected is said by the description."""
+    return Meta(pattern=rf"\A({pattern})\Z", description=description)
 
 
-def _like(pattern: str, description: str) -> Meta:
-    return Meta(pattern=rf"\A{pattern}\Z", description=description)
+_PART = rf"(?!\.\.?(/|\Z))[^/:{_CONTROL}]{{1,255}}"
+_PATH = rf"(/{_PART})+"
+_A_PATH = "an absolute path without '.', '..', ':' or a last '/'"
+_OWN = r"(?!/(usr/)?(bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys)(/|\Z))"
+_OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_IPV4 = rf"({_OCTET}\.){{3}}{_OCTET}"
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
-
-Directory: TypeAlias = Annotated[
-    str, _like(_PATH, "an absolute path without '.', '..' or a last '/'")
+Line: TypeAlias = Annotated[str, like(f"{_LINE}{{0,4096}}", "one line of text")]
+Words: TypeAlias = Annotated[tuple[str, ...], _words]
+Directory: TypeAlias = Annotated[str, like(f"/|{_PATH}", _A_PATH)]
+OwnDirectory: TypeAlias = Annotated[
+    str, like(_OWN + _PATH, f"{_A_PATH}, in no directory that the distribution or kernel fills")
 ]
-PathOrNone: TypeAlias = Annotated[
-    str, _like(f"{_PATH}?", "an absolute path without '.', '..' or a last '/'")
+DirectoryOrNone: TypeAlias = Annotated[str, like(f"(/|{_PATH})?", _A_PATH)]
+"""The same as `Directory`, or empty."""
+MountPointOrNone: TypeAlias = Annotated[
+    str, like(f"(?!.* )(/|{_PATH})?", "an absolute path without blanks, '.' and '..'")
 ]
-"""The same, or empty."""
-AccountName: TypeAlias = Annotated[str, _like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
+HomeSource: TypeAlias = Annotated[
+    str, like(f"[a-z0-9][a-z0-9_-]*|{_PATH}", "the name of a shipped tree, or an absolute path")
+]
+AccountName: TypeAlias = Annotated[str, like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
 AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
-Address: TypeAlias = Annotated[str, _like(_IPV4, "an IPv4 address")]
+Address: TypeAlias = Annotated[str, like(_IPV4, "an IPv4 address")]
+AnyAddress: TypeAlias = Annotated[str, _address]
 Size: TypeAlias = Annotated[int, _size, Meta(ge=0, le=1 << 50, description='a size such as "216M"')]
-Variable: TypeAlias = Annotated[str, _like("[A-Za-z_][A-Za-z0-9_]*", "a shell variable's name")]
+LargeSize: TypeAlias = Annotated[
+    int, _size, Meta(ge=1 << 20, le=1 << 50, description='a size such as "216M", at least "1M"')
+]
+Variable: TypeAlias = Annotated[str, like("[A-Za-z_][A-Za-z0-9_]*", "a shell variable's name")]
 Limit: TypeAlias = Annotated[tuple[int, int], _limit]
 Byte: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
-Load: TypeAlias = Annotated[float, Meta(ge=0)]
+Load: TypeAlias = Annotated[float, Meta(ge=0, le=10000)]
+Frequency: TypeAlias = Annotated[float, Meta(ge=0, le=1000000)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1 << 31)]
 Moment: TypeAlias = Annotated[datetime, _moment]
+Suite: TypeAlias = Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "a code name such as bookworm")]
+Component: TypeAlias = Annotated[
+    str, like("[a-z][a-z0-9-]{0,63}", "a component of an archive, such as main")
+]
+SystemName: TypeAlias = Annotated[
+    str,
+    like(r"(?!.*\.toml\Z)[a-z0-9][a-z0-9.-]{0,99}", "lower case letters, digits, '-' and '.'"),
+]
+Mirror: TypeAlias = Annotated[
+    str,
+    like(
+        r"deb https?://[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?(/[A-Za-z0-9._~+%-]*)*"
+        r" [a-z0-9][a-z0-9./-]*( [a-z][a-z0-9-]*)+",
+        'a source without options, "deb http://HOST/PATH SUITE COMPONENT"',
+    ),
+]
+Keyring: TypeAlias = Annotated[
+    str,
+    like(
+        r"(/usr/share/keyrings/(debian|ubuntu)-archive-keyring\.gpg)?",
+        "the archive's own keyring, /usr/share/keyrings/debian-archive-keyring.gpg or "
+        "ubuntu-archive-keyring.gpg (keys of one's own: /etc/apt/trusted.gpg.d of the host)",
+    ),
+]
+Package: TypeAlias = Annotated[
+    str,
+    like(
+        r"[a-z0-9][a-z0-9.+-]*[a-z0-9+](=[A-Za-z0-9][A-Za-z0-9.+~:-]*)?",
+        "a package's name, perhaps with =VERSION",
+    ),
+]
+PathPattern: TypeAlias = Annotated[
+    str, like(r"(/[A-Za-z0-9._+@~,*?!^\[\]-]*)+", "an absolute path, perhaps with * and ?")
+]
+Module: TypeAlias = Annotated[
+    str,
+    like(
+        r"[A-Za-z0-9_]{1,56} [0-9]{1,12} [0-9]{1,6} (-|([A-Za-z0-9_]{1,56},)+)"
+        r" (Live|Loading|Unloading) 0x[0-9a-f]{1,16}( \([A-Z]{1,8}\))?",
+        'a line of /proc/modules, "NAME SIZE COUNT USERS Live 0x0000000000000000"',
+    ),
+]
 
 
 class _Keys(NamedTuple):
@@ -141,26 +239,28 @@ class _Keys(NamedTuple):
 class Distribution:
     """What the base of the root filesystem is made of."""
 
-    family: Annotated[str, _like("(debian|ubuntu)", "debian or ubuntu")]
+    family: Annotated[str, like("debian|ubuntu", "debian or ubuntu")]
     """`debian` or `ubuntu`, as in the host's `/etc/os-release`: its own mirror serves this one."""
-    suite: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "a code name such as bookworm")]
+    suite: Suite
     """Code name, such as `bookworm`."""
-    pockets: tuple[str, ...] = ()
+    pockets: tuple[Suite, ...] = ()
     """Further suites of the same release, such as `bookworm-security`."""
-    components: tuple[str, ...]
-    architecture: str = "amd64"
+    components: tuple[Component, ...]
+    architecture: Annotated[str, like("[a-z0-9]{2,16}", "amd64 or its like")] = "amd64"
     """As Debian calls it: `amd64`."""
-    os_family: str
+    os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "debian-12 or its like")]
     """How a context names it (the paper's `os_family`), such as `ubuntu-24`."""
-    mirrors: tuple[str, ...]
-    """One-line apt sources, used where the host has none of its own for this suite."""
-    keyring: str = ""
-    """Keyring of the fallback mirrors, passed to apt where the file exists on the host."""
-    packages: tuple[str, ...]
+    mirrors: Annotated[tuple[Mirror, ...], Meta(min_length=1, description="at least one source")]
+    """One-line apt sources, used where the host has none of its own for this suite. They have no
+    options: whose signatures count is said by the host, never by a file."""
+    keyring: Keyring = ""
+    """The distribution's keyring, passed to apt where the host has it; with it count the keys that
+    the host's apt trusts."""
+    packages: tuple[Package, ...]
     """Installed beside the essential ones."""
-    leave_out: tuple[str, ...] = ()
+    leave_out: tuple[PathPattern, ...] = ()
     """Path patterns that packages do not get to unpack (dpkg's `path-exclude`)."""
-    keep: tuple[str, ...] = ()
+    keep: tuple[PathPattern, ...] = ()
     """Exceptions to `leave_out` (dpkg's `path-include`)."""
 
 
@@ -170,12 +270,12 @@ class User:
 
     name: AccountName
     uid: AccountNumber
-    group: str
+    group: AccountName
     """Primary group."""
-    comment: Annotated[str, _like(r"[^:\n]*", "text without ':'")] = ""
-    home: PathOrNone
-    shell: PathOrNone = "/bin/bash"
-    groups: tuple[str, ...] = ()
+    comment: Annotated[str, like(f"(?!.*:){_LINE}{{0,255}}", "one line of text without ':'")] = ""
+    home: OwnDirectory
+    shell: DirectoryOrNone = "/bin/bash"
+    groups: tuple[AccountName, ...] = ()
     """Supplementary groups."""
 
 
@@ -191,13 +291,13 @@ class UserGroup:
 class SessionDeclaration:
     """The shell that inputs are typed into."""
 
-    user: str = "root"
+    user: AccountName = "root"
     start_directories: Annotated[
         tuple[Directory, ...], Meta(min_length=1, description="at least one directory")
     ]
     """Absolute; the first is the default."""
     umask: Annotated[int, _mask] = 0o022
-    environment: Mapping[Variable, str]
+    environment: Mapping[Variable, Line]
     """All of it: nothing of the host's environment is added."""
     parent: Annotated[int, Meta(ge=2, le=999)]
     """Number of the process whose children the shells are, one of `Machine.processes`."""
@@ -209,12 +309,14 @@ class SessionDeclaration:
 class Home:
     """The tree of files that inputs work on."""
 
-    source: str = "home"
-    """Name of the tree's directory in `shioenv/systems/`: a `tree.toml` and `files/` beneath it."""
-    target: PathOrNone
+    source: HomeSource = "home"
+    """Where a `tree.toml` and `files/` lie: a directory's name in `shioenv/systems/`, or its
+    absolute path.
+    """
+    target: OwnDirectory
     """Where it lies in the system."""
-    owner: str
-    group: str
+    owner: AccountName
+    group: AccountName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,31 +324,42 @@ class Cpu:
     """The processor, as /proc/cpuinfo and lscpu tell it."""
 
     count: Annotated[int, Meta(ge=1, le=64)]
-    vendor: str
-    model_name: str
+    vendor: Line
+    model_name: Line
     family: Byte
     model: Byte
     stepping: Byte
-    microcode: str = "0x1"
-    mhz: float
-    bogomips: float
+    microcode: Annotated[str, like("0x[0-9a-f]{1,8}", "0x1 or its like")] = "0x1"
+    mhz: Frequency
+    bogomips: Frequency
     caches: Annotated[Mapping[str, Size], _Keys(("L1d", "L1i", "L2", "L3"), required=True)]
     """Bytes by `L1d`, `L1i`, `L2`, `L3`."""
-    flags: Annotated[tuple[str, ...], _words]
-    bugs: Annotated[tuple[str, ...], _words] = ()
+    flags: Words
+    bugs: Words = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The kernel that programs are told of, whatever the host's is."""
 
-    release: Annotated[str, _like(r"\S{1,64}", "a kernel's release, such as 6.1.0-28-cloud-amd64")]
-    build: Annotated[str, _like("[^#]*#[^#]{1,63}", "text that ends in the version, from its # on")]
+    release: Annotated[
+        str,
+        like(
+            "[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}", "a kernel's release, such as 6.1.0-28-cloud-amd64"
+        ),
+    ]
+    build: Annotated[
+        str,
+        like(
+            rf"[^#{_CONTROL}]{{0,900}}#[^#{_CONTROL}]{{1,63}}",
+            "one line that ends in the version, from its # on",
+        ),
+    ]
     """The part of /proc/version in parentheses and after: who built it, with what, when."""
-    command_line: str
+    command_line: Line
     log: tuple[Annotated[tuple[float, str], _logged], ...] = ()
     """Seconds since boot and text, oldest first: what a kernel log of this machine would say."""
-    modules: tuple[str, ...] = ()
+    modules: tuple[Module, ...] = ()
     """Lines of /proc/modules."""
 
     @property
@@ -259,17 +372,24 @@ class Kernel:
 class Disk:
     """A block device with at most one partition level."""
 
-    name: Annotated[str, _like("[a-z]+[a-z0-9]*", "a device name")]
+    name: Annotated[
+        str,
+        like(
+            "([shv]d|xvd)[a-z]{1,3}[0-9]{0,3}|(fd|md|nbd|ram|sr|zram)[0-9]{1,3}"
+            "|(nvme[0-9]{1,2}n|mmcblk)[0-9]{1,2}(p[0-9]{1,3})?",
+            "a disk's name, such as vda, sda1 or nvme0n1",
+        ),
+    ]
     size: Annotated[Size, Meta(multiple_of=512, description="a multiple of 512 bytes")]
     """Bytes, a multiple of 512."""
     major: Annotated[int, Meta(ge=1, le=511)]
     minor: Annotated[int, Meta(ge=0, le=1 << 20)]
-    model: str = ""
-    filesystem: str = ""
+    model: Line = ""
+    filesystem: Annotated[str, like(f"({_WORD})?", "a type such as ext4")] = ""
     """Type of the file system on it (on its partitions where it has some), or empty."""
-    uuid: str = ""
-    label: str = ""
-    mount: PathOrNone = ""
+    uuid: Annotated[str, like("([0-9A-Fa-f]+(-[0-9A-Fa-f]+)*)?", "a UUID")] = ""
+    label: Annotated[str, like(f"({_WORD})?", "a word of letters and digits")] = ""
+    mount: MountPointOrNone = ""
     """Where it is mounted, or empty."""
     read_only: bool = False
     removable: bool = False
@@ -279,10 +399,10 @@ class Disk:
 class Interface:
     """A network interface; `lo` is always there and is not declared."""
 
-    name: Annotated[str, _like(r"(?!lo\Z)[a-z][a-z0-9]{0,14}", "an interface name other than lo")]
+    name: Annotated[str, like(r"(?!lo\Z)[a-z][a-z0-9]{0,14}", "an interface name other than lo")]
     mac: Annotated[
         str,
-        _like("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "six lower-case bytes such as 52:54:00:12:34:56"),
+        like("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "six lower-case bytes such as 52:54:00:12:34:56"),
     ]
     address: Address
     """IPv4."""
@@ -296,9 +416,11 @@ class Interface:
 class Login:
     """A session in the login records."""
 
-    user: str
-    line: str
-    host: str
+    user: Annotated[str, like("[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}", "a user's name")]
+    line: Annotated[
+        str, like(r"~|(?=.{1,32}\Z)[a-z]+[0-9]*([:/][a-z0-9]+)?", "~, tty1, pts/0 or its like")
+    ]
+    host: Annotated[str, _host]
     """Where from, empty for the console."""
     pid: Annotated[int, Meta(ge=1, le=4194304)]
     begin: Moment
@@ -313,21 +435,26 @@ class Process:
     pid: Annotated[int, Meta(ge=1, le=999)]
     parent: Annotated[int, Meta(ge=0, le=999)] = 1
     """Number of its parent: 0 for the first one alone."""
-    name: Annotated[str, _like(r"[^\s()/]{1,15}", "up to 15 characters without spaces")]
+    name: Annotated[
+        str,
+        like(f"(?=.{{1,15}}\\Z){_WORD}", "a word of up to 15 characters"),
+    ]
     """What `ps -o comm` shows."""
-    command: Annotated[str, _like(r".+", "a command line")]
+    command: Annotated[str, like(f"{_LINE}{{1,4096}}", "a command line")]
     """What `ps` shows; where it holds a colon it is one text, else words."""
     program: Directory
     """The program's file."""
-    user: str = "root"
+    user: AccountName = "root"
     """Whose it is: root or a declared user."""
-    terminal: Annotated[str, _like(r"|tty[1-9]|ttyS[0-3]|pts/\d+", "tty1, pts/0 or its like")] = ""
+    terminal: Annotated[
+        str, like("|tty[1-9]|ttyS[0-3]|pts/[0-9]{1,3}", "tty1, pts/0 or its like")
+    ] = ""
     """The terminal that controls it, or empty."""
     session: Annotated[int, Meta(ge=0, le=999)] = 0
     """Number of the process that leads its session and group; 0: itself."""
-    started: Annotated[float, Meta(ge=0, description="seconds since boot")]
+    started: Seconds
     """Seconds after booting."""
-    cpu: Annotated[float, Meta(ge=0, description="seconds")] = 0.0
+    cpu: Seconds = 0.0
     """Seconds of processor time that it has used."""
     size: Size
     """Bytes of its address space."""
@@ -340,13 +467,15 @@ class Process:
 class Machine:
     """What programs see of the machine."""
 
-    hostname: Annotated[str, _like("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a host name")]
-    domain: str = ""
-    machine_id: Annotated[str, _like("[0-9a-f]{32}", "32 hex digits")] = ""
-    memory: Size
+    hostname: Annotated[str, like(_LABEL, "a host name")]
+    domain: Annotated[
+        str, like(rf"(?=.{{0,64}}\Z)({_LABEL}(\.{_LABEL})*)?", "a domain such as example.internal")
+    ] = ""
+    machine_id: Annotated[str, like("[0-9a-f]{32}", "32 hex digits")] = ""
+    memory: LargeSize
     """Bytes."""
     swap: Size = 0
-    disk: Size
+    disk: LargeSize
     """Bytes `df` shows for the root file system."""
     uptime: Annotated[int, Meta(ge=1, le=1 << 31)]
     """Seconds since boot at the start of each run."""
@@ -355,7 +484,7 @@ class Machine:
     kernel: Kernel
     disks: tuple[Disk, ...] = ()
     interfaces: tuple[Interface, ...] = ()
-    nameservers: tuple[str, ...] = ()
+    nameservers: tuple[AnyAddress, ...] = ()
     logins: tuple[Login, ...] = ()
     """With the user `reboot`: an earlier time the machine was up."""
     failed_logins: tuple[Login, ...] = ()
@@ -370,11 +499,11 @@ class SystemDeclaration:
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
     """Version of the file's layout."""
-    name: Annotated[str, _like("[a-z0-9][a-z0-9.-]*", "lower case letters, digits, '-' and '.'")]
-    title: str = ""
+    name: SystemName
+    title: Line = ""
     instant: Moment
     """When each run starts, for programs and in patches (D-4). UTC."""
-    clock: Annotated[str, _like("(declared|host)", "declared or host")] = "declared"
+    clock: Annotated[str, like("declared|host", "declared or host")] = "declared"
     """`declared`: programs see the instant, going on from it; `host`: they see the host's time."""
     distribution: Distribution
     users: tuple[User, ...] = ()
@@ -419,13 +548,13 @@ def read_text(name: str | None = None) -> str:
     """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
     Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file
-    that cannot be read.
+    that cannot be read, is none (a pipe, a device), or has more than `LARGEST_FILE` bytes.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):
         try:
-            return Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return read_regular(name, LARGEST_FILE).decode()
+        except (OSError, ValueError) as error:
             raise SystemDeclarationError(
                 name,
                 [f"cannot be read: {getattr(error, 'strerror', None) or error}"],
@@ -450,19 +579,24 @@ def load_declaration(name: str | None = None) -> SystemDeclaration:
     )
 
 
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """The tables in `text`. Errors: SystemDeclarationError for what is no TOML."""
+    try:
+        return documents.parse_toml(text)
+    except ValueError as error:
+        raise SystemDeclarationError(source, [f"not TOML: {error}"]) from error
+
+
 @lru_cache(maxsize=8)
 def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclaration:
     """The declaration in `text`; SystemDeclarationError lists every fault in it."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SystemDeclarationError(source, [f"not TOML: {error}"]) from error
+    data = parse_toml(text, source)
     version = data.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:
         problem = f"$.schema: version {version} is not one this release reads"
         raise SystemDeclarationError(source, [problem], hint=f"it reads {SCHEMA_VERSION}")
     problems: list[str] = []
-    declaration: SystemDeclaration = _value(SystemDeclaration, data, "$", problems)
+    declaration: SystemDeclaration = checked(SystemDeclaration, data, "$", problems)
     if problems := problems or _contradictions(declaration):
         raise SystemDeclarationError(source, problems)
     return declaration
@@ -481,7 +615,7 @@ _FILLED_IN: Mapping[type, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 _KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _value(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
+def checked(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
     """`value` as its annotation wants it; what is wrong with it is added to `problems`."""
     kind: Any
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
@@ -495,11 +629,21 @@ def _value(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
             return tuple(_items(inner[0], value, place, problems))
         return msgspec.convert(reader(value) if reader else value, annotation)
     except msgspec.ValidationError:
-        said = _expected(kind, notes)
+        wrong_kind = kind is str and not isinstance(value, str)
+        said = _KINDS[str] if wrong_kind else _expected(kind, notes)
     except ValueError as error:
         said = str(error)
-    problems.append(f"{place}: expected {said}, got {value!r}")
+    problems.append(f"{place}: expected {said}, got {shown(value)}")
     return None
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """A value in a message, not all of it where it is long or deep."""
+    return _SHORT.repr(value)
 
 
 def _expected(kind: Any, notes: Sequence[Any]) -> str:
@@ -514,9 +658,9 @@ def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[st
     """The items of a list, each as its annotation wants it; a text may be there only once."""
     texts = [value for value in values if isinstance(value, str)]
     if repeated := sorted({text for text in texts if texts.count(text) > 1}):
-        problems.append(f"{place}: {repeated[0]!r} is listed twice")
+        problems.append(f"{place}: {shown(repeated[0])} is listed twice")
     return [
-        _value(annotation, value, f"{place}[{index}]", problems)
+        checked(annotation, value, f"{place}[{index}]", problems)
         for index, value in enumerate(values)
     ]
 
@@ -524,7 +668,7 @@ def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[st
 def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: list[str]) -> Any:
     """A table of the file as a declaration or as a mapping; None where something is wrong in it."""
     if not isinstance(table, dict):
-        problems.append(f"{place}: expected a table, got {table!r}")
+        problems.append(f"{place}: expected a table, got {shown(table)}")
         return None
     before, declared = len(problems), is_dataclass(kind)
     if declared:
@@ -537,12 +681,12 @@ def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: li
         known = dict.fromkeys(keys.names, item_annotation)
         required = list(keys.names) if keys.required else []
         for name in table:
-            _value(key_annotation, name, f"{place}.{name}", problems)
+            checked(key_annotation, name, f"{place}.{name}", problems)
     problems += [f"{place}.{name}: is missing" for name in required if name not in table]
     values = {}
     for name, value in table.items():
         if name in known:
-            values[name] = _value(known[name], value, f"{place}.{name}", problems)
+            values[name] = checked(known[name], value, f"{place}.{name}", problems)
         else:
             problems.append(f"{place}.{name}: unknown key; {did_you_mean(name, known)}")
     if len(problems) > before:
@@ -568,6 +712,14 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         for index, value in enumerate(values):
             if value in values[:index]:
                 problems.append(f"{place}[{index}]: {value!r} is already taken")
+    for place, names in (
+        ("$.users", [user.name for user in users]),
+        ("$.groups", [group.name for group in declaration.groups]),
+    ):
+        if "root" in names:
+            problems.append(f"{place}[{names.index('root')}]: root is there already")
+    if declaration.boot_time.year < _YEARS[0]:
+        problems.append(f"$.machine.uptime: it would have been booted before {_YEARS[0]}")
     user_names = {"root", *(user.name for user in users)}
     group_names = {"root", *(group.name for group in declaration.groups)}
     references = [

@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 from shioenv.errors import MissingExtraError, OutputExistsError
 from shioenv.files.durable import storage_errors
 from shioenv.seeding import generator
-from shioenv.system.declare import parse_declaration, read_text, systems_directory
+from shioenv.system.declare import load_declaration, parse_declaration, read_text
+from shioenv.system.home import HomeTree, load_home
 
 _PEOPLE = (
     ("carol", "Carol Jensen"), ("dmitri", "Dmitri Volkov"), ("esther", "Esther Okafor"),
@@ -58,16 +58,16 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     names. The file, which is what `build_system` takes. The same base, name and seed give the same
     files, but for the place of the tree.
 
-    Errors: those of `read_text` and `parse_declaration`, OutputExistsError, MissingExtraError.
+    Errors: those of `load_declaration` and `load_home`, OutputExistsError, MissingExtraError.
     """
     try:
         import tomli_w
     except ImportError:
         raise MissingExtraError("deriving a system", "tomli-w", "train") from None
     rng = generator(seed, "system")
-    data = tomllib.loads(read_text(base))
-    source = systems_directory().joinpath(data["home"].get("source", "home"))
-    tree = tomllib.loads(source.joinpath("tree.toml").read_text(encoding="utf-8"))["entries"]
+    declaration = load_declaration(base)
+    load_home(declaration)  # says what is wrong with its tree
+    data, tree = tomllib.loads(read_text(base)), HomeTree(declaration.home.source)
     before = data["instant"]
     instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
     named = _declared(data, instant - before, rng)
@@ -76,7 +76,7 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     with storage_errors(directory):
         if target.exists() or (directory / f"{name}.toml").exists():
             raise OutputExistsError(f"{directory} has a system already", hint="name another one")
-        entries, files = _tree(tree, source.joinpath("files"), before, instant, named, rng)
+        entries, files = _tree(tree, before, instant, named, rng)
         for path, content in files.items():
             file = target / "files" / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -129,14 +129,14 @@ def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[
 
 
 def _tree(
-    tree: Mapping[str, dict[str, Any]],
-    files: Traversable,
+    home: HomeTree,
     before: datetime,
     instant: datetime,
     users: Callable[[str], str],
     rng: Random,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The entries of another tree, and its files by path beneath `files`."""
+    tree = home.entries
     held = {name for value in tree.values() for name in value.get("holds", ())}
     parents = {path.rpartition("/")[0] for path in tree}
     kept = [
@@ -165,7 +165,7 @@ def _tree(
         if is_file and not {"text", "hex"} & value.keys():
             origin = value.get("from", path)
             if origin not in texts:
-                content = files.joinpath(*origin.split("/")).read_bytes().decode("utf-8")
+                content = home.read(origin).decode("utf-8")
                 texts[origin] = _rewritten(origin, users(paths(content)), rng)
             value["from"] = origin
         entries[renamed[path]] = value

@@ -4,25 +4,47 @@ Text lives as plain files beneath `systems/<source>/files/`, attributes in
 `systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the
 host, the clock, the version of Python or of a compression library (the deflate coder is our own,
 because zlib's output is not the same everywhere).
+
+A tree that does not ship comes from anybody. Nothing outside its directory is read for it, and what
+it may ask for is bounded.
 """
 
 from __future__ import annotations
 
 import bz2
+import errno
 import io
+import re
 import struct
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.resources.abc import Traversable
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from shioenv.domain.context import MONTHS
 from shioenv.errors import SystemDeclarationError, did_you_mean
-from shioenv.system.declare import FIXTURE_SPAN, SystemDeclaration, systems_directory
+from shioenv.files.regular import read_regular
+from shioenv.system.declare import (
+    FIXTURE_SPAN,
+    LARGEST_FILE,
+    AccountName,
+    Moment,
+    SystemDeclaration,
+    checked,
+    like,
+    parse_toml,
+    shown,
+    systems_directory,
+)
 
 Kind = Literal["file", "directory", "symlink", "fifo"]
 
@@ -45,83 +67,202 @@ class HomeEntry:
     """Runs of 4096 zero bytes are holes of a sparse file."""
 
 
+class HomeTree:
+    """The files that a home tree is made of: `tree.toml`, and what lies beneath `files/`.
+
+    `source` is where they lie, as `Home.source` says it. Errors: SystemDeclarationError where no
+    tree lies there.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._top = systems_directory().joinpath(source)
+        self._ships = not source.startswith("/")
+        self._place = f"{source}/tree.toml"
+        try:
+            self.text = self._read("tree.toml").decode()
+        except FileNotFoundError:
+            raise SystemDeclarationError(self._place, ["there is no such home tree"]) from None
+        except (OSError, ValueError) as error:
+            raise self.error([f"cannot be read: {_said(error)}"]) from error
+        self.entries = self._entries()
+
+    def error(self, problems: Iterable[str]) -> SystemDeclarationError:
+        """What is wrong with it, as an error that names its file."""
+        return SystemDeclarationError(self._place, problems)
+
+    def read(self, name: str) -> bytes:
+        """A file beneath `files/`, by its path there.
+
+        Errors: OSError for what is no regular file in the tree itself, or has more than
+        `LARGEST_FILE` bytes.
+        """
+        return self._read(f"files/{name}")
+
+    def used(self) -> Iterator[tuple[str, bytes]]:
+        """What the tree is made of: path and content of `tree.toml`, of every file that it names,
+        and of the words that generators pick from.
+        """
+        yield "tree.toml", self.text.encode()
+        yield "words.toml", _words_file().read_bytes()
+        for path, value in self.entries.items():
+            if _from_file(value):
+                origin = value.get("from", path)
+                with suppress(OSError, ValueError):  # `load_home` says what is wrong
+                    yield f"files/{origin}", self.read(origin)
+
+    def _read(self, path: str) -> bytes:
+        if self._ships:
+            return self._top.joinpath(*path.split("/")).read_bytes()
+        top = Path(str(self._top))
+        place = top / path
+        if place.resolve() != top.resolve() / path:
+            raise OSError(errno.ELOOP, "it lies behind a link, or outside the tree", str(place))
+        return read_regular(place, LARGEST_FILE)
+
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        entries = parse_toml(self.text, self._place).get("entries")
+        tables = isinstance(entries, dict) and all(isinstance(v, dict) for v in entries.values())
+        if entries is None or not tables:
+            raise self.error(["not a tree of entries: expected tables in [entries]"])
+        if len(entries) > _MOST_ENTRIES:
+            raise self.error([f"expected at most {_MOST_ENTRIES} entries, got {len(entries)}"])
+        return dict(entries)
+
+
 def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
     """The entries of the declared home tree, sorted by path, the top first.
 
     Raises SystemDeclarationError with every fault found in `tree.toml`.
     """
-    root = systems_directory().joinpath(declaration.home.source)
-    tree = root.joinpath("tree.toml")
-    source = f"{declaration.home.source}/tree.toml"
-    if not tree.is_file():
-        raise SystemDeclarationError(source, ["there is no such home tree"])
-    try:
-        raw: dict[str, dict[str, Any]] = tomllib.loads(tree.read_text(encoding="utf-8"))["entries"]
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise SystemDeclarationError(source, [f"not a tree of entries: {error}"]) from error
-    reader = _Reader(declaration, root.joinpath("files"), raw)
-    for path in raw:
+    tree = HomeTree(declaration.home.source)
+    reader = _Reader(declaration, tree)
+    for path in tree.entries:
         reader.check(path)
+    order = () if reader.problems else reader.order()
+    for path in order:
+        reader.make(path)
+        if reader.problems:
+            break
     if reader.problems:
-        raise SystemDeclarationError(source, reader.problems)
-    return tuple(reader.entry(path) for path in sorted(raw, key=lambda path: (path != ".", path)))
+        raise tree.error(reader.problems)
+    return tuple(reader.done[path] for path in sorted(reader.done, key=lambda p: (p != ".", p)))
 
 
-_KEYS = frozenset({
-    "time", "mode", "owner", "group", "from", "encoding", "newline", "text", "hex", "make",
-    "lines", "holds", "seed", "link", "kind",
-})  # fmt: skip
+_OF_ONE = frozenset({"bz2", "gz"})
+"""Generators that hold one entry."""
+
+_MOST_ENTRIES, _MOST_BYTES = 10_000, 64 << 20
+"""Of a home tree; the shipped one has 140 entries and 200,000 bytes."""
+
+_PART = r"(?!\.\.?(/|\Z))[^/\x00]{1,255}"
+_PATH = rf"({_PART}/)*{_PART}"
+_KEYS: Mapping[str, Any] = {
+    "time": Moment,
+    "mode": Annotated[str, like("[0-7]{3,4}", "an octal mode")],
+    "owner": AccountName,
+    "group": AccountName,
+    "from": Annotated[str, like(_PATH, "a path beneath files/, without '.' and '..'")],
+    "encoding": Annotated[str, like("ascii|utf-8|utf-16|latin-1", "utf-8, utf-16 or latin-1")],
+    "newline": Annotated[str, like("lf|crlf", "lf or crlf")],
+    "text": str,
+    "hex": Annotated[str, like("([0-9A-Fa-f]{2}| )*", "bytes as hexadecimal digits")],
+    "make": str,
+    "lines": Annotated[int, Meta(ge=0, le=100_000)],
+    "holds": tuple[str, ...],
+    "seed": Annotated[int, Meta(ge=0, le=1 << 31)],
+    "link": Annotated[str, like(r"[^\x00]{1,4000}", "where a link leads")],
+    "kind": Annotated[str, like("file|directory|fifo", "directory or fifo")],
+}
+"""The keys of an entry, and what each may be."""
+
+
+def _from_file(value: Mapping[str, Any]) -> bool:
+    """Whether an entry's bytes lie beneath `files/`."""
+    return not {"make", "text", "hex", "link", "kind"} & value.keys()
+
+
+def _said(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 class _Reader:
-    """Reads `tree.toml`; archives ask it for the entries they hold."""
+    """Reads the entries of a tree; archives ask it for those they hold."""
 
-    def __init__(
-        self, declaration: SystemDeclaration, files: Traversable, raw: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def __init__(self, declaration: SystemDeclaration, tree: HomeTree) -> None:
         self.declaration = declaration
-        self.files = files
-        self.raw = raw
+        self.tree = tree
+        self.raw = tree.entries
         self.problems: list[str] = []
         self.done: dict[str, HomeEntry] = {}
+        self.bytes = 0
 
     def check(self, path: str) -> None:
         """Note what is wrong with the entry at `path`."""
         value = self.raw[path]
-        place = f"$.entries.{path!r}"
+        place = f"$.entries.{shown(path)}"
 
         def problem(text: str) -> None:
             self.problems.append(f"{place}: {text}")
 
-        for key in sorted(value.keys() - _KEYS):
-            problem(f"unknown key {key}; {did_you_mean(key, _KEYS)}")
-        if path != "." and any(part in ("", ".", "..") for part in path.split("/")):
+        before = len(self.problems)
+        for key in value:
+            if key in _KEYS:
+                checked(_KEYS[key], value[key], f"{place}.{key}", self.problems)
+            else:
+                problem(f"unknown key {key}; {did_you_mean(key, _KEYS)}")
+        if path != "." and not re.fullmatch(_PATH, path):
             problem("expected a path relative to the home, without '.' and '..'")
         parent = path.rpartition("/")[0] or "."
         if path != "." and self.raw.get(parent, {}).get("kind") != "directory":
-            problem(f"its directory {parent!r} is not declared")
-        time = value.get("time")
-        instant = self.declaration.instant
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            problem(f"expected a time with its zone (Z), got {time!r}")
-        elif not instant - FIXTURE_SPAN <= time <= instant:
+            problem(f"its directory {shown(parent)} is not declared")
+        if "time" not in value:
+            problem("expected a time with its zone (Z), got None")
+        if len(self.problems) > before:
+            return
+        instant, time = self.declaration.instant, value["time"]
+        if not instant - FIXTURE_SPAN <= time <= instant:
             problem(f"the time {time:%Y-%m-%d} is not within the six months before {instant}")
-        make = value.get("make")
+        make, holds = value.get("make"), value.get("holds", ())
         if make is not None and make not in GENERATORS:
-            problem(f"no generator {make!r}; {did_you_mean(str(make), GENERATORS)}")
-        for held in value.get("holds", ()):
+            problem(f"no generator {make!r}; {did_you_mean(make, GENERATORS)}")
+        for held in holds:
             if held not in self.raw:
-                problem(f"holds {held!r}, which is not declared")
-        if not {"make", "text", "hex", "link", "kind"} & value.keys():
+                problem(f"holds {shown(held)}, which is not declared")
+        if make in _OF_ONE and len(holds) != 1:
+            problem(f"{make} holds one file, got {len(holds)}")
+        if _from_file(value):
             origin = value.get("from", path)
-            if not self.files.joinpath(*origin.split("/")).is_file():
+            try:
+                self.tree.read(origin)
+            except FileNotFoundError:
                 problem(f"there is no files/{origin}")
+            except (OSError, ValueError) as error:
+                problem(f"files/{origin} cannot be read: {_said(error)}")
 
-    def entry(self, path: str) -> HomeEntry:
-        """The entry at `path`, with its bytes."""
-        if path not in self.done:
-            self.done[path] = self._entry(path)
-        return self.done[path]
+    def order(self) -> Sequence[str]:
+        """All paths, those that an archive holds before it. None where archives hold each other."""
+        held = {path: value.get("holds", ()) for path, value in self.raw.items()}
+        try:
+            return tuple(TopologicalSorter(held).static_order())
+        except CycleError as error:
+            self.problems.append(f"$.entries.{shown(error.args[1][0])}: it holds itself")
+            return ()
+
+    def make(self, path: str) -> None:
+        """Adds the entry at `path`, with its bytes, to those that are done, or what is wrong."""
+        value = self.raw[path]
+        held = sum(len(self.done[name].data) for name in value.get("holds", ()))
+        place = f"$.entries.{shown(path)}"
+        if self.bytes + held > _MOST_BYTES:
+            self.problems.append(f"{place}: the tree would have more than {_MOST_BYTES} bytes")
+            return
+        try:
+            entry = self._entry(path)
+        except (OSError, ValueError) as error:
+            self.problems.append(f"{place}: cannot be made: {_said(error)}")
+            return
+        self.done[path] = entry
+        self.bytes += len(entry.data)
 
     def _entry(self, path: str) -> HomeEntry:
         value = self.raw[path]
@@ -141,7 +282,7 @@ class _Reader:
 
     def _data(self, path: str, value: Mapping[str, Any]) -> bytes:
         if "make" in value:
-            held = [self.entry(name) for name in value.get("holds", ())]
+            held = [self.done[name] for name in value.get("holds", ())]
             request = HomeRequest(
                 value.get("lines", 0), held, value.get("seed", 1), int(value["time"].timestamp())
             )
@@ -150,8 +291,7 @@ class _Reader:
             return bytes.fromhex(value["hex"])
         if "text" in value:
             return str(value["text"]).encode()
-        origin = value.get("from", path)
-        text = self.files.joinpath(*origin.split("/")).read_bytes().decode("utf-8")
+        text = self.tree.read(value.get("from", path)).decode("utf-8")
         if value.get("newline") == "crlf":
             text = text.replace("\n", "\r\n")
         encoding = value.get("encoding", "utf-8")
@@ -192,8 +332,11 @@ def _stamp(seconds: int, form: str) -> str:
 @cache
 def _words(generator: str) -> Any:
     """What a generator picks from."""
-    words = systems_directory().joinpath("home", "words.toml").read_text(encoding="utf-8")
-    return tomllib.loads(words)[generator]
+    return tomllib.loads(_words_file().read_text(encoding="utf-8"))[generator]
+
+
+def _words_file() -> Traversable:
+    return systems_directory().joinpath("home", "words.toml")
 
 
 def text_of(lines: Iterable[str], newline: str = "\n") -> bytes:
