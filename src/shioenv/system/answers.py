@@ -153,6 +153,17 @@ def _with_answers(
 
     Raises _UnfitError where it cannot.
     """
+    try:
+        return _answering(library, compiled, declaration, used)
+    except _UnfitError:
+        raise
+    except (struct.error, ValueError, IndexError) as error:
+        raise _UnfitError("its C library is damaged") from error
+
+
+def _answering(
+    library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
+) -> tuple[bytes, str]:
     if library[:5] != b"\x7fELF\x02" or library[18:20] != compiled[18:20]:
         raise _UnfitError("its C library is for another processor than this package")
     found = _VERSION.search(library)

@@ -42,6 +42,7 @@ from shioenv.errors import (
     SystemStorageError,
 )
 from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.files.regular import open_regular
 from shioenv.system import answers, home, image, processes, profile, web
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
@@ -411,9 +412,9 @@ def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     import zlib
 
     try:
-        source = f"tar:{sha256_of(path)}"
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             magic = raw.read(6)
+        source = f"tar:{sha256_of(path)}"
     except OSError as error:
         raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
@@ -430,7 +431,9 @@ def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     try:
         with opener(path) as compressed, plain.open("wb") as out:
             shutil.copyfileobj(compressed, out, 1 << 20)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk, not of what is compressed
         raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
     return plain, source
 

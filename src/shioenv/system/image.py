@@ -8,6 +8,7 @@ sha256 on every host.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import stat
 import tarfile
@@ -21,6 +22,11 @@ from typing import IO, Any, Protocol
 from shioenv.errors import RootfsTarError
 from shioenv.system.declare import SystemDeclaration
 from shioenv.system.home import HomeEntry, text_of
+
+LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
+"""Bytes of a path and of a name in it, and names of a path: what file systems take, and what can be
+removed again.
+"""
 
 HOLE = 4096
 """Runs of zero bytes of this length become holes of a sparse file."""
@@ -79,21 +85,26 @@ def base_time(declaration: SystemDeclaration) -> int:
 def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     """The entries of a root filesystem's tarball that are kept, by path.
 
-    Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, holds names
-    that lead out of it, or holds no root filesystem.
+    Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, is cut off,
+    holds names that no file can have or that lead out of it, sparse files, or no root filesystem.
     """
     entries: dict[str, ImageEntry] = {}
     origins: dict[str, str] = {}
+    size = base.stat().st_size
     try:
         with tarfile.open(base, "r:") as archive:
             for member in archive:
                 entry = _from_member(member, latest)
+                if entry is not None and not 0 <= entry.size <= size - entry.offset:
+                    raise RootfsTarError(f"{base} is cut off in {member.name!r}")
                 if entry is not None:
                     entries[entry.path] = entry
                     origins.pop(entry.path, None)
                     if member.islnk():
                         origins[entry.path] = "/".join(_parts(member.linkname))
-    except (tarfile.TarError, OSError, EOFError) as error:
+            if 0 < size - archive.offset < tarfile.BLOCKSIZE:
+                raise RootfsTarError(f"{base} is cut off")
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         raise RootfsTarError(f"{base} cannot be read as a tarball: {error}") from error
     _separate(entries, origins)
     shells = [path for path in ("bin/bash", "usr/bin/bash") if path in entries]
@@ -110,6 +121,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
     if ".." in parts:
         raise RootfsTarError(f"the tarball holds {member.name!r}, which leads out of it")
     path = "/".join(parts)
+    _refuse_name(member, parts)
     if member.isdev() or _DROPPED.match(path):
         return None
     for directory in _EMPTIED:
@@ -123,17 +135,32 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
         kind = stat.S_IFREG
     else:
         return None
+    if member.issparse():
+        raise RootfsTarError(
+            f"the tarball holds {member.name!r} as a sparse file", hint="pack it without --sparse"
+        )
     return ImageEntry(
         path,
         kind,
         0o777 if member.issym() else member.mode & 0o7777,
-        member.uid if member.uid < 65536 else 65534,
-        member.gid if member.gid < 65536 else 65534,
-        min(int(member.mtime), latest),
+        member.uid if 0 <= member.uid < 65536 else 65534,
+        member.gid if 0 <= member.gid < 65536 else 65534,
+        int(min(max(0, member.mtime), latest)),  # in this order no number at all is 0
         target=member.linkname if member.issym() else "",
         size=member.size if member.isreg() else 0,
         offset=member.offset_data,
     )
+
+
+def _refuse_name(member: tarfile.TarInfo, parts: list[str]) -> None:
+    """RootfsTarError for a name or a link's text that no file can have."""
+    longest = max((len(os.fsencode(part)) for part in parts), default=0)
+    length = len(os.fsencode("/".join(parts)))
+    if length > LONGEST_PATH or longest > LONGEST_NAME or len(parts) > DEEPEST:
+        raise RootfsTarError(f"the tarball holds a name that is too long: {member.name[:80]!r}...")
+    target = member.linkname if member.issym() else "-"
+    if "\0" in member.name + target or not 0 < len(os.fsencode(target)) <= LONGEST_PATH:
+        raise RootfsTarError(f"the tarball holds {member.name!r}, which no file can be")
 
 
 def _parts(name: str) -> list[str]:
@@ -223,6 +250,12 @@ def compose(
         )  # fmt: skip
     if "" not in entries:
         put.add(Placed("", 0o755))
+    for path in entries:
+        parent = path.rpartition("/")[0]
+        if entries[parent].kind != stat.S_IFDIR:
+            raise RootfsTarError(
+                f"{path!r} cannot be in the system: its {parent!r} is no directory"
+            )
     return [entries[path] for path in sorted(entries, key=_order)]
 
 
@@ -260,9 +293,11 @@ class _Putter:
         return f"{done}/{path.rpartition('/')[2]}".strip("/")
 
     def parents(self, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        if parent and parent not in self.entries:
-            self.parents(parent)
+        missing, parent = [], path.rpartition("/")[0]
+        while parent and parent not in self.entries:
+            missing.append(parent)
+            parent = parent.rpartition("/")[0]
+        for parent in reversed(missing):
             self.entries[parent] = ImageEntry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time(parent))
 
     def add(self, placed: Placed) -> None:
@@ -358,7 +393,7 @@ def _accounts(
 
     passwd, shadow = others("passwd", users), others("shadow", users)
     group_lines, gshadow = others("group", groups), others("gshadow", groups)
-    gids = {line.split(":")[0]: line.split(":")[2] for line in group_lines}
+    gids = {name: row[2] for name, row in _account_rows("\n".join(group_lines), 4).items()}
     day = base_time(declaration) // 86400
     for group in declaration.groups:
         gids[group.name] = str(group.gid)
@@ -526,6 +561,6 @@ def package_versions(entries: Mapping[str, ImageEntry], base: BaseStream) -> dic
     versions = {}
     for paragraph in content(entry, base).decode("utf-8", "replace").split("\n\n"):
         fields = dict(re.findall(r"^(Package|Version|Status): (.*)$", paragraph, re.MULTILINE))
-        if fields.get("Status", "").endswith(" installed"):
+        if "Package" in fields and fields.get("Status", "").endswith(" installed"):
             versions[fields["Package"]] = fields.get("Version", "")
     return dict(sorted(versions.items()))
