@@ -48,15 +48,20 @@ from shioenv.system.store import (
 )
 
 
-def small_tar(path: Path) -> Path:
+def small_tar(path: Path, *, without: tuple[str, ...] = ()) -> Path:
     files = {
         "usr/bin/bash": b"#!/bin/true\n",
+        "usr/bin/uname": b"#!/bin/true\n",
+        "usr/sbin/ip": b"#!/bin/true\n",
+        "usr/sbin/nft": b"#!/bin/true\n",
         "etc/passwd": b"root:x:0:0:root:/root:/bin/bash\n",
         "etc/group": b"root:x:0:\nadm:x:4:\nsudo:x:27:\nwww-data:x:33:\nutmp:x:43:\nusers:x:100:\n",
         "etc/hosts": b"",
     }
     with tarfile.open(path, "w") as archive:
         for name, data in files.items():
+            if name in without:
+                continue
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(data), 0o755, 1_700_000_000
             archive.addfile(member, io.BytesIO(data))
@@ -410,6 +415,54 @@ def test_a_tarball_that_is_none_is_refused(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(RootfsTarError, match="No such file"):
         build_system(rootfs_tar=tmp_path / "absent.tar")
     assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("without", "said", "packages"),
+    [
+        (("usr/sbin/ip",), "has no ip in", "iproute2"),
+        (("usr/sbin/nft",), "has no nft in", "nftables"),
+        (("usr/sbin/nft", "usr/sbin/ip"), "has no ip and no nft in", "iproute2, nftables"),
+        (("usr/bin/uname",), "has no uname in", "coreutils"),
+    ],
+)
+def test_a_system_that_records_could_not_be_read_from_is_not_built(
+    cache: Path, tmp_path: Path, without: tuple[str, ...], said: str, packages: str
+) -> None:
+    with pytest.raises(RootfsTarError, match=said) as caught:
+        build_system(rootfs_tar=small_tar(tmp_path / "less.tar", without=without))
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith(f"installed: {packages}")
+    assert list((cache / "systems").iterdir()) == list((cache / "names").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/usr/bin", "", "/nonexistent:/home/ubuntu", "/etc:/usr/bin"]
+)
+def test_those_programs_are_looked_for_as_the_session_does(
+    cache: Path, tmp_path: Path, tar: Path, mine: Path, path: str
+) -> None:
+    default = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    mine.write_text(mine.read_text().replace(f'PATH = "{default}"', f'PATH = "{path}"'))
+    with pytest.raises(RootfsTarError, match="has no ip and no nft"):
+        build_system(str(mine), rootfs_tar=tar)
+
+
+@pytest.mark.parametrize("target", ["../usr/sbin/ip", "/usr/bin/bash", "loop", "gone", "/etc"])
+def test_a_program_may_be_a_link_that_leads_to_one(
+    cache: Path, tmp_path: Path, target: str
+) -> None:
+    path = small_tar(tmp_path / "linked.tar", without=("usr/sbin/ip",))
+    with tarfile.open(path, "a") as archive:
+        for name, leads in (("usr/sbin/ip", target), ("usr/sbin/loop", "ip")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, leads
+            archive.addfile(member)
+    if target == "/usr/bin/bash":
+        assert build_system(rootfs_tar=path).resolve("/usr/sbin/ip") == target
+    else:
+        with pytest.raises(RootfsTarError, match="has no ip in"):
+            build_system(rootfs_tar=path)
 
 
 def test_a_cache_that_cannot_be_made_is_a_clear_error(

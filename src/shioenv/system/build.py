@@ -47,6 +47,7 @@ from shioenv.system import answers, home, image, processes, profile, web
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
+from shioenv.system.links import resolve
 
 LAYOUT_VERSION = 3
 """Of the cache directory; another one makes every system be built again."""
@@ -65,6 +66,12 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 """Of mmdebstrap, hence of what packages run when they are installed. Of the host's variables it has
 those alone that a download may need: whether bytecode of an import is kept was up to one of them.
 """
+
+PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
+"""What is run inside a system to record what an input changed: Debian's packages by program."""
+
+_DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+"""Where Debian's bash looks, told nothing."""
 
 Progress = Callable[[str], None]
 """Is given one line at a time of what is being done."""
@@ -193,6 +200,7 @@ def _build(
         entries, told = answers.install(declaration, entries, base)
         rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
+    _check_programs(declaration, entries, source)
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
     proc = profile.proc_files(declaration, told)
@@ -249,6 +257,35 @@ def _build(
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
     write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
+
+
+def _check_programs(
+    declaration: SystemDeclaration, entries: list[image.ImageEntry], source: str
+) -> None:
+    """RootfsTarError or SystemBuildError where the session would not find one of `PROGRAMS`."""
+    at = {f"/{entry.path}": entry for entry in entries}
+    path = declaration.session.environment.get("PATH", _DEFAULT_PATH)
+
+    def target(place: str) -> str | None:
+        return at[place].target if place in at else None
+
+    def runs(program: str) -> bool:
+        ways = (resolve(f"{directory}/{program}", target) for directory in path.split(":"))
+        found = [at[way] for way in ways if way in at]
+        return any(entry.kind == stat.S_IFREG and entry.mode & 0o111 for entry in found)
+
+    missing = {program: PROGRAMS[program] for program in PROGRAMS if not runs(program)}
+    if not missing:
+        return
+    said = (
+        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}): "
+        "without, nobody could tell what inputs change"
+    )
+    packages = ", ".join(dict.fromkeys(missing.values()))
+    if source.startswith("tar:"):
+        hint = f"give a tarball of a system with these packages installed: {packages}"
+        raise RootfsTarError(said, hint=hint)
+    raise SystemBuildError(said, hint=f"add to `packages` of its declaration: {packages}")
 
 
 def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:

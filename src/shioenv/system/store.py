@@ -31,6 +31,7 @@ from shioenv.system.declare import (
     parse_declaration,
     read_text,
 )
+from shioenv.system.links import resolve
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image that device nodes are mounted over."""
@@ -185,27 +186,14 @@ class System:
 
     def resolve(self, path: str) -> str | None:
         """`path` with every symbolic link in it followed; None where it leads nowhere."""
-        left = [part for part in path.split("/") if part][::-1]
-        done: list[str] = []
-        for _ in range(400):
-            if not left:
-                return "/" + "/".join(done)
-            part = left.pop()
-            if part == ".":
-                continue
-            if part == "..":
-                done = done[:-1]
-                continue
-            entry = self.index.get("/" + "/".join([*done, part]))
+
+        def target(place: str) -> str | None:
+            entry = self.index.get(place)
             if entry is None:
                 return None
-            if stat.S_ISLNK(entry.mode):
-                if entry.target.startswith("/"):
-                    done = []
-                left += [step for step in entry.target.split("/") if step][::-1]
-            else:
-                done.append(part)
-        return None
+            return entry.target if stat.S_ISLNK(entry.mode) else ""
+
+        return resolve(path, target)
 
     def is_directory(self, path: str) -> bool:
         """Whether `path` leads to a directory."""

@@ -14,7 +14,6 @@ import os
 import platform
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +39,7 @@ from shioenv.sandbox.namespaces.wire import (
     pack_request,
     read_reply,
 )
+from shioenv.system.build import PROGRAMS
 from shioenv.system.host import allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
@@ -189,10 +189,17 @@ class NamespaceSandbox:
 
     def _read_network(self, ask: Ask) -> bytes:
         read = self._run(_NETWORK_PROBE, ask)
-        if read.exit_code != 0:
+        try:
+            if read.exit_code != 0:
+                raise ValueError(f"nft ended with exit code {read.exit_code}")
+            return _network_document(read.output)
+        except ValueError as error:
             self._end()
-            raise SandboxError(f"the network could not be read: exit code {read.exit_code}")
-        return _network_document(read.output)
+            needed = " and ".join(f"{name} ({package})" for name, package in PROGRAMS.items())
+            raise SandboxError(
+                f"the network could not be read: {error}",
+                hint=f"the system has to have {needed}; `shioenv system build` looks for them",
+            ) from None
 
     # ---- the supervisor ----
 
@@ -296,7 +303,13 @@ class NamespaceSandbox:
             ask = Ask.KEEP if said.needs_new_sandbox else Ask.RENEW
             execution = replace(execution, network=self._read_network(ask))
         if said.hostname:
-            hostname = self._run(_HOSTNAME_PROBE, Ask.KEEP).output.rstrip(b"\n")
+            named = self._run(_HOSTNAME_PROBE, Ask.KEEP)
+            if named.exit_code != 0:
+                self._end()
+                raise SandboxError(
+                    f"the host's name could not be read: exit code {named.exit_code}"
+                )
+            hostname = named.output.rstrip(b"\n")
             if hostname != self.system.declaration.machine.hostname.encode():
                 # else it was the domain name that changed
                 execution = replace(execution, hostname=hostname)
@@ -327,15 +340,29 @@ def _directory(path: str) -> bytes:
 
 
 def _network_document(printed: bytes) -> bytes:
-    """What the probe printed as one JSON object; what could not be listed is left out."""
+    """What the probe printed as one JSON object. Nothing is left out but what is listed for IPv6,
+    which a kernel may be without. ValueError where something could not be listed.
+    """
     *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
+    if len(listed) != len(_LISTED):
+        raise ValueError("not all of it was printed")
     document: dict[str, Any] = {}
-    for names, text in zip(_LISTED, listed, strict=False):
+    for names, text in zip(_LISTED, listed, strict=True):
         lines = [line for line in text.split("\n") if line]
-        with suppress(ValueError, RecursionError):
-            document |= dict(zip(names, map(json.loads, lines), strict=True))
+        try:
+            lists = map(_LISTS.decode, lines)
+            document |= dict(zip(names, lists, strict=True))
+        except (ValueError, RecursionError):
+            if names != _LISTED[-1]:
+                raise ValueError(f"ip did not list {' and '.join(names)}") from None
+    if not document["links"]:
+        raise ValueError("ip listed no links, not even lo")
     document["firewall"] = firewall.splitlines()
     return json.dumps(document).encode()
+
+
+_LISTS = json.JSONDecoder(strict=False)
+"""`ip` prints the control characters of names as they are."""
 
 
 def _no_start(path: str, reason: str) -> StartDirectoryError:

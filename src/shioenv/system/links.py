@@ -1,0 +1,36 @@
+"""Where a path of a system leads, its symbolic links followed as the kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_MOST_STEPS = 400
+
+
+def resolve(path: str, target: Callable[[str], str | None]) -> str | None:
+    """The absolute path that `path` leads to; None where it leads nowhere.
+
+    `target` is given an absolute path. It says where the link there leads; "" where something else
+    is there, and None where nothing is.
+    """
+    left = [part for part in path.split("/") if part][::-1]
+    done: list[str] = []
+    for _ in range(_MOST_STEPS):
+        if not left:
+            return "/" + "/".join(done)
+        part = left.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        leads = target("/" + "/".join([*done, part]))
+        if leads is None:
+            return None
+        if leads:
+            if leads.startswith("/"):
+                done = []
+            left += [step for step in leads.split("/") if step][::-1]
+        else:
+            done.append(part)
+    return None
