@@ -13,7 +13,6 @@ from shioenv.sandbox.namespaces import backend
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
-
 PROBE = backend._NETWORK_PROBE
 
 

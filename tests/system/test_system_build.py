@@ -26,7 +26,9 @@ from shioenv.errors import (
     RootfsTarError,
     SandboxError,
     StartDirectoryError,
+    SystemBuildError,
     SystemCorruptError,
+    SystemDeclarationError,
     SystemNotBuiltError,
     SystemStorageError,
     UnknownSystemError,
@@ -417,6 +419,90 @@ def test_a_tarball_that_is_none_is_refused(cache: Path, tmp_path: Path) -> None:
     assert leftovers(cache) == []
 
 
+def with_release(path: Path, family: str, suite: str) -> Path:
+    small_tar(path)
+    with tarfile.open(path, "a") as archive:
+        data = f'PRETTY_NAME="x"\nID={family}\nVERSION_CODENAME={suite}\n'.encode()
+        member = tarfile.TarInfo("usr/lib/os-release")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_a_system_made_from_something_else_is_not_replaced(
+    system: System, tmp_path: Path, cache: Path
+) -> None:
+    other = with_release(tmp_path / "other.tar", "debian", "bookworm")
+    with pytest.raises(SystemBuildError, match="is built already, and from something else") as told:
+        build_system(rootfs_tar=other)
+    assert "--name NAME" in str(told.value.hint)
+    with pytest.raises(SystemBuildError, match="from something else"):
+        build_system()  # by mmdebstrap, which is not even asked
+    assert find_system().digest == system.digest
+    said = CliRunner().invoke(app, ["system", "remove", "debian-12"])
+    assert said.exit_code == 0
+    assert build_system(rootfs_tar=other).digest != system.digest
+
+
+def test_what_a_tarball_holds_can_be_called_otherwise(
+    system: System, tmp_path: Path, cache: Path
+) -> None:
+    other = with_release(tmp_path / "other.tar", "debian", "trixie")
+    built = build_system(rootfs_tar=other, called="other")
+    assert (built.name, built.declaration.name) == ("other", "other")
+    assert find_system("other").digest == built.digest != system.digest
+    assert find_system().digest == system.digest
+    assert [name for name, found in list_systems() if found] == ["debian-12", "other"]
+    again = build_system(rootfs_tar=other, called="other")
+    assert again.digest == built.digest
+    with pytest.raises(SystemBuildError, match="a system other is built already"):
+        build_system("ubuntu-24.04", rootfs_tar=small_tar(tmp_path / "a.tar"), called="other")
+
+
+@pytest.mark.parametrize("name", ["../x", "", "ubuntu-24.04", "a.toml", "-x", "A"])
+def test_no_system_gets_a_name_that_cannot_be_had(cache: Path, tar: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        build_system(rootfs_tar=tar, called=name)
+    with pytest.raises(UsageError, match="made from a tarball"):
+        build_system(called="other")
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "suite", "fits"),
+    [
+        ("debian-12", "debian", "bookworm", True),
+        ("debian-12", "debian", "trixie", False),
+        ("debian-12", "ubuntu", "noble", False),
+        ("debian-12", "alpine", "", False),
+        ("ubuntu-24.04", "ubuntu", "noble", True),
+        ("ubuntu-24.04", "debian", "bookworm", False),
+        ("mine", "fedora", "", True),
+    ],
+)
+def test_a_shipped_name_is_for_its_own_distribution(
+    cache: Path, tmp_path: Path, mine: Path, name: str, family: str, suite: str, fits: bool
+) -> None:
+    asked = str(mine) if name == "mine" else name
+    tar = with_release(tmp_path / "base.tar", family, suite)
+    if fits:
+        assert build_system(asked, rootfs_tar=tar).name == name
+        return
+    with pytest.raises(RootfsTarError, match=f"holds {family}") as caught:
+        build_system(asked, rootfs_tar=tar)
+    assert "--name NAME" in str(caught.value.hint)
+
+
+def test_a_file_does_not_take_the_name_of_a_system_that_ships(
+    mine: Path, cache: Path, tar: Path
+) -> None:
+    mine.write_text(read_text("debian-12"))
+    assert build_system(str(mine), rootfs_tar=tar).name == "debian-12"  # it is that one
+    mine.write_text(read_text("debian-12").replace("uptime = 97380", "uptime = 97381"))
+    for ask in (find_system, build_system):
+        with pytest.raises(SystemDeclarationError, match="debian-12 is a system that ships"):
+            ask(str(mine))
+
+
 @pytest.mark.parametrize(
     ("without", "said", "packages"),
     [
@@ -436,9 +522,7 @@ def test_a_system_that_records_could_not_be_read_from_is_not_built(
     assert list((cache / "systems").iterdir()) == list((cache / "names").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "path", ["/usr/bin", "", "/nonexistent:/home/ubuntu", "/etc:/usr/bin"]
-)
+@pytest.mark.parametrize("path", ["/usr/bin", "", "/nonexistent:/home/ubuntu", "/etc:/usr/bin"])
 def test_those_programs_are_looked_for_as_the_session_does(
     cache: Path, tmp_path: Path, tar: Path, mine: Path, path: str
 ) -> None:

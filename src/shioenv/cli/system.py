@@ -35,6 +35,12 @@ def build(
             metavar="FILE", help="Start from this tarball of a root filesystem, not mmdebstrap."
         ),
     ] = None,
+    called: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="With --rootfs-tar: what the system is called."
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
     microvm: Annotated[
         bool,
@@ -51,7 +57,8 @@ def build(
 ) -> shared.Printout:
     """Build a system's root filesystem into the cache, and prove its shell.
 
-    What is there already is reused. The packages come through this host's own package mirror.
+    What is there already is reused, and no system of the same name that was made from something
+    else is replaced. The packages come through this host's own package mirror.
     """
     from shioenv.errors import UsageError
     from shioenv.sandbox.default import prove
@@ -66,7 +73,7 @@ def build(
         built_now.append(line)
         shared.note(line)
 
-    system = build_system(name, rootfs_tar=rootfs_tar, fresh=fresh, report=report)
+    system = build_system(name, rootfs_tar=rootfs_tar, called=called, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, shared.note, anew=not was_there)
     if microvm:

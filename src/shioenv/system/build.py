@@ -24,7 +24,7 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from email import message_from_string
@@ -45,7 +45,12 @@ from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.files.regular import open_regular
 from shioenv.system import answers, home, image, processes, profile, web
 from shioenv.system.contents import tree_sum, write_contents
-from shioenv.system.declare import Distribution, SystemDeclaration, systems_directory
+from shioenv.system.declare import (
+    Distribution,
+    SystemDeclaration,
+    declared_names,
+    systems_directory,
+)
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
 
@@ -183,15 +188,19 @@ def _build(
     report: Progress,
 ) -> str:
     if rootfs_tar is None:
+        _keep_other(declaration.name, cache, "mmdebstrap:")
         base_path, source = _bootstrap(declaration, cache, work, fresh, report)
     else:
         report(f"reading {rootfs_tar}")
         base_path, source = _plain_tar(rootfs_tar, work)
+        _keep_other(declaration.name, cache, source)
     report("adding the home tree and the machine profile")
     final = work / "system"
     final.mkdir()
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
         base_entries = image.read_base(base_path, image.base_time(declaration))
+        if rootfs_tar is not None and declaration.name in declared_names():
+            _check_distribution(declaration, base_entries, base)
         packages = image.package_versions(base_entries, base)
         tree = home.load_home(declaration)
         entries = image.compose(
@@ -257,6 +266,42 @@ def _build(
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
     write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
+
+
+_ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NAME"
+
+
+def _keep_other(name: str, cache: Path, source: str) -> None:
+    """SystemBuildError where a system of this name is there that was made from something else."""
+    try:
+        named = read_json(cache / "names" / f"{name}.json")
+        there, path = str(named["source"]), cache / "systems" / str(named["digest"])
+    except (OSError, ValueError, KeyError):
+        return
+    if path.exists() and not there.startswith(source):
+        raise SystemBuildError(
+            f"a system {name} is built already, and from something else ({there[:20]})",
+            hint=f"{_ANOTHER_NAME}; or first: shioenv system remove {name}",
+        )
+
+
+def _check_distribution(
+    declaration: SystemDeclaration, entries: Mapping[str, image.ImageEntry], base: IO[bytes]
+) -> None:
+    """RootfsTarError where a tarball says that it is another distribution than is declared."""
+    paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
+    if not paths:
+        return
+    said = os_release(image.content(entries[paths[0]], base).decode("utf-8", "replace"))
+    distribution = declaration.distribution
+    is_it = [said.get("ID", ""), said.get("VERSION_CODENAME", "")]
+    meant = [distribution.family, distribution.suite]
+    if any(is_it) and is_it != meant:
+        raise RootfsTarError(
+            f"the tarball holds {' '.join(filter(None, is_it))}, and {declaration.name} is "
+            f"{' '.join(meant)}",
+            hint=_ANOTHER_NAME,
+        )
 
 
 def _check_programs(
@@ -629,9 +674,13 @@ def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[st
 
 def _os_release(etc: Path) -> dict[str, str]:
     try:
-        text = (etc / "os-release").read_text(encoding="utf-8")
+        return os_release((etc / "os-release").read_text(encoding="utf-8"))
     except OSError:
         return {}
+
+
+def os_release(text: str) -> dict[str, str]:
+    """Values by name in the text of an os-release file."""
     pairs = re.findall(r"^([A-Z_]+)=\"?([^\"\n]*)\"?$", text, re.MULTILINE)
     return dict(pairs)
 

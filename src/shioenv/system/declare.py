@@ -571,12 +571,18 @@ def read_text(name: str | None = None) -> str:
 def load_declaration(name: str | None = None) -> SystemDeclaration:
     """The declaration of this name, by default `debian-12`; see `read_text`.
 
-    Raises SystemDeclarationError, with every fault, for a file that says something wrong.
+    Raises SystemDeclarationError, with every fault, for a file that says something wrong, or takes
+    the name of a system that ships for another one.
     """
     name = name or DEFAULT_SYSTEM
-    return parse_declaration(
-        read_text(name), source=name if name.endswith(".toml") else f"{name}.toml"
-    )
+    text = read_text(name)
+    own = name.endswith(".toml")
+    declaration = parse_declaration(text, source=name if own else f"{name}.toml")
+    if own and declaration.name in declared_names() and text != read_text(declaration.name):
+        raise SystemDeclarationError(
+            name, [f"$.name: {declaration.name} is a system that ships; choose another name"]
+        )
+    return declaration
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:

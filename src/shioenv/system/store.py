@@ -7,7 +7,7 @@ import json
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,8 @@ from shioenv.system.contents import read_contents, stored
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
+    SystemName,
+    checked,
     declared_names,
     load_declaration,
     parse_declaration,
@@ -296,6 +298,7 @@ def _open(
         except OSError as error:
             raise _corrupt(name, path, error) from error
         declaration = parse_declaration(text, source=str(path / "declaration.toml"))
+        declaration = replace(declaration, name=name)
     else:
         declaration, text = current
         if building.fingerprint(declaration, text) != built_from:
@@ -309,21 +312,28 @@ def build_system(
     name: str | None = None,
     *,
     rootfs_tar: str | Path | None = None,
+    called: str | None = None,
     fresh: bool = False,
     report: building.Progress = building.silent,
 ) -> System:
     """The system of this name, built where it is not there yet.
 
     `rootfs_tar` takes a tarball (plain, gzip, bzip2, xz or zstd) as the base instead of running
-    mmdebstrap; home tree, accounts and machine profile are added all the same. `fresh` downloads
-    the packages again. `report` is given one line of progress at a time. Safe to call from several
-    processes at once. Nothing half-built stays behind an error or an interrupt.
+    mmdebstrap; home tree, accounts and machine profile are added all the same. The system is
+    then `called` so, by default as its declaration says. `fresh` downloads the packages again.
+    `report` is given one line of progress at a time. Safe to call from several processes at once.
+    Nothing half-built stays behind an error or an interrupt, and no system of the same name that
+    was made from something else is replaced.
 
     Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError,
-    SystemStorageError, and HostError (exit status 3) where this host lacks a program or right.
+    SystemStorageError, UsageError for a name that cannot be had, and HostError (exit status 3)
+    where this host lacks a program or right.
     """
     name = name or DEFAULT_SYSTEM
     declaration, text = load_declaration(name), read_text(name)
+    if called is not None:
+        _check_name(called, with_tar=rootfs_tar is not None)
+        declaration = replace(declaration, name=called)
     cache = building.cache_directory()
     tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
     with building.storage_errors(cache), building.build_lock(cache, report):
@@ -333,9 +343,24 @@ def build_system(
                 report(f"already built: {built.path}")
                 return built
         building.build(declaration, text, cache=cache, rootfs_tar=tar, fresh=fresh, report=report)
-    system = find_system(name)
+    system = find_system(called or name)
     report(f"built {system.name}: {system.path}")
     return system
+
+
+def _check_name(called: str, *, with_tar: bool) -> None:
+    """UsageError where a system cannot be called so."""
+    problems: list[str] = []
+    checked(SystemName, called, "the name", problems)
+    if problems:
+        raise UsageError(problems[0], hint="such as my-debian")
+    if not with_tar:
+        raise UsageError(
+            "a name is given to what is made from a tarball",
+            hint="add --rootfs-tar FILE; else the name stands in the TOML file",
+        )
+    if called in declared_names():
+        raise UsageError(f"{called} is a system that ships", hint="choose another name")
 
 
 def _reusable(asked: str) -> System | None:
