@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -589,6 +590,35 @@ def test_a_missing_mmdebstrap_comes_with_the_fix(
     with pytest.raises(BuildToolError, match="apt-get install mmdebstrap") as caught:
         build_system()
     assert caught.value.exit_status == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "tar: ./usr/lib/x: Cannot write: No space left on device",
+        "tar: base.part: Wrote only 4096 of 10240 bytes: Disk quota exceeded",
+        "E: You don't have enough free space in /tmp/mmdebstrap.x/var/cache/apt/archives/.",
+    ],
+)
+@pytest.mark.parametrize(("full", "hint"), [("cache", "SHIOENV_CACHE=DIR"), ("/tmp", "TMPDIR=DIR")])
+def test_the_disk_that_is_full_is_the_one_that_is_named(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, full: str, hint: str
+) -> None:
+    program = tmp_path / "mmdebstrap"
+    program.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 25\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if full == "cache":
+        monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 20))
+        full = str(cache)
+    else:
+        monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 40))
+        full = "/proc"  # on another disk than the cache
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")
+    with pytest.raises(SystemStorageError, match=f"disk is full: {full}") as caught:
+        build_system()
+    assert hint in str(caught.value.hint)
+    assert list((cache / "bases").iterdir()) == []
 
 
 def test_two_builds_at_once_do_not_disturb_each_other(cache: Path, tar: Path) -> None:

@@ -583,17 +583,38 @@ def _bootstrap(
                 process.wait()
                 raise
         if status != 0:
-            _bootstrap_failed(status, log, sources)
+            _bootstrap_failed(status, log, sources, cache)
         part.rename(base)
     finally:
         part.unlink(missing_ok=True)
     return base, source
 
 
-def _bootstrap_failed(status: int, log: list[str], sources: list[str]) -> None:
+_BASE_BYTES = 300 << 20
+"""Of a base's tar, at most; the default system's has 240 MB."""
+
+
+def _full_disk(cache: Path) -> SystemStorageError:
+    """Which disk mmdebstrap has filled: that of the cache, which holds the tar that it makes, or
+    that of temporary files, where it unpacks the packages and from which it removes them again.
+    """
+    temporary = Path(tempfile.gettempdir())
+    of_cache = shutil.disk_usage(cache).free < _BASE_BYTES
+    if of_cache or temporary.stat().st_dev == cache.stat().st_dev:
+        return SystemStorageError(
+            f"the disk is full: {cache}",
+            hint=f"free 1.5 GB there; SHIOENV_CACHE=DIR puts {cache} elsewhere",
+        )
+    return SystemStorageError(
+        f"the disk is full: {temporary}, where mmdebstrap unpacks packages",
+        hint="it takes some 700 MB for a moment; TMPDIR=DIR puts it elsewhere",
+    )
+
+
+def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Path) -> None:
     text = "\n".join(log[-25:])
-    if "No space left on device" in text:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
+    if re.search(r"No space left on device|Disk quota exceeded|enough free space", text):
+        raise _full_disk(cache)
     if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
         raise HostError(
             f"mmdebstrap cannot make a user namespace:\n{text}",

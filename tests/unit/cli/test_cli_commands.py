@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -271,6 +273,15 @@ def test_an_unknown_grammar_names_the_nearest() -> None:
 def test_help_names_the_wall_time_that_holds(words: tuple[str, ...], limits: Limits) -> None:
     shown = " ".join(CliRunner().invoke(app, [*words, "--help"]).output.replace("│", "").split())
     assert f"Wall time of one execution (default: {limits.wall_seconds:g})" in shown
+
+
+def test_the_package_can_be_run_by_its_name() -> None:
+    command = [sys.executable, "-m", "shioenv"]
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.startswith("shioenv ")
+    wrong = subprocess.run([*command, "sytem"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "Usage: shioenv " in wrong.stderr
 
 
 def test_help_shows_what_stands_in_brackets() -> None:

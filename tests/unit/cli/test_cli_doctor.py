@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from shioenv.sandbox import host as doctor
 from shioenv.sandbox.namespaces import host as namespaces
 from shioenv.system import host as building
 from shioenv.system.host import HostCheck
+from shioenv.system.idmap import find_idmap
 
 FINE = HostCheck("kernel", True, "Linux 6.18", "for the overlay", "a newer one")
 MISSING = HostCheck("mmdebstrap", False, "not installed", "it builds", "apt-get install mmdebstrap")
@@ -52,6 +55,23 @@ def test_a_core_handler_of_the_host_is_named_and_nothing_more() -> None:
     assert not found.needed
     assert "kernel.core_pattern = core" in found.fix
     assert namespaces._crashes("core").ok
+
+
+@pytest.mark.parametrize(("program", "package"), [("ip", "iproute2"), ("unshare", "util-linux")])
+def test_what_cannot_be_tried_names_the_package_of_the_program_that_is_missing(
+    program: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # its /tmp is another
+        place = Path(name)
+        place.chmod(0o755)
+        for directory in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
+            for path in Path(directory).iterdir():
+                if path.name != program and not (place / path.name).is_symlink():
+                    (place / path.name).symlink_to(path)
+        monkeypatch.setenv("PATH", name)
+        found = [check for check in namespaces._namespaces(find_idmap()) if not check.ok]
+    assert {check.fix for check in found} == {f"apt-get install {package}"}
+    assert all(program in check.detail for check in found)
 
 
 def test_every_check_of_this_host_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

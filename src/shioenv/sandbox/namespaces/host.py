@@ -156,12 +156,17 @@ _FEATURES = (
 )
 
 
+_PACKAGES = {"ip": "iproute2", "unshare": "util-linux"}
+"""Of Debian, by the programs that features are tried with."""
+
+
 def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
     for feature in _FEATURES:
         fix = feature.fix if isinstance(feature.fix, str) else feature.fix()
         missing = next((p for p in feature.programs if shutil.which(p) is None), None)
         if missing:
             detail = f"not tried: this host has no program {missing}"
+            fix = f"apt-get install {_PACKAGES[missing]}"
             yield HostCheck(feature.name, False, detail, feature.why, fix, needed=False)
             continue
         try:
