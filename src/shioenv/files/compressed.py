@@ -1,18 +1,26 @@
-"""Files that are compressed where their name ends in `.zst`, read and written as any others."""
+"""Compressed files, read as any others: ours are known by their names, others by their content."""
 
 from __future__ import annotations
 
+import errno
+import gzip
 import hashlib
 import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from shioenv.files.regular import LARGEST, open_regular
+
 SUFFIX = ".zst"
 
 LEVEL = 3
 """Zstandard's own default: higher ones take several times as long for a tenth less (ours)."""
+
+_GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+"""What such files begin with."""
 
 _CHUNK = 4096
 """Bytes decompressed at once: what a hostile file makes of them is 128 MiB at most."""
@@ -24,13 +32,44 @@ class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are
 
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """What a file holds, as a stream. OSError; DamagedFile where a compressed one is damaged."""
-    with path.open("rb") as file:
+    """What a regular file holds, as a stream, compressed where its name ends in `.zst`.
+
+    OSError as `open_regular` raises it; DamagedFile where a compressed one is damaged.
+    """
+    with open_regular(path) as file:
         if path.suffix == SUFFIX:
             with io.BufferedReader(_Content(file)) as stream:
                 yield stream
         else:
             yield file
+
+
+@contextmanager
+def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
+    """What a regular file holds, as a stream that can be peeked at; compressed by gzip or Zstandard
+    where it begins as these do, whatever it is called. Errors: as `reading`.
+    """
+    with open_regular(path) as file:
+        begin = file.peek(len(_ZSTANDARD))
+        if not begin.startswith((_GZIP, _ZSTANDARD)):
+            yield file
+            return
+        packed = _Unzipped(file) if begin.startswith(_GZIP) else _Content(file)
+        with io.BufferedReader(packed) as stream:
+            yield stream
+
+
+def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
+    """The lines of a stream, each with its end.
+
+    OSError with EFBIG for one of more than `most` bytes, before it fills the memory.
+    """
+    number = 0
+    while line := stream.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise OSError(errno.EFBIG, f"line {number} is longer than {most:,} bytes")
+        yield line
 
 
 @contextmanager
@@ -101,3 +140,20 @@ class _Content(io.RawIOBase):
 
     def _damaged(self, why: str) -> DamagedFile:
         return DamagedFile(0, f"it is no sound Zstandard file: {why}", self._file.name)
+
+
+class _Unzipped(io.RawIOBase):
+    """What a file that gzip compressed holds, with one error for whatever damages it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._name = file.name
+        self._content = gzip.GzipFile(fileobj=file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._content.readinto(buffer)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DamagedFile(0, f"it is no sound gzip file: {error}", self._name) from None

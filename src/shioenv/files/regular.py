@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that is read whole, where its reader names no other bound: a manifest of 190,000
@@ -20,20 +20,20 @@ _KINDS = {
 }
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> io.BufferedReader:
     """A regular file, or a link to one, opened to be read as bytes.
 
     What is none is never waited for. OSError as `open` raises it: IsADirectoryError for a
     directory; for a pipe, a device or a socket one whose `strerror` says which it is.
     """
     _refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    file = open(path, "rb", opener=_opened)  # noqa: SIM115 - whoever asked closes it
     try:
-        _refuse_other(os.fstat(handle), path)
-        return os.fdopen(handle, "rb")
+        _refuse_other(os.fstat(file.fileno()), path)
     except BaseException:
-        os.close(handle)
+        file.close()
         raise
+    return file
 
 
 def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
@@ -46,6 +46,10 @@ def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _refuse_other(status: os.stat_result, path: str | Path) -> None:
