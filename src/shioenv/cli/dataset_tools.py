@@ -134,7 +134,7 @@ def export(
             autocompletion=shared.completing("parquet", "hf", "jsonl"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
             "compressed where OUT ends in .gz or .zst).",
-            show_default="what OUT ends in, else hf",
+            show_default="what OUT ends in, hf where it ends in nothing",
         ),
     ] = None,
     licence: Annotated[

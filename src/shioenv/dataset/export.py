@@ -30,6 +30,14 @@ from shioenv.files.durable import atomic_write, new_directory, new_file
 
 FORMATS = ("parquet", "hf", "jsonl")
 
+ENDINGS: Mapping[str, str] = {
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".jsonl.zst": "jsonl",
+}
+"""What names of files end in, with the format that is then written."""
+
 SOURCE_MANIFEST = "source-manifest.json"
 """The exported dataset's own manifest, kept in the Hugging Face layout."""
 
@@ -99,17 +107,14 @@ def export(
     `parquet` is one file; `hf` a directory that `datasets.load_dataset(output)` opens, with a card
     that names `licence` (an identifier as the Hugging Face hub knows them); `jsonl` one file of the
     records as they are, compressed where its name ends in `.gz` or `.zst`; None is the one that
-    `output` ends in, `hf` where it ends in none. The same dataset gives
+    `ENDINGS` has for what `output` ends in, `hf` where it ends in none. The same dataset gives
     the same bytes with the same libraries. `report` is told records done and in all. Errors:
     UnknownDatasetError, DatasetCorruptError where a shard is not what the manifest says,
-    OutputExistsError, MissingExtraError without pyarrow (Parquet), UsageError for
-    another format, or a dataset that is not finished or has no records.
+    OutputExistsError, MissingExtraError without pyarrow (Parquet), UsageError for another format, a
+    name that ends in none or another one, or a dataset that is not finished or has no records.
     """
     directory, output = Path(directory), Path(output)
-    if format is None:
-        format = _format_of(output)  # noqa: A001
-    if format not in FORMATS:
-        raise UsageError(f"no format is called {format!r}", hint=did_you_mean(format, FORMATS))
+    format = _format_of(output, format)  # noqa: A001
     manifest = finished_manifest(directory)
     if not manifest.records:
         raise UsageError(f"{directory} has no records", hint="nothing is there to export")
@@ -132,9 +137,20 @@ def export(
     return Exported(output, format, manifest.records, count, size)
 
 
-def _format_of(output: Path) -> str:
-    name = output.name.removesuffix(".gz").removesuffix(".zst")
-    return next((kind for kind in ("parquet", "jsonl") if name.endswith(f".{kind}")), "hf")
+def _format_of(output: Path, asked: str | None) -> str:
+    """The format to write. UsageError where name and request do not say one, and the same."""
+    said = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
+    if asked is not None and asked not in FORMATS:
+        raise UsageError(f"no format is called {asked!r}", hint=did_you_mean(asked, FORMATS))
+    endings = f"known endings: {', '.join(ENDINGS)}; hf is a directory, whose name has none"
+    if asked is None and said is None and output.suffix:
+        raise UsageError(
+            f"{output} ends in {output.suffix!r}, which says no format",
+            hint=f"{endings}. --format NAME writes under any other name",
+        )
+    if asked is not None and said not in (None, asked):
+        raise UsageError(f"{output} ends as {said} does, not {asked}", hint=endings)
+    return asked or said or "hf"
 
 
 def fields_table(kind: type[Struct]) -> str:

@@ -234,6 +234,29 @@ def test_requests_that_cannot_be_meant(dataset: Path, tmp_path: Path) -> None:
             export(tmp_path / "empty", tmp_path / "out", format="jsonl")
 
 
+@pytest.mark.parametrize(
+    "name", ["x.xml", "x.csv", "x.json", "x.gz", "x.jsonl.xz", "x.parquet.gz", "x.JSONL", "v1.2"]
+)
+def test_an_ending_that_says_no_format_is_refused(dataset: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="which says no format") as caught:
+        export(dataset, tmp_path / name)
+    for ending in (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", "hf"):
+        assert ending in str(caught.value.hint)
+    assert not any(tmp_path.iterdir())
+    assert export(dataset, tmp_path / name, format="jsonl").output.is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("x.jsonl", "hf"), ("x.parquet", "jsonl"), ("x.jsonl.gz", "parquet")]
+)
+def test_a_format_that_the_name_contradicts_is_refused(
+    dataset: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    with pytest.raises(UsageError, match=f"not {kind}"):
+        export(dataset, tmp_path / name, format=kind)
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_missing_library_is_named_with_its_extra(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
