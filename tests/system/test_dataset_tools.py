@@ -142,6 +142,48 @@ def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> No
     assert "0.500 (as published)" in shioenv("show", "released").stdout
 
 
+def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None:
+    lines = (dataset / "data/00000.ndjson").read_bytes()
+    for name in ("a.parquet", "a.jsonl", "a.jsonl.gz", "hub"):
+        shioenv("export", dataset, name)
+        result = shioenv("import", name, f"from-{name}")
+        assert f"{COUNT}, as they were exported; nothing was executed" in result.stdout
+        assert Path(f"from-{name}/data/00000.ndjson").read_bytes() == lines
+        assert "nothing is wrong" in shioenv("verify", f"from-{name}").stdout
+        shioenv("filter", f"from-{name}", f"some-{name}", "--exclude-volatile")
+    assert "nothing is wrong" in shioenv("verify", "from-hub", "--replay", 3).stdout
+    assert f"{COUNT}, gcs on debian-12" in shioenv("stats", "from-a.jsonl").stdout
+    assert "made by | import (records)" in _card(shioenv, "from-a.jsonl")
+    assert "records keep" in shioenv("import", "hub", "c", "--sampler", "x", status=2).stderr
+    released = shioenv("import", "a.jsonl", "released", "--format", "released")
+    assert "reparsed    0" in released.stdout
+    scored = [record.irreducibility for record in read_records("released")]
+    assert scored == [record.irreducibility for record in read_records(dataset)]
+
+
+def _card(shioenv: Shioenv, directory: str) -> str:
+    shioenv("export", directory, "card")
+    return Path("card/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.bin", b"PAR1\nls\ntouch x\n", "is no sound Parquet file"),
+        ("a.json", b'{"inptu": "ls"}\n', "a.json:1: no `input` in the JSON object"),
+        ("a.txt.gz", b"\x1f\x8b\nls\n", "it is no sound gzip file"),
+    ],
+)
+def test_what_is_no_list_of_inputs_is_not_executed(
+    shioenv: Shioenv, name: str, content: bytes, why: str
+) -> None:
+    Path(name).write_bytes(content)
+    result = shioenv("import", name, "mine", status=1)
+    assert why in result.stderr
+    assert "SHIO-D08" in result.stderr
+    assert not Path("mine").exists()
+
+
 def test_a_lost_shard_is_named_and_made_again(dataset: Path, shioenv: Shioenv) -> None:
     shutil.copytree(dataset, "broken")
     shard = Path("broken/data/00000.ndjson")

@@ -97,9 +97,11 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
     rows = {
         "records": f"{total}, {described.sampler}"
         + (
-            f" with seed {described.seed} on {described.system}"
-            if described.system
-            else ", not executed here"
+            ", not executed here"
+            if not described.system
+            else f" on {described.system}"
+            if described.seed is None
+            else f" with seed {described.seed} on {described.system}"
         ),
         "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
         f"({fixed(scores.mean_strict)} mean of strict)",
@@ -167,7 +169,11 @@ def show(
     if number is not None:
         chosen = [record for record in read_records(directory) if record.session_id == number]
         if not chosen:
-            parent = " and keeps its parent's numbers" if manifest.plan.kind == "filter" else ""
+            parent = (
+                " and keeps the numbers that its records had"
+                if manifest.plan.kind in ("filter", "records")
+                else ""
+            )
             raise UsageError(
                 f"{directory} has no record {number}",
                 hint=f"it has {manifest.records}, counted from 0{parent}",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.leakage import Leakage
     from shioenv.dataset.lines import Rejection
+    from shioenv.dataset.manifest import Manifest
     from shioenv.dataset.released import Imported
     from shioenv.dataset.repair import Repaired
 
@@ -26,9 +27,6 @@ SHOWN = 10
 """Examples and rejected lines printed; `--json`, or the file that is named, has all of them."""
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
-
-IMPORTS = ("commands", "released")
-"""Formats that are imported."""
 
 
 def filter_(
@@ -163,8 +161,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="SRC",
-            help="A file with an input on each line, as text or as JSON (input, cwd); for released "
-            "a file of records, or a directory of such files.",
+            help="A file with an input on each line, as text or as JSON (input, cwd), an "
+            "export of a dataset, or released records; also compressed by gzip or Zstandard.",
         ),
     ],
     directory: Annotated[
@@ -172,19 +170,22 @@ def import_(
     ],
     *,
     format_: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="NAME",
-            autocompletion=shared.completing(*IMPORTS),
-            help="commands (inputs, executed and scored here) or released (records as the paper's "
-            "authors published them, not executed).",
+            autocompletion=shared.completing("commands", "records", "released"),
+            help="commands (inputs, executed and scored here), records (an export of a dataset, "
+            "kept as it is) or released (records as the paper's authors published them).",
+            show_default="what SRC holds: commands or records",
         ),
-    ] = "commands",
+    ] = None,
     sampler: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What the records say wrote them (default: the format's name)."
+            metavar="NAME",
+            help="What the records say wrote them (default: the format's name); those of an export "
+            "keep what they say.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
@@ -194,16 +195,26 @@ def import_(
     limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a dataset of a list of inputs, or of records of another make.
+    """Make a dataset of a list of inputs, of an export, or of records of another make.
 
     Inputs are taken as they are: shioenv suite adapt rewrites those of others to the system first.
     They are taken apart by the grammars, executed, scored and recorded as generate does it; the
     same list gives the same bytes. Lines that cannot be recorded are printed, counted, and kept in
-    DIR/rejected.ndjson. Released records are not executed: what they do not say stays empty, and
-    seed, budget, workers and system have no part in it.
+    DIR/rejected.ndjson. Records are not executed: what they do not say stays empty, and seed,
+    budget, workers and system have no part in it. Those of an export stay as they are, and with the
+    Hugging Face layout the dataset is the exported one, byte for byte.
     """
+    from shioenv.dataset.records import KINDS, import_records, kind_of
     from shioenv.errors import UsageError, did_you_mean
 
+    if format_ is None:
+        format_ = kind_of(source)
+    if format_ == "records":
+        if sampler is not None:
+            raise UsageError("records keep what they say wrote them", hint="without --sampler")
+        with counting("records") as report:
+            kept = import_records(source, directory, report=report)
+        return _kept(kept, directory)
     if format_ == "commands":
         from shioenv.dataset.external import CommandList, import_commands
         from shioenv.dataset.manifest import scoring_there
@@ -233,7 +244,7 @@ def import_(
         with counting("lines") as report:
             imported = import_released(source, directory, sampler=sampler or format_, report=report)
         return shared.Printout(imported.to_json(), _released_lines(imported, directory))
-    raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, IMPORTS))
+    raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, KINDS))
 
 
 def score(
@@ -359,6 +370,24 @@ def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
     yield from shared.rows(rows)
+
+
+def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
+    plan = manifest.plan
+    document = {
+        "records": manifest.records,
+        "directory": str(directory),
+        "kind": plan.kind,
+        "system": {"name": plan.system, "digest": plan.system_digest or None},
+        "volatile": manifest.volatile,
+    }
+    rows = {
+        "dataset": str(directory),
+        "records": f"{manifest.records:,}, as they were exported; nothing was executed",
+        "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
+        "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
+    }
+    return shared.Printout(document, shared.rows(rows))
 
 
 def _released_lines(done: Imported, directory: Path) -> Iterator[str]:

@@ -74,6 +74,8 @@ not record is null or empty; exit codes of theirs are known to be 0 where a comm
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
 """What the hub calls numbers of at most 3, 4, 5, 6 and more digits."""
 
+_PARQUET = "exporting Parquet"
+
 _TEXTS = ("input", "output", "stdout", "stderr", "output_b64", "context_patch")
 
 Report = Callable[[int, int], None]
@@ -119,7 +121,7 @@ def export(
     if not manifest.records:
         raise UsageError(f"{directory} has no records", hint="nothing is there to export")
     if format != "jsonl":
-        _pyarrow()  # a missing one is told before anything is written
+        parquet_library(_PARQUET)  # a missing one is told before anything is written
     contexts = read_contexts(directory)
     records = _told(read_records(directory, check=True), manifest.records, report)
     count, written = 1, [output]
@@ -212,12 +214,13 @@ def schema(arrow: Any) -> Any:
     )
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def parquet_library(what: str) -> tuple[ModuleType, ModuleType]:
+    """pyarrow, and its part for Parquet. MissingExtraError, which says what needs it."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError("exporting Parquet", "pyarrow", "export") from None
+        raise MissingExtraError(what, "pyarrow", "export") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -240,9 +243,11 @@ def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes
 
 
 def _write_parquet(records: Iterator[Record], path: Path) -> None:
-    arrow, parquet = _pyarrow()
+    arrow, parquet = parquet_library(_PARQUET)
     columns = schema(arrow)
-    with parquet.ParquetWriter(path, columns, compression="zstd") as writer:
+    with parquet.ParquetWriter(
+        path, columns, compression="zstd", write_page_checksum=True
+    ) as writer:
         for group in _groups(records):
             rows = [_row(record) for record in group]
             writer.write_table(arrow.Table.from_pylist(rows, schema=columns))
@@ -316,8 +321,9 @@ def card(manifest: Manifest, licence: str) -> str:
             [f"shioenv {plan.version}", "kernel " + ", ".join(manifest.kernels), *manifest.layers]
         ),
     }
-    if not plan.executed:
-        facts |= dict.fromkeys(("seed", "system", "commands", "grammars"), "unknown")
+    if plan.limits is None:  # no more is known than records say
+        facts |= dict.fromkeys(("seed", "commands", "grammars", "versions"), "unknown")
+        facts["system"] = plan.system or "unknown"
     size = _SIZES[min(max(len(str(manifest.records)), 3), 7) - 3]
     return template.format(
         about=EXECUTED if plan.executed else RELEASED,

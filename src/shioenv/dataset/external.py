@@ -13,8 +13,9 @@ from shioenv.dataset.generate import Progress, Summary, plan_of, run
 from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
 from shioenv.dataset.manifest import Plan, scoring_there
 from shioenv.domain.inputs import Input, session_text
-from shioenv.errors import ImportFileError
+from shioenv.errors import ImportFileError, nearest
 from shioenv.execution.job import Executor
+from shioenv.files.documents import parse_json
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser, without_assignments
 from shioenv.irreducibility.scoring import Scoring
@@ -161,7 +162,7 @@ def read_list(
     """The inputs of a file's lines, taken apart; `directories` are where those start that name
     none, and `exists` says of others whether one is there. Errors: ImportFileError.
     """
-    reader = _Reader(commands.seed, parser, directories, exists)
+    reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()
     number = 0
     for number, line in read_lines(commands.path, digest.update):
@@ -169,28 +170,37 @@ def read_list(
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
 
+_LINES = (
+    "a line is an input as text, or a JSON object with `input` (and perhaps `cwd`): jq -c '.[]' "
+    "makes lines of a list"
+)
+
+
 class _Reader:
     """Takes lines apart; `samples` are what `Accepted` calls so."""
 
     def __init__(
         self,
-        seed: int,
+        commands: CommandList,
         parser: InputParser,
         directories: Sequence[str],
         exists: Callable[[str], bool],
     ) -> None:
-        self._seed, self._parser, self._directories = seed, parser, directories
+        self._path, self._seed = commands.path, commands.seed
+        self._parser, self._directories = parser, directories
         self._exists = exists
         self._distinct = Distinct()
         self.samples: list[bytes] = []
         self.rejected: list[Rejection] = []
 
     def read(self, number: int, content: bytes) -> None:
-        """One line, without its end."""
+        """One line, without its end. ImportFileError for JSON without an input."""
         text, reason = _readable(content)
-        document = _document(text)
+        document = None if reason else self._document(number, text)
         if document is not None:
             text, reason = document["input"], _unusable(document)
+        if reason is None and len(text.encode()) > LONGEST_INPUT:
+            reason = "too long"
         if reason is None:
             rng = generator(self._seed, "import", number)
             cwd = (document or {}).get("cwd") or rng.choice(self._directories)
@@ -198,6 +208,34 @@ class _Reader:
             reason = self._sample(text, cwd) if known else "no such start directory"
         if reason is not None:
             self.rejected.append(Rejection.of(number, content, reason))
+
+    def _document(self, number: int, text: str) -> dict[str, Any] | None:
+        """The JSON object with an input that a line is; None where it is an input as text.
+
+        ImportFileError for other JSON: it would be executed as it stands.
+        """
+        text = text.strip()
+        if not text.startswith(("{", "[")):
+            return None
+        place = f"{self._path}:{number}"
+        try:
+            document = parse_json(text)
+        except ValueError as error:
+            if text.startswith(('{"', '[{"')):
+                raise ImportFileError(
+                    f"{place}: no JSON: {error}: {text:.60}", hint=_LINES
+                ) from None
+            if text in ("{", "["):
+                raise ImportFileError(f"{place}: JSON over several lines", hint=_LINES) from None
+            return None
+        if not isinstance(document, dict):
+            raise ImportFileError(f"{place}: a JSON list is no input: {text:.60}", hint=_LINES)
+        if not isinstance(document.get("input"), str):
+            said = "`input` is no text" if "input" in document else "no `input` in the JSON object"
+            close = nearest("input", document)
+            hint = f"is {close!r} meant to be `input`? {_LINES}" if close else _LINES
+            raise ImportFileError(f"{place}: {said}: {text:.60}", hint=hint)
+        return document
 
     def _sample(self, text: str, cwd: str) -> str | None:
         """Adds an input that was not seen before; why, where it cannot be."""
@@ -221,8 +259,6 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     """The text of a line, and why it can be none."""
     if b"\0" in content:
         return "", "a NUL byte"
-    if len(content) > LONGEST_INPUT:
-        return "", "too long"
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -232,17 +268,6 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     if text.lstrip().startswith("#"):
         return "", "only a comment"
     return text, None
-
-
-def _document(text: str) -> dict[str, Any] | None:
-    """The JSON object with an input that a line is; None where it is none."""
-    if not text.startswith("{"):
-        return None
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document.get("input"), str) else None
 
 
 def _unusable(document: dict[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import ImportFileError
+from shioenv.files.compressed import lines, unpacking
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
@@ -56,8 +58,8 @@ def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
 def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
     """Keeps what was rejected beside the records; nothing where there is none."""
     if rejected:
-        lines = (json.dumps(rejection.to_json(), ensure_ascii=False) for rejection in rejected)
-        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+        texts = (json.dumps(rejection.to_json(), ensure_ascii=False) for rejection in rejected)
+        content = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
         with storage_errors(directory):
             atomic_write(directory / REJECTED, content)
 
@@ -65,17 +67,92 @@ def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
 def read_lines(
     path: str | Path, pass_on: Callable[[bytes], None] = lambda line: None
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file without their ends, numbered from 1.
+    """The lines of a text without their ends, numbered from 1; of one that gzip or Zstandard
+    compressed as well. A mark of the byte order before the first is left out.
 
-    `pass_on` is given each of them whole, before anything is done with it. Errors: ImportFileError.
+    `pass_on` is given each of them whole, before anything is done with it. Errors: ImportFileError
+    where the file cannot be read, is none, or is no text: by what it begins with, else where more
+    than a tenth of it is no UTF-8 or control characters.
     """
+    size = foreign = 0
     try:
-        with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+        with unpacking(Path(path)) as stream:
+            _refuse_known(path, stream.peek(_HEAD))
+            for number, line in enumerate(lines(stream), 1):
                 pass_on(line)
-                yield number, line.rstrip(b"\r\n")
+                if size <= _LOOKED_AT:
+                    size += len(line)
+                    foreign += _foreign(line)
+                    if size > _LOOKED_AT:
+                        _refuse_foreign(path, size, foreign)
+                yield number, line.removeprefix(BOM_UTF8 if number == 1 else b"").rstrip(b"\r\n")
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+    _refuse_foreign(path, size, foreign)
+
+
+_HEAD = 512
+_BEGINNINGS = {
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+    b"\x1f\x8b": "compressed twice",
+    b"\x28\xb5\x2f\xfd": "compressed twice",
+    b"BZh": "compressed by bzip2",
+    b"\xfd7zXZ": "compressed by xz",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"PK\x03\x04": "a ZIP archive",
+    b"!<arch>": "an archive",
+    b"\x7fELF": "a program",
+    b"%PDF-": "a PDF file",
+    b"SQLite format 3": "a database",
+    b"<?xml": "XML",
+    b"<!doctype": "HTML",
+    b"<html": "HTML",
+}
+"""What some files begin with that are not lists of inputs, though lines of them may look so."""
+_LOOKED_AT = 1 << 20
+"""Bytes of a file by which is told whether it is text."""
+_CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
+_OTHERS = bytes({*range(256)} - {*_CONTROLS})
+_TEXT = (
+    "a text has an input on each line, as text or as JSON; shioenv dataset import also reads "
+    "exports of shioenv dataset export"
+)
+
+
+def _refuse_known(path: str | Path, begin: bytes) -> None:
+    """ImportFileError for what begins as other files do."""
+    kind = next(
+        (
+            said
+            for magic, said in _BEGINNINGS.items()
+            if begin[:16].lower().startswith(magic.lower())
+        ),
+        None,
+    )
+    if begin[257:262] == b"ustar":
+        kind = "a tar archive"
+    if kind is not None:
+        raise ImportFileError(f"{path} is no text: it is {kind}", hint=_TEXT)
+
+
+def _foreign(line: bytes) -> int:
+    """Bytes of a line that no text has."""
+    controls = len(line.translate(None, _OTHERS))
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return controls + len(line) - len(line.decode("utf-8", "ignore").encode())
+    return controls
+
+
+def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
+    if foreign > size / 10:
+        raise ImportFileError(
+            f"{path} is no text: of its first {size:,} bytes {foreign:,} are control characters or "
+            "no UTF-8",
+            hint=_TEXT,
+        )
 
 
 class Distinct:

@@ -33,7 +33,7 @@ READ = (4, SCHEMA_VERSION)
 MANIFEST = "manifest.json"
 DATA = "data"
 CONTEXTS = "contexts"
-ORIGINS = ("filter", "commands", "released")
+ORIGINS = ("filter", "commands", "records", "released")
 """Kinds of datasets that no sampler drew."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with what the names of compressed ones end in."""
@@ -56,17 +56,17 @@ class Plan:
     """How inputs were drawn, everything in it named: policy by its label, commands and start
     directories in full. Of what no sampler drew, `sampler` says what wrote it."""
     scoring: Scoring | None
-    """How they were scored; None where this package executed nothing."""
+    """How they were scored; None where that is not known."""
     system: str
     """The system's name."""
     system_digest: str
-    """Equal digests: the same inputs do the same things."""
+    """Equal digests: the same inputs do the same things. "" where it is not known."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of the system's packages; decided by the digest, so never compared."""
     grammar_digest: str
     """SHA-256 of the productions inputs were drawn from."""
     limits: Limits | None
-    """Bounds of every execution; None where this package executed nothing."""
+    """Bounds of every execution; None where they are not known."""
     version: str
     """Of the package that drew, executed and scored."""
     record_schema: int = RECORD_SCHEMA_VERSION
@@ -75,7 +75,8 @@ class Plan:
     """How its shards are compressed, one of `COMPRESSIONS`; None: they are not."""
     origin: Mapping[str, Any] | None = None
     """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
-    from a parent), `commands` (a list of inputs) or `released` (records of another make)."""
+    from a parent), `commands` (a list of inputs), `records` (an export without its manifest) or
+    `released` (records of another make)."""
 
     @property
     def kind(self) -> str:
@@ -85,7 +86,7 @@ class Plan:
     @property
     def executed(self) -> bool:
         """Whether this package executed the inputs; those of a released dataset it did not."""
-        return self.limits is not None
+        return bool(self.system)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
@@ -192,6 +193,16 @@ class _System(Struct, forbid_unknown_fields=True):
 class _Grammar(Struct, forbid_unknown_fields=True):
     digest: str
     commands: tuple[str, ...]
+
+
+class _Parent(Struct):
+    manifest_sha256: str
+    records: int
+
+
+class _Filtered(Struct):
+    parent: _Parent
+    selection: dict[str, Any]
 
 
 def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
@@ -419,8 +430,12 @@ def _compression(value: Any) -> str | None:
 
 
 def _origin(value: Any) -> Mapping[str, Any] | None:
-    if value is not None and (not isinstance(value, dict) or value.get("kind") not in ORIGINS):
+    if value is None:
+        return None
+    if not isinstance(value, dict) or value.get("kind") not in ORIGINS:
         raise ValueError(f"origin is {value!r:.60}")
+    if value["kind"] == "filter":
+        _part(value, _Filtered, "$.origin")
     return value
 
 

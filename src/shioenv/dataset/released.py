@@ -255,11 +255,11 @@ def _text(row: _Row) -> tuple[str | None, str]:
     text = row.input.strip()
     if "\0" in text:
         raise RecordError("a NUL byte in the input")
+    cwd, rest = without_start(text)
     tokens = _tokens(row.input_args) or []
-    if tokens[:1] == ["cd"]:
-        return text, ""
-    cwd, text = without_start(text)
-    return text, cwd
+    if tokens[:1] == ["cd"] and Input.from_marked(tokens).text != rest:
+        return text, ""  # what leads there is the input, or its first command
+    return rest, cwd
 
 
 def _tokens(value: Any) -> list[str] | None:

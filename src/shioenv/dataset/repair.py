@@ -44,6 +44,7 @@ _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
 
 INSTEAD = {
     "commands": "import the same list again: shioenv dataset import SRC DIR",
+    "records": "import the same records again: shioenv dataset import SRC DIR",
     "released": "import the same files again: shioenv dataset import SRC DIR --format released",
     "filter": "select from its parent again: shioenv dataset filter SRC DIR",
 }

@@ -69,6 +69,7 @@ _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e
 _MADE_BY = {
     "generate": "shioenv generate",
     "commands": "shioenv dataset import",
+    "records": "shioenv dataset import",
     "released": "shioenv dataset import",
     "filter": "shioenv dataset filter",
 }
@@ -199,7 +200,7 @@ class _Check:
                 yield Problem(kept.file, None, context)
             else:
                 self._contexts[kept.cwd] = context.document
-        if manifest.plan.executed and manifest.records:
+        if manifest.plan.system_digest and manifest.records:
             known = {context.cwd for context in manifest.contexts}
             for cwd in manifest.plan.drawing.start_directories:
                 if cwd not in known:
@@ -255,7 +256,7 @@ class _Check:
     def _record(self, record: Record, line: bytes, expected: int) -> Iterator[str]:
         if encode(record) != line:
             yield "is not written as records are: order of fields, blanks or escapes"
-        if self._manifest.plan.kind != "filter":
+        if self._manifest.plan.kind not in ("filter", "records"):
             if record.session_id != expected:
                 yield f"session_id is {record.session_id}, expected {expected}"
         elif record.session_id <= self._previous:
@@ -493,9 +494,15 @@ def replay(
         raise UsageError(f"cannot replay {count} records", hint="at least 1")
     manifest = read_manifest(directory)
     plan = manifest.plan
-    if plan.limits is None:
+    if not plan.executed:
         raise UsageError(
             f"{directory} holds records of another make: nothing here can execute them again"
+        )
+    if plan.limits is None:
+        raise UsageError(
+            f"{directory} does not say on which system and with which limits its records were "
+            "made, so they cannot be executed again",
+            hint="an export with --format hf keeps that",
         )
     numbers = range(manifest.records)
     wanted = set(random.Random(seed).sample(numbers, min(count, len(numbers))))

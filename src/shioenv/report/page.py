@@ -23,6 +23,7 @@ ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
     "filter": "They were selected from another dataset.",
     "commands": "They come from a list; each was executed on a pristine system, and scored.",
+    "records": "They were exported from a dataset; what its manifest said was not.",
     "released": "They were executed and scored elsewhere, and are shown as they were released.",
 }
 """What is said of how a dataset came about, by the kind of its origin."""

@@ -130,7 +130,8 @@ class Statistics:
 
     records: int
     sampler: str
-    seed: int
+    seed: int | None
+    """None where it is not known."""
     budget: int
     system: str
     failed: int
@@ -231,7 +232,7 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     return Statistics(
         records=total.records,
         sampler=plan.drawing.sampler,
-        seed=plan.drawing.seed,
+        seed=None if plan.limits is None else plan.drawing.seed,
         budget=plan.scoring.budget if plan.scoring else 0,
         system=plan.system,
         failed=total.failed,

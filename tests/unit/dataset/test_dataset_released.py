@@ -156,13 +156,30 @@ def test_what_cannot_be_taken_is_told_with_its_line(tmp_path: Path) -> None:
         ("cd it's; ls -b", "", "cd it's; ls -b"),
         ("cd ''; ls -b", "", "cd '' ; ls -b"),
         ("cd /a;", "", "cd /a"),
+        ("cd /a; cd b", "/a", "cd /a; cd b"),
     ],
 )
 def test_a_start_directory_is_taken_off_where_it_can_be_put_on_again(
     tmp_path: Path, text: str, cwd: str, kept: str
 ) -> None:
-    _, (one,) = imported(tmp_path, row("ls", "-b", input=text))
+    tokens = ("cd", "b") if text.endswith("cd b") else ("ls", "-b")
+    _, (one,) = imported(tmp_path, row(*tokens, input=text, score=0.5))
     assert (one.cwd, one.input) == (cwd, kept)
+
+
+def test_where_the_input_itself_is_a_cd_its_arguments_tell_it_from_the_start(
+    tmp_path: Path,
+) -> None:
+    _, (first, second, third) = imported(
+        tmp_path,
+        row("cd", "-P", "b", input="cd /a; cd -P b", score=0.5),
+        row("cd", "/a", ";", "cd", "-P", "c", input="cd /a; cd -P c", score=0.5),
+        row("cd", "/a", "&&", "ls", score=0.5),
+    )
+    assert (first.cwd, first.input_args) == ("/a", ["cd", "-P", "b"])
+    assert (second.cwd, third.cwd) == ("", "")
+    assert third.input == "cd /a && ls"
+    assert first.irreducibility is not None
 
 
 def test_lines_beyond_what_can_be_computed_are_left_out(tmp_path: Path) -> None:

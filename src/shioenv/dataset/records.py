@@ -1,0 +1,275 @@
+"""Records that this package exported, brought back as they were; nothing is executed.
+
+A Hugging Face layout holds the manifest of what was exported: that dataset is made again, byte for
+byte. JSON Lines and a Parquet file hold records alone: they are kept as they are, and what only a
+manifest says (digest of the system, seed, limits, contexts) stays unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.contexts import checked_contexts
+from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
+from shioenv.dataset.lines import Distinct, read_lines
+from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
+from shioenv.dataset.write import Writer
+from shioenv.domain.context import Context
+from shioenv.domain.record import NAMES, Record, decode
+from shioenv.errors import ImportFileError, RecordError
+from shioenv.files.compressed import unpacking
+from shioenv.files.documents import parse_json
+from shioenv.files.durable import atomic_write, new_directory, sha256_of
+from shioenv.files.regular import open_regular, read_regular
+from shioenv.synthesis.drawing import Drawing
+
+KINDS = ("commands", "records", "released")
+"""What is imported: a list of inputs, our own records, and those of the paper's authors."""
+
+SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
+_PARQUET = b"PAR1"
+_ROWS = 100
+"""Records of a Parquet file turned into Python's values at once."""
+
+Report = Callable[[int], None]
+
+
+def kind_of(source: str | Path) -> str:
+    """Which of `KINDS` an import of a file or directory is of, told by what it holds.
+
+    Errors: ImportFileError for what is none of them, and for records of another make, which have
+    to be asked for.
+    """
+    source = Path(source)
+    if source.is_dir():
+        if (source / MANIFEST).exists():
+            raise ImportFileError(
+                f"{source} is a dataset, not an export of one",
+                hint="it is read as it is; shioenv dataset filter SRC DST copies it",
+            )
+        source = _files(source)[0]
+    if _is_parquet(source):
+        return "records"
+    first = next((line for _, line in read_lines(source) if line.strip()), b"")
+    try:
+        document = parse_json(first) if first.startswith(b"{") else {}
+    except ValueError:
+        document = {}
+    if {"schema_version", "input_args", "context_patch"} <= document.keys():
+        return "records"
+    if {"input", "output", "exit_code"} <= document.keys():
+        raise ImportFileError(
+            f"{source} holds records of another make, or other fields than records have",
+            hint="--format released keeps what they say, without executing them; "
+            "--format commands executes their inputs",
+        )
+    return "commands"
+
+
+def import_records(
+    source: str | Path, directory: str | Path, *, report: Report = lambda done: None
+) -> Manifest:
+    """A dataset in `directory` of the records that `shioenv.dataset.export` wrote: a Parquet file,
+    JSON Lines (compressed or not), a directory of such files, or the Hugging Face layout.
+
+    Each record stays as it is, its number, scores and flags included. With the layout's
+    `source-manifest.json` the dataset is the exported one, byte for byte; without it the manifest
+    has the origin `records`, and is empty where records say nothing. `report` is told of records.
+    Errors: ImportFileError with file and line where anything is no record, where records are of
+    several samplers, systems or schema versions, or not in the order of their numbers, where an
+    input is there twice, where records are not those of the manifest; MissingExtraError without
+    pyarrow (Parquet), OutputExistsError, DatasetStorageError.
+    """
+    source, directory = Path(source), Path(directory)
+    if (source / SOURCE_MANIFEST).exists():
+        return _exported(source, directory, report)
+    files = _files(source) if source.is_dir() else [source]
+    with new_directory(directory) as temporary:
+        records = _told(chain.from_iterable(map(_read, files)), report)
+        first = next(records, None)
+        if first is None:
+            raise ImportFileError(f"{source} holds no record")
+        plan = _plan(first[1])
+        writer = Writer(temporary, plan)
+        same, directories = _Same(), set()
+        for place, record in chain([first], records):
+            same.check(place, record)
+            writer.add(record)
+            directories.add(record.cwd)
+        origin = {"kind": "records", "files": {path.name: sha256_of(path) for path in files}}
+        drawing = replace(plan.drawing, start_directories=tuple(sorted(directories)))
+        return writer.finish(replace(plan, drawing=drawing, origin=origin))
+
+
+def _exported(source: Path, directory: Path, report: Report) -> Manifest:
+    """The dataset that the manifest beside the records describes."""
+    path = source / SOURCE_MANIFEST
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+    manifest = decode_manifest(content, str(path))
+    with new_directory(directory) as temporary:
+        writer = Writer(temporary, manifest.plan, manifest.kernels, manifest.layers)
+        writer.keep_contexts(_contexts(source, manifest))
+        for _, record in _told(chain.from_iterable(map(_read, _files(source))), report):
+            writer.add(record)
+        made = writer.finish()
+        if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
+            raise ImportFileError(
+                f"{source}: the records are not those that {SOURCE_MANIFEST} describes",
+                hint=f"export the dataset anew; without {SOURCE_MANIFEST} they stay as they are",
+            )
+        atomic_write(temporary / MANIFEST, content)
+    return manifest
+
+
+def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
+    for kept, context in checked_contexts(source, manifest.contexts):
+        if isinstance(context, str):
+            raise ImportFileError(f"{source / kept.file} {context}", hint="export the dataset anew")
+        yield context
+
+
+def _plan(record: Record) -> Plan:
+    """What a record says of how it was made."""
+    drawing = Drawing(
+        sampler=record.sampler, policy="", horizon=0, composite_share=0.0, max_segments=0
+    )
+    return Plan(
+        drawing=drawing,
+        scoring=None,
+        system=record.system,
+        system_digest="",
+        grammar_digest="",
+        limits=None,
+        version="",
+        record_schema=record.schema_version,
+    )
+
+
+class _Same:
+    """Holds records against those before them: a dataset has one sampler, system and layout."""
+
+    def __init__(self) -> None:
+        self._first: Record | None = None
+        self._previous = -1
+        self._distinct = Distinct()
+
+    def check(self, place: str, record: Record) -> None:
+        """ImportFileError where a record cannot stand behind the others."""
+        first = self._first = self._first or record
+        for name in ("sampler", "system", "schema_version"):
+            one, other = getattr(first, name), getattr(record, name)
+            if one != other:
+                raise ImportFileError(
+                    f"{place}: its {name} is {other!r}, that of the first record is {one!r}",
+                    hint="a dataset has one: import the records of each into a dataset of its own",
+                )
+        if record.session_id <= self._previous:
+            raise ImportFileError(
+                f"{place}: its session_id is {record.session_id}, after {self._previous}",
+                hint="records stand in the order of their numbers, each number once: sort them, or "
+                "import each export into a dataset of its own",
+            )
+        self._previous = record.session_id
+        typed = "\n".join((record.input, *record.history))
+        if (why := self._distinct.refusal(typed.encode())) is not None:
+            raise ImportFileError(f"{place}: {why}: {record.input:.60}")
+
+
+def _told(records: Iterator[tuple[str, Record]], report: Report) -> Iterator[tuple[str, Record]]:
+    for done, found in enumerate(records, 1):
+        yield found
+        report(done)
+
+
+def _files(source: Path) -> list[Path]:
+    """The files of records in a directory, or in its `data`, in the order of their numbers."""
+    for place in (source / "data", source):
+        paths = [path for path in place.glob("*") if _kind(path)]
+        if paths:
+            return sorted(paths, key=_numbered)
+    raise ImportFileError(
+        f"{source} is a directory without files of records",
+        hint=f"they end in {', '.join(SUFFIXES)}, perhaps with .gz or .zst behind it",
+    )
+
+
+def _kind(path: Path) -> bool:
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    return name.endswith(SUFFIXES) and not name.startswith(".") and path.name != SOURCE_MANIFEST
+
+
+def _numbered(path: Path) -> list[int | str]:
+    """Sorts `x10` behind `x9`."""
+    parts = re.split(r"([0-9]+)", f"a{path.name}")
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def _read(path: Path) -> Iterator[tuple[str, Record]]:
+    """The records of a file, each with its place."""
+    documents = _rows(path) if _is_parquet(path) else _lines(path)
+    for place, line in documents:
+        try:
+            yield place, decode(line)
+        except RecordError as error:
+            raise ImportFileError(f"{place}: {error.message}", hint=error.hint) from None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    return ((f"{path}:{number}", line) for number, line in read_lines(path) if line.strip())
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with unpacking(path) as stream:
+            return stream.peek(len(_PARQUET)).startswith(_PARQUET)
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
+    """The rows of a Parquet file as lines of JSON."""
+    arrow, parquet = parquet_library("importing Parquet")
+    try:
+        with open_regular(path) as file:
+            opened = parquet.ParquetFile(file, page_checksum_verification=True)
+            names = opened.schema_arrow.names
+            others = sorted({*names} ^ {*NAMES})
+            if others:
+                what = "lacks the column" if others[0] in NAMES else "has another column,"
+                raise ImportFileError(
+                    f"{path} {what} {others[0]!r}",
+                    hint="Parquet files are imported that hold records: those of shioenv dataset "
+                    "export. Write inputs of others as text, one a line",
+                )
+            number = 0
+            for batch in opened.iter_batches(_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}: row {number}", json.dumps(_document(row), ensure_ascii=False)
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (arrow.ArrowException, ValueError, TypeError, KeyError) as error:
+        raise ImportFileError(f"{path} is no sound Parquet file: {error!s:.200}") from None
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row of an export was made of, as `export` makes rows."""
+    digests = {pair["name"]: pair["sha256"] for pair in row["content_digests"]}
+    segments = [_segment(segment) for segment in row["segments"]]
+    return {**row, "content_digests": digests, "segments": segments}
+
+
+def _segment(segment: dict[str, Any]) -> dict[str, Any]:
+    """A segment without the fields that its record did not have: a column is null there."""
+    if segment["exact"] is not None:
+        return segment
+    return {name: value for name, value in segment.items() if value is not None}
