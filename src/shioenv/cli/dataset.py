@@ -165,9 +165,10 @@ def show(
     from shioenv.errors import UsageError
 
     manifest = read_manifest(directory)
-    shared.note_unfinished(directory, manifest)
+    held = shared.note_unfinished(directory, manifest)
+    records = read_records(directory, unfinished=True)
     if number is not None:
-        chosen = [record for record in read_records(directory) if record.session_id == number]
+        chosen = [record for record in records if record.session_id == number]
         if not chosen:
             parent = (
                 " and keeps the numbers that its records had"
@@ -176,11 +177,11 @@ def show(
             )
             raise UsageError(
                 f"{directory} has no record {number}",
-                hint=f"it has {manifest.records}, counted from 0{parent}",
+                hint=f"it has {held}, counted from 0{parent}",
             )
     else:
-        step = max(1, manifest.records // count)
-        chosen = list(islice(read_records(directory), 0, step * count, step))
+        step = max(1, held // count)
+        chosen = list(islice(records, 0, step * count, step))
     for record in chosen:
         yield shared.Printout(encode(record), _record(record))
 

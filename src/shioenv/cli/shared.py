@@ -560,14 +560,19 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def note_unfinished(directory: Path, manifest: Manifest) -> None:
-    """Says on standard error which records are looked at, where a dataset is not finished."""
-    if not manifest.complete:
-        held, wanted = manifest.records, manifest.count
-        note(
-            f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
-            "finished shards"
-        )
+def note_unfinished(directory: Path, manifest: Manifest) -> int:
+    """How many records are finished; said on standard error, where these are not all."""
+    from shioenv.dataset.read import count_unfinished
+
+    if manifest.complete:
+        return manifest.records
+    waiting = count_unfinished(directory)
+    held, wanted = manifest.records + waiting, manifest.count
+    note(
+        f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
+        f"finished shards{' and in journals' if waiting else ''}"
+    )
+    return held
 
 
 def show(parts: Iterable[RenderableType | bytes]) -> None:

@@ -77,7 +77,7 @@ def make(
     shared.note_unfinished(directory, manifest)
     with counting("records") as report:
         tasks = make_tasks(
-            read_records(directory),
+            read_records(directory, unfinished=True),
             min_irreducibility=min_irreducibility,
             system=system,
             limits=limits,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -37,6 +38,8 @@ ORIGINS = ("filter", "commands", "records", "released")
 """Kinds of datasets that no sampler drew."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with what the names of compressed ones end in."""
+JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
+"""Names of the files that hold what is finished of a shard which is not whole yet."""
 _LATER = {"mistakes": 0.0, "history": 1}
 """Settings of drawing that came later, as they are where a manifest lacks them."""
 
@@ -343,7 +346,8 @@ def finished_manifest(directory: str | Path) -> Manifest:
     if not manifest.complete:
         raise UsageError(
             f"{directory} is not finished: {manifest.records} of {manifest.count} records",
-            hint="the command that made it goes on where it stopped",
+            hint="the command that made it goes on where it stopped; shioenv dataset show, stats "
+            "and report read what is finished so far",
         )
     return manifest
 

@@ -2,49 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from shioenv.dataset.manifest import Shard, read_manifest
+from shioenv.dataset.manifest import DATA, JOURNAL, SHARD_RECORDS, Shard, read_manifest
 from shioenv.domain.record import Record, decode
 from shioenv.errors import DatasetCorruptError, RecordError
-from shioenv.files.compressed import reading, sha256_of
+from shioenv.files.compressed import lines, reading, sha256_of
+from shioenv.files.journal import sound_lines
 
 _REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair makes a shard again"
 
 
-def read_records(directory: str | Path, *, check: bool = False) -> Iterator[Record]:
+def read_records(
+    directory: str | Path, *, check: bool = False, unfinished: bool = False
+) -> Iterator[Record]:
     """The records of the finished shards in order, read a line at a time.
 
-    With `check`, no record is given of a shard whose bytes are not those of the manifest. Errors:
+    With `check`, no record is given of a shard whose bytes are not those of the manifest; with
+    `unfinished`, those that are finished of other shards are given as well, in the order of their
+    numbers: what a run that was stopped, or goes on, has in its journals. Errors:
     UnknownDatasetError at once; DatasetCorruptError with file and line where a record cannot be
     read, and at the end of a shard that has more or fewer than the manifest says.
     """
-    return _records(Path(directory), read_manifest(directory).shards, check)
+    directory = Path(directory)
+    shards = read_manifest(directory).shards
+    return _records(directory, shards, _journals(directory, shards) if unfinished else {}, check)
 
 
-def _records(directory: Path, shards: Iterable[Shard], check: bool) -> Iterator[Record]:
-    for shard in shards:
-        path = directory / shard.file
-        number = 0
-        try:
-            digest = sha256_of(path) if check else shard.sha256
-            with reading(path) as lines:
-                for number, line in enumerate(lines, 1):
-                    try:
-                        record = decode(line)
-                    except RecordError as error:
-                        raise _corrupt(f"{path}:{number}: {error.message}") from None
-                    if digest == shard.sha256:
-                        yield record
-        except OSError as error:
-            raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
-        if number != shard.records:
-            raise _corrupt(f"{path} has {number} records, the manifest says {shard.records}")
-        if digest != shard.sha256:
-            raise _corrupt(
-                f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}"
-            )
+def count_unfinished(directory: str | Path) -> int:
+    """How many records are finished that are in no finished shard. Errors: as `read_records`."""
+    directory = Path(directory)
+    journals = _journals(directory, read_manifest(directory).shards)
+    return sum(1 for journal in journals.items() for _ in _kept(*journal))
+
+
+def _journals(directory: Path, shards: tuple[Shard, ...]) -> dict[int, Path]:
+    """The journals of shards that are not listed, by number."""
+    listed = {shard.number for shard in shards}
+    try:
+        paths = [*(directory / DATA).iterdir()]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _corrupt(f"{directory / DATA} cannot be read: {error.strerror}") from None
+    named = ((JOURNAL.match(path.name), path) for path in paths)
+    found = {int(match[1]): path for match, path in named if match}
+    return {number: path for number, path in found.items() if number not in listed}
+
+
+def _records(
+    directory: Path, shards: tuple[Shard, ...], journals: dict[int, Path], check: bool
+) -> Iterator[Record]:
+    finished = {shard.number: shard for shard in shards}
+    if not journals:
+        for shard in shards:
+            yield from _shard(directory, shard, check)
+        return
+    for number in sorted(finished.keys() | journals.keys()):
+        if number in finished:
+            yield from _shard(directory, finished[number], check)
+        else:
+            yield from _kept(number, journals[number])
+
+
+def _kept(number: int, path: Path) -> Iterator[Record]:
+    """The records in a shard's journal in their order; of two of a number the later."""
+    found: dict[int, Record] = {}
+    try:
+        for line in sound_lines(path):
+            with suppress(RecordError):
+                record = decode(line)
+                if record.session_id // SHARD_RECORDS == number:
+                    found[record.session_id] = record
+    except FileNotFoundError:
+        return  # its shard was finished meanwhile
+    except OSError as error:
+        raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
+    for _, record in sorted(found.items()):
+        yield record
+
+
+def _shard(directory: Path, shard: Shard, check: bool) -> Iterator[Record]:
+    path = directory / shard.file
+    number = 0
+    try:
+        digest = sha256_of(path) if check else shard.sha256
+        with reading(path) as stream:
+            for number, line in enumerate(lines(stream), 1):
+                try:
+                    record = decode(line)
+                except RecordError as error:
+                    raise _corrupt(f"{path}:{number}: {error.message}") from None
+                if digest == shard.sha256:
+                    yield record
+    except OSError as error:
+        raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
+    if number != shard.records:
+        raise _corrupt(f"{path} has {number} records, the manifest says {shard.records}")
+    if digest != shard.sha256:
+        raise _corrupt(
+            f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}"
+        )
 
 
 def _corrupt(message: str) -> DatasetCorruptError:

@@ -29,7 +29,7 @@ from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.compressed import reading, sha256_of
+from shioenv.files.compressed import lines, reading, sha256_of
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
@@ -225,8 +225,8 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
 def _left(path: Path) -> dict[int, Record]:
     """The records that still stand in a damaged shard the way records are written."""
     standing: dict[int, Record] = {}
-    with suppress(OSError), reading(path) as lines:
-        for line in lines:
+    with suppress(OSError), reading(path) as stream:
+        for line in lines(stream):
             with suppress(RecordError):
                 record = decode(line)
                 if encode(record) == line:

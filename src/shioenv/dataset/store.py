@@ -20,6 +20,7 @@ from shioenv.dataset.contexts import context_problems, write_context
 from shioenv.dataset.manifest import (
     CONTEXTS,
     DATA,
+    JOURNAL,
     MANIFEST,
     SHARD_RECORDS,
     Manifest,
@@ -44,7 +45,6 @@ from shioenv.files.durable import (
 from shioenv.files.journal import Journal, checksummed
 from shioenv.recording.line import Line
 
-_JOURNAL = re.compile(r"(\d{5,})\.journal\Z")
 _SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 
 
@@ -267,7 +267,7 @@ class Store:
         names = [entry.name for entry in self._data.iterdir()]
         journals, shards = (
             {int(match[1]) for match in map(pattern.match, names) if match}
-            for pattern in (_JOURNAL, _SHARD)
+            for pattern in (JOURNAL, _SHARD)
         )
         for number in sorted(shards - self._listed.keys()):
             path = self.directory / self._file(number)

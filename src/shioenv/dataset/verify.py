@@ -12,7 +12,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     shard_file,
 )
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import count_unfinished, read_records
 from shioenv.domain.inputs import Input, session_text, started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
@@ -58,7 +58,7 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import Opener, surroundings_of
 from shioenv.execution.lanes import Lane
-from shioenv.files.compressed import reading
+from shioenv.files.compressed import lines, reading
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
@@ -180,6 +180,8 @@ class _Check:
         manifest = self._manifest
         if not manifest.complete:
             done = f"{manifest.records} of {manifest.count} records are in shards"
+            with suppress(DatasetCorruptError):
+                done += f", {count_unfinished(self._directory)} in journals"
             yield Problem(MANIFEST, None, f"not finished: {done}; {self._again}")
         yield from self._read_contexts()
         for place, shard in enumerate(manifest.shards):
@@ -221,8 +223,8 @@ class _Check:
         path = self._directory / shard.file
         tally = Tally()
         try:
-            with reading(path) as file:
-                for number, line in enumerate(file, 1):
+            with reading(path) as stream:
+                for number, line in enumerate(lines(stream), 1):
                     self.records += 1
                     try:
                         record = decode(line)

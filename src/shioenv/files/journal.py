@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from shioenv.files.compressed import lines
+from shioenv.files.regular import open_regular, refuse_other
 
 Value = TypeVar("Value")
 
@@ -22,6 +25,17 @@ def sound(line: bytes) -> bytes | None:
     """What `checksummed` made a line of; None where the checksum is another's."""
     content = line[9:]
     return content if checksummed(content) == line else None
+
+
+def sound_lines(path: Path) -> Iterator[bytes]:
+    """What the sound lines of a journal hold, which another process may be writing; damaged ones
+    and a torn end are left out. Nothing is changed. OSError as `open_regular` raises it.
+    """
+    with open_regular(path) as file:
+        for line in lines(file):
+            content = _content(line) if line.endswith(b"\n") else None
+            if content is not None:
+                yield content
 
 
 class Journal(Generic[Value]):
@@ -44,8 +58,11 @@ class Journal(Generic[Value]):
         """What is known of each line; one that is taken out is as if it had never been written."""
         self._places: dict[int, tuple[int, int]] = {}
         self._size = 0
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with suppress(FileNotFoundError):
+            refuse_other(path.stat(), path)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         try:
+            refuse_other(os.fstat(self._file), path)
             self._load(read, report)
         except BaseException:
             os.close(self._file)
@@ -94,7 +111,7 @@ class Journal(Generic[Value]):
     ) -> None:
         damaged = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
-            for line in file:
+            for line in lines(file):
                 if not line.endswith(b"\n"):
                     break
                 content = _content(line)
@@ -105,8 +122,8 @@ class Journal(Generic[Value]):
                 else:
                     self._keep(*known, len(line))
         if damaged:
-            lines = "a line is" if damaged == 1 else f"{damaged} lines are"
-            report(f"{self.path}: {lines} damaged and left out; the others are kept")
+            those = "a line is" if damaged == 1 else f"{damaged} lines are"
+            report(f"{self.path}: {those} damaged and left out; the others are kept")
         size = os.fstat(self._file).st_size
         if size > self._size:
             report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")

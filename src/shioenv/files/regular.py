@@ -26,10 +26,10 @@ def open_regular(path: str | Path) -> io.BufferedReader:
     What is none is never waited for. OSError as `open` raises it: IsADirectoryError for a
     directory; for a pipe, a device or a socket one whose `strerror` says which it is.
     """
-    _refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
+    refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
     file = open(path, "rb", opener=_opened)  # noqa: SIM115 - whoever asked closes it
     try:
-        _refuse_other(os.fstat(file.fileno()), path)
+        refuse_other(os.fstat(file.fileno()), path)
     except BaseException:
         file.close()
         raise
@@ -52,7 +52,8 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _refuse_other(status: os.stat_result, path: str | Path) -> None:
+def refuse_other(status: os.stat_result, path: str | Path) -> None:
+    """OSError, as `open_regular` raises it, where this is the status of something else."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

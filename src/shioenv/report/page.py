@@ -63,7 +63,7 @@ def write_report(
 def collect(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[Manifest, Statistics, Samples]:
-    """Everything the page is made of, from one pass over the finished shards.
+    """Everything the page is made of, from one pass over the finished records.
 
     `report` is told after each record how many are read, and of how many. Errors: those of
     `read_records` that checks.
@@ -71,9 +71,9 @@ def collect(
     manifest, samples = read_manifest(directory), Samples()
 
     def passing() -> Iterator[Record]:
-        for number, record in enumerate(read_records(directory, check=True), 1):
+        for number, record in enumerate(read_records(directory, check=True, unfinished=True), 1):
             samples.add(record)
-            report(number, manifest.records)
+            report(number, manifest.count)
             yield record
 
     return manifest, statistics_of(passing(), manifest.plan), samples
@@ -99,18 +99,20 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
         plan=manifest.plan,
         stats=statistics,
         reached={name: n for name, n in statistics.limits_hit.items() if name not in SAID_BY_FLAGS},
-        facts=facts(manifest),
+        facts=facts(manifest, statistics.records),
         tables=tables(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
     )
 
 
-def facts(manifest: Manifest) -> dict[str, str]:
-    """What the manifest says, for people; what it does not know is left out."""
+def facts(manifest: Manifest, records: int) -> dict[str, str]:
+    """What the manifest says, for people, and how many records there are; what is not known is left
+    out.
+    """
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
     said = {
-        "records": f"{count(manifest.records)} of {count(manifest.count)} wanted, "
+        "records": f"{count(records)} of {count(manifest.count)} wanted, "
         f"in {count(shards)} shard{'s' * (shards != 1)}",
         "sampler": f"{drawing.sampler}, policy {drawing.policy}, seed {drawing.seed}",
         **{

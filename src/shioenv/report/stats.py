@@ -175,8 +175,12 @@ class Statistics:
 
 
 def statistics(directory: str | Path) -> Statistics:
-    """The finished shards of a dataset in numbers. Errors: those of `read_records` that checks."""
-    return statistics_of(read_records(directory, check=True), read_manifest(directory).plan)
+    """The finished records of a dataset in numbers, those in journals as well.
+
+    Errors: those of `read_records` that checks.
+    """
+    records = read_records(directory, check=True, unfinished=True)
+    return statistics_of(records, read_manifest(directory).plan)
 
 
 def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:

@@ -11,12 +11,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from dataset_fakes import HOME, FakeRunner, keep_contexts, open_fake, plan, sample
+from dataset_fakes import HOME, FakeRunner, contents, keep_contexts, open_fake, plan, sample
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import count_unfinished, read_records
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
 from shioenv.domain.record import Effect, Record, ScoredSegment, encode
@@ -376,6 +377,45 @@ def test_an_unfinished_dataset_is_announced(
         f"{tmp_path} is not finished: this is of 6 of its 1,009 records, those in finished shards\n"
     )
     assert result.stderr == note
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_what_a_stopped_run_has_finished_is_read(
+    tmp_path: Path, records: list[Record], compression: str | None
+) -> None:
+    with Store(tmp_path, plan(compression=compression), 2300, kernel="6.1.0") as store:
+        keep_contexts(store)
+        lines = {
+            number: replace(records[0], session_id=number, input=f"cd {HOME}; echo {number}")
+            for number in (*range(1000), 2100, 1700, 1001, 1999)
+        }
+        for number in range(2300):
+            store.accept(number, f"cd {HOME}; echo {number}", records[0].input_args)
+        for number, record in lines.items():
+            store.append(Line(number, encode(record), False, 4))
+    journal = tmp_path / "data/00001.journal"
+    journal.write_bytes(journal.read_bytes() + b"00000000 {}\n" + b"torn")
+    before = contents(tmp_path)
+
+    found = [record.session_id for record in read_records(tmp_path, check=True, unfinished=True)]
+    assert found == [*range(1000), 1001, 1700, 1999, 2100]
+    assert len([*read_records(tmp_path)]) == 1000
+    assert count_unfinished(tmp_path) == 4
+    assert statistics(tmp_path).records == 1004
+    for words in (["stats"], ["show", "--id", "1700"], ["report", "--json"]):
+        result = CliRunner().invoke(app, ["dataset", words[0], str(tmp_path), *words[1:]])
+        assert result.exit_code == 0, result.output
+        assert "1,004 of its 2,300 records, those in finished shards and in journals" in (
+            result.stderr
+        )
+    shown = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--count", "1004"])
+    assert shown.stdout.count("\nrecord ") == 1003
+    assert "1000 of 2300 records are in shards, 4 in journals" in str(verify(tmp_path).problems[0])
+    assert contents(tmp_path) == before
+    journal.unlink()
+    journal.mkdir()
+    with pytest.raises(DatasetCorruptError, match=r"00001\.journal cannot be read: Is a directory"):
+        list(read_records(tmp_path, unfinished=True))
 
 
 def test_statistics_count_the_limits_reached(records: list[Record]) -> None:
