@@ -10,6 +10,7 @@ from shioenv.dataset.manifest import CONTEXTS, ContextFile, read_manifest
 from shioenv.domain.context import Context
 from shioenv.errors import ContextError, DatasetCorruptError
 from shioenv.files.durable import atomic_write
+from shioenv.files.regular import read_regular
 
 _REPAIR = "shioenv dataset repair writes it again"
 
@@ -52,7 +53,7 @@ def checked_contexts(
     """
     for kept in contexts:
         try:
-            content = (directory / kept.file).read_bytes()
+            content = read_regular(directory / kept.file)
             digest = hashlib.sha256(content).hexdigest()
             if digest != kept.sha256:
                 yield kept, f"was changed: its SHA-256 is {digest}, not {kept.sha256}"

@@ -10,16 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from shioenv.domain.record import READ as RECORDS_READ
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
 from shioenv.files.compressed import SUFFIX
+from shioenv.files.documents import parse_json
+from shioenv.files.regular import read_regular
 from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
@@ -40,6 +42,7 @@ COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with what the names of compressed ones end in."""
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
 """Names of the files that hold what is finished of a shard which is not whole yet."""
+_CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
 _LATER = {"mistakes": 0.0, "history": 1}
 """Settings of drawing that came later, as they are where a manifest lacks them."""
 
@@ -156,19 +159,23 @@ class Plan:
         )
 
 
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+"""A number of records, or of executions."""
+
+
 class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One finished file of records."""
 
     file: str
     """Relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
-    records: int
+    records: Count
     sha256: str
     """Of the lines, whether the file is compressed or not."""
     inputs_sha256: str
     """Of number, input and arguments of each record: equal on every run, volatile or not."""
-    volatile: int
+    volatile: Count
     """Records that are volatile."""
-    executions: int
+    executions: Count
     """Executions that the scores of its records took."""
 
     @property
@@ -365,7 +372,7 @@ def scoring_there(directory: str | Path) -> Scoring:
 def decode_manifest(content: bytes, source: str) -> Manifest:
     """The manifest that `Manifest.encode` wrote. DatasetCorruptError naming `source` for none."""
     try:
-        document = json.loads(content)
+        document = parse_json(content)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise DatasetCorruptError(f"{source} is not the manifest of a dataset")
         for key, known in (
@@ -374,25 +381,34 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         ):
             if document[key] not in known:
                 raise DatasetCorruptError(
-                    f"{source}: {key} is {document[key]!r}, this is {known[-1]}",
+                    f"{source}: {key} is {document[key]!r:.60}, this is {known[-1]}",
                     hint="use the release that wrote it",
                 )
         manifest = Manifest(
             plan=Plan.from_json(document),
-            count=_part(document["count"], int, "$.count"),
+            count=_part(document["count"], Count, "$.count"),
             kernels=_part(document["host_kernels"], tuple[str, ...], "$.host_kernels"),
             layers=_part(document.get("host_layers", ()), tuple[str, ...], "$.host_layers"),
             contexts=_part(document["contexts"], tuple[ContextFile, ...], "$.contexts"),
             shards=_part(document["shards"], tuple[Shard, ...], "$.shards"),
             repaired=_part(document.get("repaired", ()), tuple[dict[str, Any], ...], "$.repaired"),
         )
+        previous = -1
         for shard in manifest.shards:
             if shard.file != shard_file(shard.number, manifest.plan.compression):
-                raise ValueError(f"a shard is called {shard.file!r}")
+                raise ValueError(f"a shard is called {shard.file!r:.60}")
+            if shard.number <= previous:
+                raise ValueError(f"{shard.file} is listed behind shard {previous}")
+            previous = shard.number
+        for context in manifest.contexts:
+            if not _CONTEXT.match(context.file):
+                raise ValueError(f"a context is called {context.file!r:.60}")
     except KeyError as error:
         raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
     except (TypeError, ValueError, AttributeError, RecursionError, LimitsError, UsageError) as why:
-        raise DatasetCorruptError(f"{source} is not the manifest of a dataset: {why}") from None
+        raise DatasetCorruptError(
+            f"{source} is not the manifest of a dataset: {why!s:.500}"
+        ) from None
     return manifest
 
 
@@ -403,7 +419,7 @@ def read_manifest(directory: str | Path) -> Manifest:
     """
     path = Path(directory) / MANIFEST
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         raise UnknownDatasetError(
             f"{directory} holds no dataset: there is no {MANIFEST}",

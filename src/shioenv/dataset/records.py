@@ -87,7 +87,7 @@ def import_records(
     pyarrow (Parquet), OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
-    if (source / SOURCE_MANIFEST).exists():
+    if source.is_dir() and any(path.name == SOURCE_MANIFEST for path in source.iterdir()):
         return _exported(source, directory, report)
     files = _files(source) if source.is_dir() else [source]
     with new_directory(directory) as temporary:

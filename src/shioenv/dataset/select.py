@@ -15,6 +15,7 @@ from shioenv.dataset.write import Writer
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.files.durable import new_directory
+from shioenv.files.regular import read_regular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def select(
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)
-    digest = hashlib.sha256((source / MANIFEST).read_bytes()).hexdigest()
+    digest = hashlib.sha256(read_regular(source / MANIFEST)).hexdigest()
     parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
     if manifest.plan.origin is not None:
         parent["origin"] = manifest.plan.origin

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.errors import ContextError
+from shioenv.files.documents import parse_json
 
 FIELDS = (
     "arch", "kernel", "disk", "cpus", "mem", "hostname", "os_family", "user", "groups", "cwd",
@@ -108,7 +109,7 @@ class Context:
     def from_json(cls, text: str) -> Context:
         """The context that `to_json` gave; ContextError where the text is not one."""
         try:
-            document = json.loads(text)
+            document = parse_json(text)
         except ValueError as error:
             raise ContextError(f"not a context: {error}") from None
         if not isinstance(document, dict):

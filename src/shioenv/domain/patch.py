@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError
+from shioenv.files.documents import parse_json
 
 Operation: TypeAlias = tuple[Any, ...]
 """`("a", path, value)`, `("=", path, value)`, `("r", path)` or `("m", from, to)`."""
@@ -68,11 +69,9 @@ class ContextPatch:
         """The patch of a JSON list, or of its text. PatchError where it is none."""
         if isinstance(source, str):
             try:
-                source = json.loads(source)
+                source = parse_json(source)
             except ValueError as error:
                 raise PatchError(f"not a context patch: {error}") from None
-            except RecursionError:
-                raise PatchError("not a context patch: nested too deeply") from None
         if not isinstance(source, list | tuple):
             raise PatchError(f"not a context patch: expected a list, got {source!r:.60}")
         for number, item in enumerate(source):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from shioenv.errors import SuiteError, UsageError
+from shioenv.files.documents import parse_json
+from shioenv.files.regular import LARGEST_LIST, read_regular
 from shioenv.grammar.normal import is_single, utilities
 
 PUBLIC = "public"
@@ -115,9 +115,11 @@ def _read(inputs: str | Path) -> Iterator[Question]:
     yield from _questions(_lines(Path(inputs), name), name)
 
 
-def _lines(path: Traversable | Path, name: str) -> list[str]:
+def _lines(path: Any, name: str) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        own = not isinstance(path, Path)  # in an archive that holds the package
+        content = path.read_bytes() if own else read_regular(path, LARGEST_LIST)
+        return content.decode().splitlines()
     except OSError as error:
         raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -130,7 +132,7 @@ def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:
             continue
         if line.startswith("{"):
             try:
-                document = json.loads(line)
+                document = parse_json(line)
             except ValueError:
                 document = None
             if isinstance(document, dict) and "input" in document:

@@ -22,7 +22,9 @@ from shioenv.evaluation.answers import behavior_json, behavior_of
 from shioenv.evaluation.mask import Mask
 from shioenv.evaluation.patches import moves
 from shioenv.evaluation.questions import Question, question_of
+from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.regular import LARGEST_LIST, read_regular
 
 SCHEMA = 1
 
@@ -173,11 +175,11 @@ def read_suite(path: str | Path) -> Suite:
     them otherwise, or was changed since.
     """
     try:
-        first, _, body = Path(path).read_bytes().partition(b"\n")
+        first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
     except OSError as error:
         raise SuiteError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
     try:
-        document = json.loads(first)["suite"]
+        document = parse_json(first)["suite"]
         if document["schema"] != SCHEMA:
             raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
         head = Head(**document)
@@ -190,7 +192,11 @@ def read_suite(path: str | Path) -> Suite:
 
 def _cases(body: bytes, source: str) -> Iterator[Case]:
     for number, line in enumerate(body.splitlines(), 2):
-        yield Case.from_json(json.loads(line.decode("utf-8", "surrogatepass")), number, source)
+        try:
+            document = parse_json(line.decode("utf-8", "surrogatepass"))
+        except ValueError as error:
+            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+        yield Case.from_json(document, number, source)
 
 
 def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:

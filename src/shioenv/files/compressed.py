@@ -89,11 +89,11 @@ def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of what a file holds, compressed or not. Errors: as `reading`."""
+    """SHA-256 (hex) of the lines in a file, compressed or not. Errors: as `reading` and `lines`."""
     with reading(path) as stream:
         digest = hashlib.sha256()
-        while content := stream.read(1 << 20):
-            digest.update(content)
+        for line in lines(stream):  # so that one without an end is told, not read to no end
+            digest.update(line)
         return digest.hexdigest()
 
 

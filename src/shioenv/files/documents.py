@@ -10,7 +10,7 @@ from typing import Any
 DEEPEST = 100
 """Levels of lists and objects in each other; what this package writes has fewer than ten."""
 
-_TOO_DEEP = f"nested more than {DEEPEST} levels deep"
+_TOO_DEEP = "nested too deeply"
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST},}}")
 """A dotted key that nests too deeply: to read it takes the square of its length."""

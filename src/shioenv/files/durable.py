@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import DatasetBusyError, DatasetStorageError, OutputExistsError, UsageError
+from shioenv.files.regular import open_regular
 
 TEMPORARY = ".tmp-"
 """How the names of half-written files begin; the next run removes them."""
@@ -94,8 +95,8 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with path.open("rb") as file:
+    """SHA-256 (hex) of a regular file's bytes. Errors: as `open_regular` raises them."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -12,6 +12,9 @@ LARGEST = 64 * 1024 * 1024
 """Bytes of a file that is read whole, where its reader names no other bound: a manifest of 190,000
 shards has as many."""
 
+LARGEST_LIST = 1 << 30
+"""Bytes of a file that is read whole and holds a list: of inputs, suites, tasks or answers."""
+
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
@@ -42,8 +45,9 @@ def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
     OSError as `open_regular` raises it; with EFBIG for a larger file, before it fills the memory.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+        known = os.fstat(file.fileno()).st_size  # 0 of files that the kernel makes
+        content = b"" if known > most else file.read(most + 1)
+    if known > most or len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
 

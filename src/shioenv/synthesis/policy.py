@@ -13,6 +13,8 @@ from random import Random
 from typing import Protocol
 
 from shioenv.errors import UsageError, did_you_mean
+from shioenv.files.documents import parse_json
+from shioenv.files.regular import read_regular
 from shioenv.grammar.symbols import Nonterminal, Production
 from shioenv.synthesis.usage import Usage, counts_from, shipped_usage, usage_from
 
@@ -283,7 +285,7 @@ def policy_label(name: str) -> str:
 def _settings(path: Path) -> PolicySettings:
     """The settings in a file. Errors: UsageError with what is wrong in it."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_regular(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

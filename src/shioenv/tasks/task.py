@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import PatchError, TaskError
 from shioenv.files.durable import new_file
+from shioenv.files.regular import LARGEST_LIST, read_regular
 from shioenv.files.schema import fault
 
 SCHEMA_VERSION: Final = 1
@@ -128,7 +129,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     Errors: TaskError where it cannot be read, holds none, or a line is none.
     """
     try:
-        lines = Path(path).read_bytes().splitlines()
+        lines = read_regular(path, LARGEST_LIST).splitlines()
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}") from None
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]

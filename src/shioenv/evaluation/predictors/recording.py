@@ -13,6 +13,8 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
+from shioenv.files.documents import parse_json
+from shioenv.files.regular import LARGEST_LIST, read_regular
 
 Key = tuple[str, str | None, tuple[str, ...]]
 
@@ -51,7 +53,7 @@ def recording(setting: Setting) -> Recording:
     """
     path = Path(setting.text)
     try:
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST_LIST)
     except OSError as error:
         raise PredictorError(
             f"{setting.text or 'no file'} cannot be read: {error.strerror}",
@@ -64,7 +66,7 @@ def recording(setting: Setting) -> Recording:
         if not line.strip():
             continue
         try:
-            document = json.loads(line)
+            document = parse_json(line)
             if "input" not in document:
                 facts |= {name: str(document[name]) for name in facts if name in document}
                 continue
