@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from shioenv.env.registration import announce
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from shioenv.behavior.observe import SandboxRunner, open_sandbox
     from shioenv.dataset.generate import generate
     from shioenv.dataset.read import read_records

@@ -27,7 +27,7 @@ def test_it_loads_no_heavy_library() -> None:
 
 def test_only_drawing_loads_what_draws() -> None:
     heavy = ("altair", "jinja2", "pandas", "scipy", "vl_convert")
-    names = ("cli.main", "report.page", "experiments.by_length", "experiments.estimators")
+    names = ("cli.commands", "report.page", "experiments.by_length", "experiments.estimators")
     loading = ", ".join(f"shioenv.{name}" for name in names)
     code = f"import sys, {loading}; print([n for n in {heavy!r} if n in sys.modules])"
     assert python(code) == "[]"
@@ -46,7 +46,7 @@ def test_it_loads_next_to_nothing_of_the_package() -> None:
 def test_help_loads_the_subcommands_and_hardly_more() -> None:
     code = "sys.argv[1:] = ['--help']; from shioenv.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
-    assert loaded(f"exec({code!r})") <= 33
+    assert loaded(f"exec({code!r})") <= 35
 
 
 @pytest.mark.parametrize("name", [name for name in shioenv.__all__ if name != "__version__"])

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
 
 GYMNASIUM = "gymnasium"
 
@@ -48,7 +51,7 @@ def register() -> None:
             registration.register(id=name, entry_point=entry_point, vector_entry_point=vector)
 
 
-class _Watcher(MetaPathFinder):
+class _Watcher:
     """Finds Gymnasium by the other finders, and gives it a loader that registers afterwards."""
 
     def find_spec(
@@ -60,12 +63,12 @@ class _Watcher(MetaPathFinder):
             spec = None if finder is self else finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Registering(spec.loader, self)
+                    spec.loader = _Registering(spec.loader, self)  # type: ignore[assignment]
                 return spec
         return None
 
 
-class _Registering(Loader):
+class _Registering:
     """Loads Gymnasium as its own loader does, then registers and leaves no trace of itself."""
 
     def __init__(self, loader: Loader, watcher: _Watcher) -> None:

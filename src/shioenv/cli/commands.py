@@ -1,0 +1,120 @@
+"""`shioenv`: its subcommands put together, and what an error looks like on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from shioenv.cli import (
+    dataset,
+    doctor,
+    evaluate,
+    experiment,
+    generate,
+    grammar,
+    model,
+    predict,
+    report,
+    run,
+    sample,
+    score,
+    serve,
+    shared,
+    suite,
+    system,
+    tasks,
+    train,
+)
+from shioenv.cli.interrupts import INTERRUPTED, interruptible
+from shioenv.errors import ShioenvError
+
+
+class Commands(TyperGroup):
+    """The group of all subcommands; what they raise on purpose ends as a message and a status."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """What the subcommand returns; an error ends as its exit status, Ctrl-C as 130."""
+        try:
+            with interruptible():
+                return super().invoke(ctx)
+        except ShioenvError as error:
+            print_error(error)
+            raise typer.Exit(error.exit_status) from error
+        except KeyboardInterrupt as error:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def print_error(error: ShioenvError) -> None:
+    """Prints `error: message (CODE)` and the hint to standard error."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    first, *rest = error.message.split("\n")
+    line = Text.assemble(("error", "bold red"), f": {shared.printable(first)} ({error.code})")
+    console.print(line)
+    for text in rest:
+        console.print(Text(shared.printable(text)))
+    if error.hint:
+        console.print(Text(f"  hint: {error.hint}", style="dim"))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"shioenv {version('shioenv')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="shioenv",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something.",
+)
+
+
+@app.callback()
+def shioenv(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Shell inputs, written by grammars, executed on a pristine system, recorded and scored."""
+
+
+shared.command(app, "shioenv doctor")(doctor.doctor)
+app.add_typer(system.app, name="system")
+shared.command(
+    app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
+)(run.run)
+shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)(score.score)
+app.add_typer(grammar.app, name="grammar")
+shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
+shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)
+shared.command(dataset.app, "shioenv dataset report ./dataset --out report.html")(report.report)
+shared.command(dataset.app, "shioenv dataset tasks ./dataset --out tasks.jsonl", "tasks")(
+    tasks.make
+)
+app.add_typer(dataset.app, name="dataset")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(serve.app, name="serve")
+app.add_typer(experiment.app, name="experiment")
+app.add_typer(suite.app, name="suite")
+app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(train.app, name="train")
+app.add_typer(model.app, name="model")
+shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)(
+    predict.predict
+)
