@@ -123,9 +123,9 @@ class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not wh
     code = "SHIO-X02"
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like `word`, or None where nothing is close enough to suggest."""
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word most like `word`, or None where none is as like (0 to 1) as `cutoff`."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -35,15 +35,6 @@ KILLED = {
             list(executor.map(Job(is_not), enumerate(range(4))))
             tell()
     """,
-    "a predictor that hangs": """
-        from threading import Timer
-        from shioenv.domain.runner import State
-        from shioenv.evaluation.asking import Asking
-        HANGS = "command:sh -c 'read hello; echo hi; exec sleep 600'"
-        with Asking(HANGS, "debian-12", "/", 1, 600.0) as asking:
-            Timer(1, tell).start()
-            list(asking.said([(0, ("x", State(cwd="/")))]))
-    """,
 }
 
 

@@ -53,12 +53,22 @@ def evaluate(
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="For each answer.")
     ] = 30.0,
+    start_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="For a predictor to be ready (default: 900, of which a program has 120 to answer "
+            "its first line).",
+        ),
+    ] = None,
 ) -> shared.Printout:
     """Ask predictors about every input of a suite, and tell how right they are.
 
     Each metric comes with a 95% interval, for single-step and multi-step inputs and all; pairs of
-    predictors with their differences. A predictor that dies, or does not answer in time, has given
-    a wrong answer, which is counted. The exit status is 1 where one could not run here.
+    predictors with their differences. A predictor that dies, says what is no answer, or nothing in
+    time, has given a wrong answer, which is counted and told. One that gives no answer at all is
+    not judged. The exit status is 1 where one could not run here, or gave none.
     """
     from shioenv.errors import UsageError
     from shioenv.evaluation.evaluate import evaluate as evaluate_predictors
@@ -76,18 +86,22 @@ def evaluate(
             out,
             workers=workers,
             timeout=timeout,
+            start_timeout=start_timeout,
             report=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
+            tell=meter.say,
         )
+    for line in _unanswered(done):
+        shared.note(line)
     document = done.document
     status = 1 if done.unable else 0
     return shared.Printout(document, _parts(done, document), indent=2, status=status)
 
 
 def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
-    """A table for each group of inputs, and what went wrong."""
+    """A table for each group of inputs, and what is known of predictors."""
     from shioenv.evaluation.results import SHOWN
 
-    for group in ("single", "multi", "all"):
+    for group in ("single", "multi", "all") if done.predictors else ():
         table = shared.table((group, *SHOWN.values(), "ms"), left=1)
         for name, facts in document["predictors"].items():
             values = [fixed(facts[group][metric][0]) for metric in SHOWN]
@@ -95,10 +109,6 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
             table.add_row(label, *values, fixed(facts[group]["ms_p50"][0], 1))
         yield table
         yield ""
-    for one in done.predictors:
-        failed = [said for said in one.said if said.status.value in ("crashed", "timed_out")]
-        if failed:
-            yield f"{one.name}: {len(failed)} without an answer, the first: {failed[0].why}"
     for name, facts in document["predictors"].items():
         if "training" in facts:
             known, everything = facts["training"], facts["all"]
@@ -111,7 +121,28 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
             asked, answered = facts["tokens"].values()
             price = "" if facts["cost"] is None else f", {facts['cost']:.4f} dollars"
             yield f"{name}: {asked:,} tokens of prompts and {answered:,} of replies{price}"
-    yield from (f"{name}: {why}" for name, why in done.unable.items())
+
+
+def _unanswered(done: Evaluation) -> Iterator[str]:
+    """A line for each predictor that lacks answers, and what it said first instead."""
+    from collections import Counter
+
+    from shioenv.evaluation.results import NO_ANSWERS
+
+    for one in done.predictors:
+        pairs = zip(done.suite.cases, one.said, strict=True)
+        lacking = [(case.question.input, said) for case, said in pairs if said.status in NO_ANSWERS]
+        if lacking:
+            text, first = lacking[0]
+            kinds = Counter(said.status.value.replace("_", " ") for _, said in lacking)
+            counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            yield (
+                f"warning: {shared.printable(one.name)}: {len(lacking)} of {len(one.said)} answers "
+                f"are none and count as wrong ({counted}); the first, to "
+                f"{shared.printable(text)!r:.80}: {shared.printable(first.why)}"
+            )
+    for name, why in done.unable.items():
+        yield f"error: {shared.printable(name)}: {shared.printable(why)}"
 
 
 @shared.command(app, "shioenv evaluate report ./evaluation")

@@ -93,10 +93,14 @@ class Meter:
         of = f"/{count}" if count else ""
         shared.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
+    def say(self, text: str) -> None:
+        """Prints a line above the bar."""
+        (self._bar.console.print if self._bar else shared.note)(text)
+
     def report(self, progress: Progress) -> None:
         """Shows how far a dataset has come."""
         if progress.note:
-            (self._bar.console.print if self._bar else shared.note)(progress.note)
+            self.say(progress.note)
             return
         kept, seconds = progress.kept, progress.seconds
         self.tell("records", progress.done, progress.count, kept=kept, seconds=seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,13 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import output_text
 from shioenv.domain.runner import Answer
-from shioenv.errors import Abstained, AnswerError, PatchError
+from shioenv.errors import Abstained, AnswerError, PatchError, nearest
 
 FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
 """Written where they are true alone."""
+
+SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
+"""What decides how right an answer is. A key that is written almost so is taken for a mistake."""
 
 
 def behavior_json(behavior: Behavior) -> dict[str, Any]:
@@ -73,15 +77,29 @@ def _output(document: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _meant(name: str) -> str | None:
+    """What of an answer a key means that is written otherwise: `exitCode`, `outptu`."""
+    plain = {each.replace("_", ""): each for each in SAID}
+    found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
+    return None if found is None else plain[found]
+
+
 def answer_from(document: Any) -> Answer:
     """The answer that a JSON object says: a behavior, perhaps `confidence` (0 to 1) and `source`.
 
-    Errors: Abstained where it has `abstained` as true; AnswerError.
+    It has to say an output. Keys that it does not know are left alone, but for those that look like
+    one that it knows. Errors: Abstained where it has `abstained` as true; AnswerError.
     """
     if not isinstance(document, dict):
         raise AnswerError(f"expected a JSON object, got {document!r:.60}")
     if document.get("abstained"):
         raise Abstained(str(document.get("source") or "it declines"))
+    for name in document:
+        if name not in SAID and (meant := _meant(name)) not in (None, *document):
+            raise AnswerError(f"it says {name!r:.40}; did you mean {meant}?")
+    if not {"output", "output_b64"} & set(document):
+        said = ", ".join(map(repr, document)) or "nothing"
+        raise AnswerError(f"an answer without an output: it says {said:.120}")
     confidence = document.get("confidence", 1.0)
     behavior = behavior_of(document)
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):

@@ -5,13 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import select
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,13 +19,22 @@ from typing import IO, Any
 from shioenv.domain.runner import State, answer_of
 from shioenv.errors import Abstained, AnswerError, HostError
 from shioenv.evaluation.metrics import Level, Said, Status
-from shioenv.evaluation.predictor import level_of, make_predictor, unable
+from shioenv.evaluation.predictor import (
+    REPLY_SECONDS,
+    START_SECONDS,
+    level_of,
+    make_predictor,
+    unable,
+)
+from shioenv.execution.job import STARTING
+from shioenv.execution.supervised import ended, supervised
 
-REPLY_SECONDS = 30.0
-"""In which an answer has to come, where nothing else is said."""
+READY_SECONDS = 900.0
+"""In which a predictor has to be ready, where nothing else is said: what it has to install or learn
+first takes minutes. Of that a program has `START_SECONDS` to answer its first line."""
 
-START_SECONDS = 900.0
-"""In which a predictor has to be ready: what it has to install first takes minutes."""
+OWN_SECONDS = 30.0
+"""In which a process has read this package, on the busiest machine (ours)."""
 
 TRIES = 3
 """Workers of a predictor that may fail to start before it is given up."""
@@ -54,40 +58,67 @@ class Ready:
     """What it was trained on; empty where it does not say."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The seconds that a predictor has."""
+
+    answer: float = REPLY_SECONDS
+    """For each answer."""
+    start: float | None = None
+    """To be ready, which no answer is charged with; None: `READY_SECONDS`, of which a program has
+    `START_SECONDS` to answer its first line."""
+
+    @property
+    def ready(self) -> float:
+        """All in all, to be ready: with a start that is given, and what our own process takes."""
+        return READY_SECONDS if self.start is None else self.start + OWN_SECONDS
+
+    @property
+    def program(self) -> float:
+        """Of a program, to answer its first line."""
+        return START_SECONDS if self.start is None else self.start
+
+
 class Asking:
     """The processes that one predictor is asked in, a context manager; they begin at once.
 
-    Errors: HostError where the predictor cannot be made here, with the reason.
+    They end with this one, and with them all that they started. `seconds` is what it took until the
+    first was ready. Errors: HostError where the predictor cannot be made here, or not in time, with
+    the reason.
     """
 
     def __init__(
-        self, name: str, system: str, start: str, workers: int, timeout: float = REPLY_SECONDS
+        self, name: str, system: str, start: str, workers: int, bounds: Bounds = Bounds()
     ) -> None:
-        self._given = pickle.dumps((name, system, start))
-        self._name, self._timeout, self._wanted = name, timeout, workers
+        self._given = pickle.dumps((name, system, start, bounds.program))
+        self._name, self._bounds, self._wanted = name, bounds, workers
         self._workers: list[_Worker] = []
         self._failed = 0
+        began = time.monotonic()
         self.ready = self._first()
+        self.seconds = time.monotonic() - began
 
     def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, Said]]:
         """The answer to each task with its number, in the order they come."""
         left = deque(tasks)
         busy = 0
         while left or busy:
-            while len(self._workers) < min(self._wanted, len(left) + busy):
-                self._workers.append(_Worker(self._given))
+            wanted = min(self._wanted, len(left) + busy)
+            starting = sum(not worker.ready for worker in self._workers)
+            for _ in range(min(wanted - len(self._workers), STARTING - starting)):
+                self._workers.append(_Worker(self._given, self._bounds.ready))
             for worker in self._workers:
-                if left and worker.ready and worker.task is None:
-                    worker.give(left.popleft(), self._timeout)
+                if left and worker.resting:
+                    worker.give(left.popleft(), self._bounds.answer)
             yield from self._answers()
             busy = sum(worker.task is not None for worker in self._workers)
 
     def close(self) -> None:
-        """Ends the processes and everything they started."""
+        """Ends the processes and everything they started; those at rest may end by themselves."""
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
-            worker.end(_CLOSING_SECONDS)
+            worker.end(_CLOSING_SECONDS if worker.resting else 0.0)
         self._workers.clear()
 
     def __enter__(self) -> Asking:
@@ -100,7 +131,7 @@ class Asking:
         try:
             while True:
                 if not self._workers:
-                    self._workers.append(_Worker(self._given))
+                    self._workers.append(_Worker(self._given, self._bounds.ready))
                 list(self._answers())
                 facts = self._workers[0].facts if self._workers else None
                 if facts is not None:
@@ -123,11 +154,10 @@ class Asking:
                     yield from self._lost(worker, Status.CRASHED)
                     continue
                 if isinstance(what, Ready):
-                    worker.facts = what
-                    worker.rest()
+                    worker.rest(what)
                 elif isinstance(what, Said):
                     number, _ = worker.task  # type: ignore[misc]
-                    worker.rest()
+                    worker.recover(self._bounds.ready)
                     yield number, what
                 else:
                     raise HostError(f"{self._name} cannot run here: {what}")
@@ -142,117 +172,113 @@ class Asking:
         """A worker died, or is ended because it is late: what it was asked has no answer."""
         self._workers.remove(worker)
         words = worker.end(0.0)
+        late = status is Status.TIMED_OUT
         if worker.task is not None:
-            late = f"no answer in {self._timeout:g} s"
-            why = late if status is Status.TIMED_OUT else words
+            why = f"no answer in {self._bounds.answer:g} s" if late else words
             yield worker.task[0], Said(status, milliseconds=round(worker.waited * 1e3, 3), why=why)
         if not worker.ready:
             self._failed += 1
+            if late:
+                raise HostError(
+                    f"{self._name} cannot run here: it was not ready in {self._bounds.ready:g} s",
+                    hint="--start-timeout SECONDS gives it longer; what it installs or learns "
+                    "first can be made ahead: shioenv evaluate prepare",
+                )
             if self._failed >= TRIES:
                 raise HostError(f"{self._name} cannot run here: {words}")
 
 
 class _Worker:
-    """One process; `task` is what it was asked, `deadline` when it has to have said something."""
+    """One process; `task` is what it was asked, `deadline` when it has to have said something,
+    `facts` what it said of itself, and `resting` whether it can be asked.
+    """
 
-    def __init__(self, given: bytes) -> None:
+    def __init__(self, given: bytes, seconds: float) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
-        self._scratch = tempfile.mkdtemp(prefix="shioenv-asked-")
         self.connection, theirs = Pipe()
-        self._process = subprocess.Popen(
+        self._process = supervised(
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=self._stderr,
-            stderr=self._stderr,
+            last_words=self._stderr,
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "TMPDIR": self._scratch},  # who is killed cannot tidy up
-            start_new_session=True,  # it ends with all that it started; Ctrl-C is for who asks
         )
         theirs.close()
         self.task: tuple[int, Task] | None = None
         self.facts: Ready | None = None
+        self.resting = False
         self._began = time.monotonic()
-        self.deadline = self._began + START_SECONDS
-        with suppress(OSError):
-            self.connection.send_bytes(given)
+        self.deadline = self._began + seconds
+        self._send(given)
 
     @property
     def ready(self) -> bool:
+        """Whether it ever was."""
         return self.facts is not None
-
-    @property
-    def resting(self) -> bool:
-        return self.ready and self.task is None
 
     @property
     def waited(self) -> float:
         return time.monotonic() - self._began
 
-    def give(self, task: tuple[int, Task], timeout: float) -> None:
-        self.task = task
+    def give(self, task: tuple[int, Task], seconds: float) -> None:
+        self.task, self.resting = task, False
         self._began = time.monotonic()
-        self.deadline = self._began + timeout
-        with suppress(OSError):  # it is dead: that is seen when its answer is waited for
-            self.connection.send_bytes(pickle.dumps(task[1]))
+        self.deadline = self._began + seconds
+        self._send(pickle.dumps(task[1]))
 
-    def rest(self) -> None:
+    def recover(self, seconds: float) -> None:
+        """It has answered, and may have to start a program again before it is asked more."""
         self.task = None
+        self.deadline = time.monotonic() + seconds
+
+    def rest(self, facts: Ready) -> None:
+        self.facts, self.resting = facts, True
         self.deadline = float("inf")
 
     def end(self, patience: float) -> str:
-        """Ends the process and its group; its last words, or how it ended."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        status = self._process.wait()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        """Ends the process and all that it started; its last words, or how it ended."""
+        status = ended(self._process, patience)
         self.connection.close()
         self._stderr.seek(0)
-        words = self._stderr.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
+        words = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         self._stderr.close()
         return f"its process ended with status {status}" + (f": {words[-1]}" if words else "")
+
+    def _send(self, content: bytes) -> None:
+        with suppress(OSError):  # it is dead: that is seen when its answer is waited for
+            self.connection.send_bytes(content)
 
 
 def main() -> None:
     """A worker: makes the predictor it is told and answers until the connection is closed."""
-    connection: Connection[Any, Any] = Connection(int(sys.argv[2]))
-    busy = threading.Event()
-    threading.Thread(target=_end_with, args=(connection.fileno(), busy), daemon=True).start()
-    name, system, start = pickle.loads(connection.recv_bytes())
+    file = int(sys.argv[2])
+    os.set_inheritable(file, False)  # or what it starts could answer for it
+    connection: Connection[Any, Any] = Connection(file)
+    name, system, start, seconds = pickle.loads(connection.recv_bytes())
     try:
-        predictor = make_predictor(name, system, start)
+        predictor = make_predictor(
+            name, system, start, start_seconds=seconds, reply_seconds=float("inf")
+        )
         level = level_of(predictor)
     except Exception as error:
         connection.send(unable(error))
         return
     training = str(getattr(predictor, "training", ""))
-    connection.send(Ready(str(getattr(predictor, "version", "")), level, training))
+    ready = Ready(str(getattr(predictor, "version", "")), level, training)
+    make_ready = getattr(predictor, "make_ready", lambda: None)
     try:
-        with suppress(EOFError):
+        with suppress(EOFError, OSError):
             while True:
+                connection.send(ready)
                 text, state = pickle.loads(connection.recv_bytes())
-                busy.set()
                 try:
                     said: Said | str = said_of(predictor, text, state)
                 except HostError as error:
                     said = unable(error)
-                busy.clear()
                 connection.send(said)
+                make_ready()
     finally:
         close = getattr(predictor, "close", None)
         if close is not None:
             close()
-
-
-def _end_with(connection: int, busy: threading.Event) -> None:
-    """Ends this process, and what it started, where who asked is gone before it has an answer."""
-    hangup = select.poll()
-    hangup.register(connection, select.POLLRDHUP)
-    hangup.poll()
-    if busy.is_set():
-        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
-        os.killpg(0, signal.SIGKILL)
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:

@@ -9,19 +9,26 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import HostError, PredictorError, SuiteError, UsageError, did_you_mean
+from shioenv.errors import (
+    AnswerError,
+    HostError,
+    PredictorError,
+    SuiteError,
+    UsageError,
+    did_you_mean,
+)
 from shioenv.evaluation.answers import behavior_json, behavior_of
-from shioenv.evaluation.asking import REPLY_SECONDS, Asking
+from shioenv.evaluation.asking import Asking, Bounds
 from shioenv.evaluation.metrics import Level, Said, Status
-from shioenv.evaluation.predictor import predictor_names
-from shioenv.evaluation.results import Judged, judged, results
+from shioenv.evaluation.predictor import REPLY_SECONDS, predictor_names, unable
+from shioenv.evaluation.results import NO_ANSWERS, Judged, judged, results
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
 from shioenv.evaluation.training import Training, trained_on
-from shioenv.execution.job import processes
+from shioenv.execution.job import Tell, processes, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 
@@ -55,18 +62,24 @@ def evaluate(
     *,
     workers: int | None = None,
     timeout: float = REPLY_SECONDS,
+    start_timeout: float | None = None,
     report: Report = lambda name, done, total, kept: None,
+    tell: Tell = silent,
 ) -> Evaluation:
     """What predictors, by name, say of a suite, and how right that is.
 
     Each is asked in so many processes (None: one a processor), every input from its own state; an
     answer that does not come in `timeout` seconds is none, and a predictor that dies is started
-    anew. With `out` every answer is kept there at once, and the same call goes on where one was
-    stopped; answers of another version of a predictor are asked anew. Errors: SuiteError;
+    anew. To be ready it has `start_timeout` seconds apart, as `Bounds.start` says. One that
+    has no answer to anything is not judged, and stands in `unable` with the reason. With `out`
+    every answer is kept there at once, and the same call goes on where one was stopped; answers of
+    another version of a predictor are asked anew. `tell` is told what is waited for. Errors:
+    SuiteError;
     PredictorError for names that nobody has, before anything is asked; UsageError where `out` holds
     an evaluation of another suite; those of directories.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
     known = predictor_names()
     for name in names:
@@ -74,16 +87,19 @@ def evaluate(
         if head not in known:
             raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, known))
     found: list[Judged] = []
-    unable: dict[str, str] = {}
+    lacking: dict[str, str] = {}
     with _directory(out, suite) as directory:
         for name in names:
+            tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
             try:
-                ask = _asked(name, suite, directory, processes(workers), timeout, report)
-                found.append(ask)
-            except HostError as error:
-                unable[name] = error.message
-        _note(directory, suite, found, unable)
-        evaluation = Evaluation(suite, tuple(found), unable)
+                asked = partial(Asking, name, suite.head.system, suite.head.start)
+                with asked(processes(workers), bounds) as asking:
+                    tell(f"{name} was ready in {asking.seconds:.1f} s")
+                    found.append(_judged(name, suite, directory, asking, report))
+            except (HostError, AnswerError) as error:
+                lacking[name] = unable(error)
+        _note(directory, suite, found, lacking)
+        evaluation = Evaluation(suite, tuple(found), lacking)
         content = json.dumps(evaluation.document, ensure_ascii=False, indent=1)
         with storage_errors(directory):
             atomic_write(directory / RESULTS, f"{content}\n".encode())
@@ -139,25 +155,30 @@ def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
             yield directory
 
 
-def _asked(
-    name: str, suite: Suite, directory: Path, workers: int, timeout: float, report: Report
-) -> Judged:
-    """What a predictor says, as far as it is not kept. Errors: HostError."""
+def _judged(name: str, suite: Suite, directory: Path, asking: Asking, report: Report) -> Judged:
+    """What a predictor says, as far as it is not kept. Errors: HostError; AnswerError where it has
+    no answer to anything, of which nothing is kept.
+    """
     (directory / "answers").mkdir(exist_ok=True)
     total = len(suite.cases)
     tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
-    with Asking(name, suite.head.system, suite.head.start, workers, timeout) as asking:
-        about = asking.ready
-        version = json.dumps([about.version, about.level])
-        with _journal(directory, name, version) as journal:
-            said = journal.values
-            kept = len(said)
-            report(name, kept, total, kept)
-            missing = [(place, task) for place, task in enumerate(tasks) if place not in said]
-            for place, one in asking.said(missing):
-                journal.append(place, one, _encoded(place, one))
-                report(name, len(said), total, kept)
-            answers = [said[place] for place in range(total)]
+    about = asking.ready
+    version = json.dumps([about.version, about.level])
+    with _journal(directory, name, version) as journal:
+        said = journal.values
+        kept = len(said)
+        report(name, kept, total, kept)
+        missing = [(place, task) for place, task in enumerate(tasks) if place not in said]
+        for place, one in asking.said(missing):
+            journal.append(place, one, _encoded(place, one))
+            report(name, len(said), total, kept)
+        answers = [said[place] for place in range(total)]
+    if answers and all(one.status in NO_ANSWERS for one in answers):
+        _answers_file(directory, name).unlink(missing_ok=True)
+        raise AnswerError(
+            f"none of its {total} answers is one; to {tasks[0][0]!r:.80}: {answers[0].why}",
+            hint="what an answer holds: docs/how-to/judge.md",
+        )
     training = trained_on(suite, about.training) if about.training else None
     return judged(suite, answers, name, about.version, about.level, training)
 
@@ -165,9 +186,7 @@ def _asked(
 @contextmanager
 def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
     """The answers of a predictor; those of another version are removed."""
-    slug = re.sub(r"[^\w.-]+", "_", name)[:60]
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    path = directory / "answers" / f"{slug}-{digest}.ndjson"
+    path = _answers_file(directory, name)
     mark = path.with_suffix(".version")
     with storage_errors(path):
         if version and (not mark.exists() or mark.read_text(encoding="utf-8") != version):
@@ -178,6 +197,12 @@ def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[
             yield journal
         finally:
             journal.close()
+
+
+def _answers_file(directory: Path, name: str) -> Path:
+    slug = re.sub(r"[^\w.-]+", "_", name)[:60]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return directory / "answers" / f"{slug}-{digest}.ndjson"
 
 
 def _encoded(place: int, said: Said) -> bytes:
@@ -223,7 +248,9 @@ def _note(
             "training": None if one.training is None else one.training.to_json(),
         }
         there["unable"].pop(one.name, None)
-    there["unable"] |= dict(unable)
+    for name, why in unable.items():
+        there["predictors"].pop(name, None)
+        there["unable"][name] = why
     document = {"suite": suite.head.digest, **there}
     with storage_errors(path):
         atomic_write(path, f"{json.dumps(document, indent=1)}\n".encode())

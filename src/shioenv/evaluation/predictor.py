@@ -15,6 +15,12 @@ from shioenv.evaluation.metrics import Level
 GROUP = "shioenv.predictors"
 """The entry points by which other packages add theirs."""
 
+START_SECONDS = 120.0
+"""In which a program has to be ready, where nothing else is said: it may load a model first."""
+
+REPLY_SECONDS = 30.0
+"""In which an answer has to come, where nothing else is said."""
+
 _HERE = "shioenv.evaluation.predictors"
 OURS = {
     "sandbox": f"{_HERE}.sandbox:sandbox",
@@ -35,7 +41,9 @@ OURS = {
 
 
 class Predictor(Runner, Protocol):
-    """A runner that is judged. One that has `close()` is closed when it is asked nothing more."""
+    """A runner that is judged. One that has `close()` is closed when it is asked nothing more; one
+    that has `make_ready()` is told so after each answer, in time that no answer is charged with.
+    """
 
     @property
     def version(self) -> str:
@@ -58,6 +66,10 @@ class Setting:
     """The system that the suite was recorded on."""
     start: str
     """That system's first start directory."""
+    start_seconds: float = START_SECONDS
+    """In which a program has to answer its first line."""
+    reply_seconds: float = REPLY_SECONDS
+    """In which it has to answer each other line; without end where who asks counts for itself."""
 
 
 Maker = Callable[[Setting], Any]
@@ -68,8 +80,9 @@ def predictor_names() -> list[str]:
     return sorted({*OURS, *_others()})
 
 
-def make_predictor(name: str, system: str, start: str) -> Predictor:
-    """The predictor that a text such as `memory:./dataset` names, ready to be asked.
+def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predictor:
+    """The predictor that a text such as `memory:./dataset` names, ready to be asked; `bounds` are
+    those of its `Setting`.
 
     Errors: PredictorError for a name that nobody has or a text that it cannot take; HostError
     where it lacks something here; what else its maker raises.
@@ -83,7 +96,7 @@ def make_predictor(name: str, system: str, start: str) -> Predictor:
         raise PredictorError(
             f"no predictor is called {head!r}", hint=did_you_mean(head, predictor_names())
         )
-    made: Predictor = maker(Setting(text, system, start))
+    made: Predictor = maker(Setting(text, system, start, **bounds))
     return made
 
 

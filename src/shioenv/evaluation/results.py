@@ -33,7 +33,9 @@ MACRO = ("em", "em_masked", "o_es")
 """Metrics of which the mean over utilities is told as well."""
 DETERMINISTIC = ("em", "o_es", "djs")
 """Metrics that are told over deterministic inputs alone as well."""
-FAILURES = (Status.ABSTAINED, Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
+NO_ANSWERS = (Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
+"""What no predictor means to say."""
+FAILURES = (Status.ABSTAINED, *NO_ANSWERS)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,10 @@ from shioenv.sandbox.default import kernel_of, layer_of
 T = TypeVar("T")
 A = TypeVar("A")
 
+STARTING = 2 * len(os.sched_getaffinity(0))
+"""Processes that start at the same time (ours): starting takes a processor most of a second, and
+the first is to be at work while the others start."""
+
 Tell: TypeAlias = Callable[[str], None]
 
 Opener: TypeAlias = Callable[[str, Limits], Installed]

@@ -11,7 +11,9 @@ import pytest
 from evaluation_fakes import added, case, did, suite_of
 from small_world import small_memory
 
+from shioenv.domain.behavior import Behavior
 from shioenv.errors import PredictorError, SuiteError, UsageError
+from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
@@ -250,3 +252,32 @@ def test_other_packages_add_theirs_by_entry_point(
     facts = done.document["predictors"]["mine:weights.bin"]
     assert (facts["version"], facts["patch_level"]) == ("weights.bin", "files")
     assert facts["all"]["em"][0] == 1
+
+
+NO_ANSWERS = {
+    "cat": ("/bin/cat", "an answer without an output: it says 'input', 'cwd', 'history'"),
+    "misspelt": ("""echo '{"outptu": "x", "exit_code": 0}'""", "'outptu'; did you mean output?"),
+    "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
+    "a list": ("echo '[]'", "expected a JSON object"),
+    "a text": ("echo hello", "no JSON"),
+    "nothing": ("echo '{}'", "an answer without an output"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ANSWERS)
+def test_a_predictor_without_any_answer_is_not_judged(tmp_path: Path, kind: str) -> None:
+    does, why = NO_ANSWERS[kind]
+    path = tmp_path / "program.sh"
+    path.write_text(f"while read -r line; do printf '%s\\n' \"$line\" | {does}; done")
+    name, out = f"command:sh {path}", tmp_path / "out"
+    done = evaluate(suite(tmp_path, "a", "b"), [name, "trivial"], out, workers=1)
+    assert [one.name for one in done.predictors] == ["trivial"]
+    assert "none of its 2 answers is one; to 'a': " in done.unable[name]
+    assert why in done.unable[name]
+    assert read_evaluation(out).unable == done.unable
+    assert not list((out / "answers").glob("command*.ndjson")), "it is asked again"
+
+
+def test_what_stands_beside_an_answer_is_left_alone() -> None:
+    document = {"output": "", "outputs": 1, "input": "a", "timeout": 3, "patch": [], "note": "x"}
+    assert answer_from(document).behavior == Behavior(0, b"")

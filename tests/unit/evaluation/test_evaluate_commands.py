@@ -58,3 +58,17 @@ def test_who_names_no_predictor_is_told_how(suite: Path) -> None:
     done = run("evaluate", "--suite", suite)
     assert done.exit_code == 2
     assert "--predictor" in done.output
+
+
+def test_answers_that_are_none_are_told_and_alone_are_an_error(tmp_path: Path, suite: Path) -> None:
+    answers = tmp_path / "answers"
+    answers.write_text('{"input": "true", "output": ""}\n{"input": "echo a", "outptu": "a"}\n')
+    half = run("evaluate", "--predictor", f"recording:{answers}", "--suite", suite)
+    assert half.exit_code == 0
+    assert "1 of 2 answers are none and count as wrong (1 invalid); the first, to" in half.stderr
+    assert "did you mean output?" in half.stderr
+    cat = run("evaluate", "--predictor", "command:/bin/cat", "--suite", suite)
+    assert cat.exit_code == 1
+    assert "error: command:/bin/cat: none of its 2 answers is one" in cat.stderr
+    assert "was ready in" in cat.stderr
+    assert cat.stdout == "", "no empty tables"

@@ -36,15 +36,15 @@ class Command:
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), Level.FULL.value
         self.training = ""
-        self._process = LineProcess(self._words, {"hello": True})
-        with suppress(ValueError, AttributeError):
+        self._process = LineProcess(self._words, {"hello": True}, setting)
+        with suppress(ValueError, AttributeError, RecursionError):
             document = json.loads(self._process.hello)
             self.version = str(document.get("version", self.version))
             self.patch_level = str(document.get("patch_level", self.patch_level))
             self.training = str(document.get("training", ""))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the program says. Errors: Abstained, AnswerError; EOFError where it ended."""
+        """What the program says. Errors: Abstained, AnswerError; those of `LineProcess.ask`."""
         question: dict[str, object] = {
             "input": shell_input,
             "cwd": state.cwd if state else self._start,
@@ -53,12 +53,16 @@ class Command:
         line = self._process.ask(question)
         try:
             return answer_from(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise AnswerError(f"no JSON: {line[:80]!r}") from None
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
         return self.answer(shell_input, state).behavior
+
+    def make_ready(self) -> None:
+        """Starts it again where it has ended."""
+        self._process.make_ready()
 
     def close(self) -> None:
         """Ends the program."""
@@ -71,7 +75,10 @@ def _version(words: list[str]) -> str:
     """
     digest = hashlib.sha256()
     for word in words[:2]:
-        file = shutil.which(word) or word
+        path = Path(shutil.which(word) or word)
         with suppress(OSError):
-            digest.update(Path(file).read_bytes())
+            if path.is_file():  # no device, which has no end
+                with path.open("rb") as file:
+                    while piece := file.read(1 << 20):
+                        digest.update(piece)
     return f"{Path(words[0]).name} {digest.hexdigest()[:12]}"

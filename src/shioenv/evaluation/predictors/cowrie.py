@@ -102,7 +102,7 @@ class Cowrie:
         )
         self._state = Path(tempfile.mkdtemp(prefix="shioenv-cowrie-"))
         try:
-            self._process = self._begun(python, home)
+            self._process = self._begun(python, home, setting)
         except BaseException:
             shutil.rmtree(self._state, ignore_errors=True)
             raise
@@ -121,19 +121,23 @@ class Cowrie:
         patch = ContextPatch(tuple(_operations(known, changed, cwd)))
         return Behavior(said["exit_code"] & 0xFF, output, patch)
 
+    def make_ready(self) -> None:
+        """Starts it again where it has ended."""
+        self._process.make_ready()
+
     def close(self) -> None:
         """Ends the server."""
         self._process.close()
         shutil.rmtree(self._state, ignore_errors=True)
 
-    def _begun(self, python: Path, home: Path) -> LineProcess:
+    def _begun(self, python: Path, home: Path, setting: Setting) -> LineProcess:
         port = _free_port()
         facts = json.loads((home / "facts.json").read_text())
         self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
         here = files("shioenv.evaluation.predictors")
         programs = [str(here.joinpath(f"cowrie_{name}.py")) for name in ("client", "server")]
         words = [str(python), "-I", *programs, str(self._state), str(port)]
-        return LineProcess(words, {"hello": True})
+        return LineProcess(words, {"hello": True}, setting)
 
     def _asked(self, text: str) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self._process.ask({"text": text}))

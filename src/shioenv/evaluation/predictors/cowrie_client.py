@@ -18,6 +18,8 @@ import paramiko
 
 START_SECONDS = 120
 SECONDS = 25
+LONGEST = 4 << 20
+"""Bytes of an output; what comes after is not waited for."""
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -66,7 +68,7 @@ def ask(text, port):
         except (EOFError, OSError):
             pass
         output = b""
-        while data := channel.recv(65536):
+        while len(output) <= LONGEST and (data := channel.recv(65536)):
             output += data
         channel.status_event.wait(2)
         return output, max(0, channel.exit_status)

@@ -46,10 +46,10 @@ class JustBash:
         self._start = setting.start
         system = find_system(setting.text or setting.system)
         words = [node, str(program), str(module)]
-        self._process = LineProcess(words, {"system": _described(system)})
+        self._process = LineProcess(words, {"system": _described(system)}, setting)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it does there. Errors: EOFError where it ends instead."""
+        """What it does there. Errors: those of `LineProcess.ask`."""
         cwd = state.cwd if state else self._start
         history = list(state.history) if state else []
         line = self._process.ask({"input": shell_input, "cwd": cwd, "history": history})
@@ -57,6 +57,10 @@ class JustBash:
         operations = [_operation(verb, path, cwd) for verb, path in said["changes"]]
         output = base64.b64decode(said["output_b64"])
         return Behavior(said["exit_code"], output, ContextPatch(tuple(operations)))
+
+    def make_ready(self) -> None:
+        """Starts it again where it has ended."""
+        self._process.make_ready()
 
     def close(self) -> None:
         """Ends it."""

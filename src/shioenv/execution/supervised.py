@@ -1,0 +1,264 @@
+"""Programs from outside, which end with who started them, and with them all that they started.
+
+Between the two stands a supervisor, a small process for each program. The kernel tells it the end
+of who asked, whatever ends that, and gives it every process of the program's whose parent is gone:
+none gets away by a session of its own. Standard library alone: the supervisor runs this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+LAST_WORDS = 2000
+"""Bytes that are kept of what a program says where its last words alone are wanted."""
+
+ENDING_SECONDS = 10.0
+"""In which processes have to be gone that are killed: longer takes only what may not be killed."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def supervised(
+    words: Sequence[str],
+    *,
+    last_words: IO[bytes] | None = None,
+    pass_fds: Sequence[int] = (),
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """A program that is started, seen as its supervisor, which ends as the program does.
+
+    `terminate` ends the program and all that it started; so do the end of this process and that of
+    the program itself. It has a session and a directory for its temporary files (TMPDIR), which is
+    removed afterwards. What it says goes where `stdout` says and to this process's standard error;
+    or the last 2,000 bytes of both to the file `last_words`, once it has ended. Errors: OSError
+    where it cannot be run.
+    """
+    import tempfile
+
+    kept = tempfile.mkdtemp(prefix="shioenv-asked-")
+    said, told = os.pipe()
+    mode = "output" if last_words is None else "last-words"
+    this = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(told), kept, mode]
+    try:
+        process = subprocess.Popen(
+            [*this, *words],
+            stdin=stdin,
+            stdout=stdout if last_words is None else last_words,
+            stderr=last_words,
+            pass_fds=[*pass_fds, told],
+            start_new_session=True,  # Ctrl-C is for who asks
+            env={**os.environ, "TMPDIR": kept},
+        )
+    except BaseException:
+        os.close(said)
+        shutil.rmtree(kept, ignore_errors=True)
+        raise
+    finally:
+        os.close(told)
+    try:
+        with os.fdopen(said, "rb") as answer:
+            trouble = answer.read()  # ends when the program runs
+    except BaseException:
+        process.terminate()
+        raise
+    if trouble:
+        process.wait()
+        raise OSError(int(trouble), os.strerror(int(trouble)))
+    return process
+
+
+def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
+    """How a supervised program ended; it is killed where it has not ended in so many seconds."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(patience)
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(2 * ENDING_SECONDS)
+    process.kill()
+    return process.wait()
+
+
+# ---- the supervisor ----
+
+
+class _Supervisor:
+    """Watches one program until it, or who asked for it, is at its end."""
+
+    def __init__(self, parent: int, last_words: bool) -> None:
+        self._asker = os.pidfd_open(parent)
+        self._prctl = ctypes.CDLL(None, use_errno=True).prctl
+        self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._woken, self._waking = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waking, False)
+        signal.set_wakeup_fd(self._waking)
+        self._told_to_end = False
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGTERM, self._end)
+        self._heard, self._mouth = os.pipe() if last_words else (-1, -1)
+        self._tail = b""
+        self._program = 0
+        self.status: int | None = None
+        """How the program ended, as `waitpid` says."""
+
+    def start(self, words: list[str], told: int) -> None:
+        """Starts the program; if that fails, says why by an errno."""
+        here = os.getpid()
+        self._program = os.fork()
+        if self._program == 0:
+            try:
+                self._become(words, here, told)
+            except OSError as error:
+                os.write(told, str(error.errno).encode())
+            finally:
+                os._exit(127)
+        os.close(told)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, 0)
+        os.dup2(nowhere, 1)  # the program's alone: their ends are to be seen
+        kept = {self._asker, self._woken, self._waking, self._heard}
+        for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+            if file > 2 and file not in kept:
+                with suppress(OSError):  # what listed them is closed
+                    os.close(file)
+
+    def _become(self, words: list[str], supervisor: int, told: int) -> None:
+        os.setsid()  # a program that kills its group does not kill its supervisor
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != supervisor:
+            os._exit(127)
+        if self._mouth >= 0:
+            os.dup2(self._mouth, 1)
+            os.dup2(self._mouth, 2)
+        os.set_inheritable(told, False)
+        signal.set_wakeup_fd(-1)
+        for number in (
+            signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGTERM,
+            signal.SIGPIPE, signal.SIGXFSZ,
+        ):  # fmt: skip
+            signal.signal(number, signal.SIG_DFL)
+        os.execvp(words[0], words)
+
+    def watch(self) -> None:
+        """Returns once the program has ended, or is to be ended."""
+        poll = select.poll()
+        for file in (self._asker, self._woken, self._heard):
+            if file >= 0:
+                poll.register(file, select.POLLIN)
+        while self.status is None and not self._told_to_end:
+            for file, _ in poll.poll():
+                if file == self._asker:
+                    self._told_to_end = True
+                elif file == self._heard:
+                    if not self._hear():
+                        poll.unregister(file)
+                else:
+                    os.read(file, 4096)
+            self._reap()
+
+    def end(self) -> None:
+        """Kills the program and everything that it started, and says its last words."""
+        until = time.monotonic() + ENDING_SECONDS
+        while self._reap() and time.monotonic() < until:
+            stopped: set[int] = set()
+            while new := _descendants() - stopped:  # who is stopped starts no others
+                for each in new:
+                    _signal(each, signal.SIGSTOP)
+                stopped |= new
+            for each in stopped:
+                _signal(each, signal.SIGKILL)
+            time.sleep(0.001)
+        if self._heard >= 0:
+            os.set_blocking(self._heard, False)
+            with suppress(BlockingIOError):
+                while self._hear():
+                    pass
+            os.write(2, self._tail)
+
+    def _end(self, number: int, frame: object) -> None:
+        self._told_to_end = True
+
+    def _hear(self) -> bool:
+        said = os.read(self._heard, 65536)
+        self._tail = (self._tail + said)[-LAST_WORDS:]
+        return bool(said)
+
+    def _reap(self) -> bool:
+        """Takes note of who has ended; whether there are others."""
+        try:
+            while True:
+                who, status = os.waitpid(-1, os.WNOHANG)
+                if who == 0:
+                    return True
+                if who == self._program:
+                    self.status = status
+        except ChildProcessError:
+            return False
+
+
+def _signal(process: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _descendants() -> set[int]:
+    """The processes that this one started, and those that they did."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                facts = Path(entry.path, "stat").read_bytes()
+                parent = int(facts.rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            found.add(child)
+            waiting.append(child)
+    return found
+
+
+def _main() -> None:
+    parent, told, scratch, mode, *words = sys.argv[1:]
+    try:
+        supervisor = _Supervisor(int(parent), mode == "last-words")
+    except ProcessLookupError:
+        shutil.rmtree(scratch, ignore_errors=True)
+        return
+    if os.getppid() == int(parent):  # it was not gone already, its number another's
+        try:
+            supervisor.start(words, int(told))
+            supervisor.watch()
+        finally:
+            supervisor.end()
+    shutil.rmtree(scratch, ignore_errors=True)
+    status = -signal.SIGKILL
+    if supervisor.status is not None:
+        status = os.waitstatus_to_exitcode(supervisor.status)
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,207 @@
+"""Predictors that are programs from outside: what they may take, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.evaluation.evaluate import Evaluation, evaluate
+from shioenv.evaluation.questions import question_of
+from shioenv.evaluation.suite import Case, Head, Suite, write_suite
+from shioenv.execution.supervised import ended, supervised
+
+PROGRAM = """
+import json, os, subprocess, sys, time
+time.sleep(float(os.environ.get("SLOW", 0)))
+for line in sys.stdin:
+    text = json.loads(line).get("input", "hello")
+    if text == "die":
+        os._exit(9)
+    if text == "endless":
+        while True:
+            os.write(1, bytes(65536))
+    if text == "hang" or text == os.environ.get("HANGS"):
+        time.sleep(600)
+    if text == "children":
+        subprocess.Popen(["setsid", "sh", "-c", "sleep 600 & (setsid sleep 600 &); sleep 600"])
+        subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; nohup sleep 600"])
+    if text == "shut":
+        os.close(1)
+        time.sleep(600)
+    if text == "deep":
+        print("[" * 200_000, flush=True)
+        continue
+    print(json.dumps({"output": "x\\n"}), flush=True)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return f"command:{sys.executable} {path}"
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Stands in the environment of everything that the test starts, and nowhere else."""
+    text = f"SHIOENV_TEST_MARK={uuid.uuid4()}"
+    name, _, value = text.partition("=")
+    monkeypatch.setenv(name, value)
+    yield text
+    for pid in marked(text):
+        os.kill(pid, signal.SIGKILL)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with this in their environment, those that ended and wait excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def until(condition: object, seconds: float = 60.0) -> bool:
+    """Whether it came true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def suite(*texts: str) -> Suite:
+    cases = tuple(
+        Case(question_of({"input": text}, number, "test"), (Behavior(0, b"x\n"),))
+        for number, text in enumerate(texts)
+    )
+    return Suite(Head("test", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {}), cases)
+
+
+def said(done: Evaluation) -> list[tuple[str, str]]:
+    return [(one.status.value, one.why) for one in done.predictors[0].said]
+
+
+def test_an_answer_without_end_is_none_and_the_next_is_not_touched(program: str) -> None:
+    done = evaluate(suite("a", "endless", "deep", "b"), [program], workers=1)
+    assert [status for status, _ in said(done)] == ["answered", "invalid", "invalid", "answered"]
+    assert "more than 8 MiB" in said(done)[1][1]
+
+
+def test_a_program_that_shuts_its_mouth_has_crashed(program: str) -> None:
+    done = evaluate(suite("shut", "a"), [program], workers=1)
+    assert [status for status, _ in said(done)] == ["crashed", "answered"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("cat /dev/zero", "more than 8 MiB"),
+        ("sleep 600", "said nothing to its first line in 2 s"),
+        ("true", "ended with status 0 before it answered its first line"),
+        ("/nowhere/at/all", "No such file"),
+        ("/etc/passwd", "Permission denied"),
+    ],
+)
+def test_what_does_not_start_is_told_at_once(words: str, why: str) -> None:
+    done = evaluate(suite("a"), [f"command:{words}"], workers=1, start_timeout=2)
+    assert why in done.unable[f"command:{words}"]
+    assert ("--start-timeout" in done.unable[f"command:{words}"]) == ("sleep" in words)
+
+
+def test_no_answer_is_charged_with_the_start(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOW", "1.5")
+    done = evaluate(suite("a", "die", "b"), [program], workers=1, timeout=1.2)
+    assert [status for status, _ in said(done)] == ["answered", "crashed", "answered"]
+
+
+def test_nothing_stays_after_a_normal_end(program: str, mark: str) -> None:
+    done = evaluate(suite("children", "a", "die", "hang"), [program], workers=1, timeout=1)
+    assert [status for status, _ in said(done)] == ["answered", "answered", "crashed", "timed_out"]
+    assert marked(mark) == []
+
+
+def begun(tmp_path: Path, program: str, *texts: str) -> subprocess.Popen[bytes]:
+    path = tmp_path / "made.suite"
+    write_suite(suite(*texts), path)
+    words = [sys.executable, "-m", "shioenv.cli.main", "evaluate", "--suite", str(path)]
+    return subprocess.Popen([*words, "--predictor", program, "--workers", "2"])
+
+
+@pytest.mark.parametrize("moment", ["starting", "asked"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_an_evaluation_that_is_ended(
+    tmp_path: Path, program: str, mark: str, moment: str, number: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HANGS", "hello" if moment == "starting" else "hang")
+    process = begun(tmp_path, program, "children", "hang")
+    least = 6 if moment == "starting" else 14
+    assert until(lambda: len(marked(mark)) >= (4 if moment == "starting" else least)), marked(mark)
+    process.send_signal(number)
+    process.wait()
+    assert until(lambda: not marked(mark)), marked(mark)
+
+
+def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, program: str, mark: str) -> None:
+    process = begun(tmp_path, program, "children", "hang", "hang", "hang")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    assert until(lambda: len(marked(mark)) >= 14), marked(mark)
+    before = set(marked(mark)) - {process.pid}
+    supervisors = [int(pid) for pid in children.read_text().split()]
+    workers = [
+        int(pid)
+        for each in supervisors
+        for pid in Path(f"/proc/{each}/task/{each}/children").read_text().split()
+    ]
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not before & set(marked(mark))), before & set(marked(mark))
+    process.kill()
+    process.wait()
+    assert until(lambda: not marked(mark)), marked(mark)
+
+
+def test_a_program_ends_with_its_asker_and_not_with_the_thread_that_started_it(mark: str) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    thread = threading.Thread(
+        target=lambda: started.append(
+            supervised(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
+    )
+    thread.start()
+    thread.join()
+    (process,) = started
+    said, _ = process.communicate(b"still here\n")
+    assert (said, process.returncode) == (b"still here\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 7", 7), ("kill -9 $$", -9), ("kill 0; sleep 9", -15)]
+)
+def test_a_supervisor_ends_as_its_program_does(script: str, status: int) -> None:
+    assert supervised(["sh", "-c", script]).wait() == status
+
+
+def test_a_program_that_starts_others_all_the_time_is_ended(mark: str) -> None:
+    script = "f() { while :; do (setsid sleep 60 &); done; }; f & f & wait"
+    process = supervised(["sh", "-c", script])
+    assert until(lambda: len(marked(mark)) > 20)
+    assert ended(process) == -signal.SIGKILL
+    assert marked(mark) == []
