@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 
@@ -45,14 +46,22 @@ class HostError(ShioenvError):
 
 
 class MissingExtraError(HostError):
-    """A feature needs a library that an extra of this package installs; the hint is the command."""
+    """A feature needs libraries that an extra of this package installs; the hint is the command.
+
+    `libraries` are those that cannot be found, of those that are needed.
+    """
 
     code = "SHIO-H02"
 
-    def __init__(self, feature: str, library: str, extra: str) -> None:
-        self.library, self.extra = library, extra
+    def __init__(self, feature: str, extra: str, *libraries: str) -> None:
+        found = {name for name in libraries if find_spec(name.replace("-", "_"))}
+        self.libraries = tuple(name for name in libraries if name not in found) or libraries
+        self.extra = extra
+        *others, last = self.libraries
+        named = f"{', '.join(others)} and {last}" if others else last
+        are = "are" if others else "is"
         super().__init__(
-            f"{feature} needs {library}, which is not installed",
+            f"{feature} needs {named}, which {are} not installed",
             hint=f"pip install 'shioenv[{extra}]'",
         )
 
@@ -201,6 +210,12 @@ class StartDirectoryError(ShioenvError):
 
     code = "SHIO-S09"
     exit_status = 2
+
+
+class SystemMismatchError(ShioenvError):
+    """What is to be worked with was made on another build of its system."""
+
+    code = "SHIO-S10"
 
 
 # grammar

@@ -31,7 +31,7 @@ from shioenv.errors import (
     InputError,
     UsageError,
 )
-from shioenv.execution.job import Job, Opener
+from shioenv.execution.job import STARTING, WORKER_BYTES, Job, Opener, memory_here
 from shioenv.execution.lanes import LANES
 from shioenv.execution.local import LocalExecutor
 
@@ -106,9 +106,23 @@ def test_functions_that_workers_cannot_find_are_refused() -> None:
             next(executor.map(Job(do), [(0, 1)]))
 
 
-def test_no_processes_can_do_nothing() -> None:
+def test_no_processes_can_do_nothing_and_too_many_have_no_room() -> None:
     with pytest.raises(UsageError):
         local(0)
+    most = memory_here() // WORKER_BYTES
+    assert local(most).workers == most
+    with pytest.raises(UsageError, match="workers take some") as caught:
+        local(most + 1)
+    assert f"at most {most:,} here" in str(caught.value)
+
+
+def test_the_first_of_many_workers_does_not_wait_for_the_last() -> None:
+    with local(10 * STARTING) as executor:
+        answers = executor.map(Job(slowly), ((n, n) for n in range(10_000)))
+        before = set(children())
+        next(answers)
+        assert len(set(children()) - before) <= 2 * STARTING
+        answers.close()  # type: ignore[attr-defined]
 
 
 def slowly(lane: object, task: tuple[int, int]) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from shioenv.cli.main import app
 from shioenv.evaluation.ceiling import ceiling
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.record import record_suite
@@ -80,3 +83,13 @@ def test_a_machine_that_does_something_else_is_found_out(suite: Suite, tmp_path:
     found = ceiling(read_suite(path), workers=1)
     assert not found.ok
     assert "line 6 is 'notes.txt', not 'nodes.txt'" in found.misses[0].why
+
+
+def test_a_suite_of_another_build_says_so(suite: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "other.suite"
+    write_suite(Suite(replace(suite.head, system_digest="0" * 64), suite.cases), path)
+    done = CliRunner().invoke(app, ["suite", "check", str(path), "--workers", "1"])
+    assert done.exit_code == 1
+    assert "the suite was made on another build of the system debian-12" in done.output
+    assert "(SHIO-S10)" in done.output
+    assert "dataset" not in done.output

@@ -186,6 +186,17 @@ def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_
     model.close()
 
 
+def test_a_reply_that_does_not_end_is_no_answer(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shioenv.evaluation.endpoint.RETRIES", 0)
+    endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
+    model = made(endpoint, tmp_path / "replies")
+    said = said_of(model, "long", State(cwd=HOME))
+    assert (said.status, said.why) == (Status.INVALID, "a reply of more than 8 MiB")
+    model.close()
+
+
 def test_an_endpoint_that_does_not_reply_is_no_wrong_answer(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:

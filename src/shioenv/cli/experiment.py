@@ -327,7 +327,7 @@ def _training(size: str, minutes: float, steps: int, device: str) -> Training:
     try:
         from shioenv.modeling.training import SIZES, Plan
     except ImportError:
-        raise MissingExtraError("training", "torch and transformers", "train") from None
+        raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:
         raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
     # so few steps that nobody would look at what is not learned from else

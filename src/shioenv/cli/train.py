@@ -220,7 +220,7 @@ def model(
     try:
         from shioenv.modeling.training import Plan, train
     except ImportError:
-        raise MissingExtraError("training", "torch and transformers", "train") from None
+        raise MissingExtraError("training", "train", "torch", "transformers") from None
     from shioenv.modeling.examples import Examples
     from shioenv.modeling.model import LARGEST_TRAINED, opened, pack
 
@@ -286,7 +286,7 @@ def _prepare(
     try:
         from shioenv.modeling.preparing import Shape, prepare
     except ImportError:
-        raise MissingExtraError("training", "regex and tokenizers", "train") from None
+        raise MissingExtraError("training", "train", "regex", "tokenizers") from None
     datasets: list[Path] = []
     for name in material:
         if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):

@@ -220,7 +220,7 @@ def parquet_library(what: str) -> tuple[ModuleType, ModuleType]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingExtraError(what, "pyarrow", "export") from None
+        raise MissingExtraError(what, "export", "pyarrow") from None
     return pyarrow, pyarrow.parquet
 
 

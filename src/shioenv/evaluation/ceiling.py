@@ -64,7 +64,8 @@ def ceiling(
 ) -> Ceiling:
     """What running every input of a suite once more gives, on the system it was recorded on.
 
-    Errors: those of `find_system` and sandboxes; ShioenvError where the system was built anew.
+    Errors: those of `find_system` and sandboxes; SystemMismatchError where the
+    suite was recorded on another build of it.
     """
     job = Job(
         _executed,
@@ -73,6 +74,7 @@ def ceiling(
         digest=suite.head.system_digest,
         lanes=LANES,
         what="input",
+        made="the suite",
     )
     tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
     misses: dict[int, Miss] = {}

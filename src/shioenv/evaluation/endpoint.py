@@ -6,12 +6,19 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import HostError, MissingExtraError
+from shioenv.errors import AnswerError, HostError, MissingExtraError
+
+LONGEST_REPLY = 8 << 20
+"""Bytes of a reply at most: hundreds of times what a model may say."""
+
+REPLY_SECONDS = 600.0
+"""In which a reply has to be read to its end."""
 
 RETRIES = 4
 """Of a request that the endpoint refuses for a while."""
@@ -36,12 +43,15 @@ class Endpoint:
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it replies to a request for a chat completion: `text`, and the tokens of prompt and
         reply. Errors: those of `check`; HostError where it would not reply to any other request
-        either (nobody listens, the key is refused, too many were sent); what its client raises.
+        either (nobody listens, the key is refused, too many were sent); AnswerError for one without
+        end; what its client raises.
         """
         client = self._opened()
         try:
             done = client.chat.completions.create(**request)
         except _deaf() as error:
+            if isinstance(error.__cause__, AnswerError):
+                raise error.__cause__ from None
             raise HostError(
                 f"{self._feature}: {client.base_url} does not reply: {error}",
                 hint="once it does, the same command goes on",
@@ -57,7 +67,7 @@ class Endpoint:
         try:
             import openai
         except ImportError:
-            raise MissingExtraError(self._feature, "openai", "evaluation") from None
+            raise MissingExtraError(self._feature, "evaluation", "openai") from None
         if self._client is None:
             url = self._url or os.environ.get("OPENAI_BASE_URL")
             key = os.environ.get("OPENAI_API_KEY", "none" if url else None)
@@ -65,8 +75,28 @@ class Endpoint:
                 raise HostError(
                     f"{self._feature} needs an endpoint", hint="set OPENAI_API_KEY, or give its URL"
                 )
-            self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=RETRIES)
+            http = openai.DefaultHttpxClient(event_hooks={"response": [_bound]})
+            self._client = openai.OpenAI(
+                base_url=url, api_key=key, max_retries=RETRIES, http_client=http
+            )
         return self._client
+
+
+def _bound(reply: Any) -> None:
+    """Has a reply of HTTP, of which nothing is read yet, fail where it is too long or too slow."""
+    pieces = reply.iter_bytes
+
+    def bounded(*how: Any) -> Iterator[bytes]:
+        left, until = LONGEST_REPLY, time.monotonic() + REPLY_SECONDS
+        for piece in pieces(*how):
+            left -= len(piece)
+            if left < 0:
+                raise AnswerError(f"a reply of more than {LONGEST_REPLY >> 20} MiB")
+            if time.monotonic() > until:
+                raise AnswerError(f"a reply that takes more than {REPLY_SECONDS:g} s")
+            yield piece
+
+    reply.iter_bytes = bounded
 
 
 def _deaf() -> tuple[type[Exception], ...]:

@@ -28,7 +28,7 @@ from shioenv.evaluation.predictor import REPLY_SECONDS, predictor_names, unable
 from shioenv.evaluation.results import NO_ANSWERS, Judged, judged, results
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
 from shioenv.evaluation.training import Training, trained_on
-from shioenv.execution.job import Tell, processes, silent
+from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 
@@ -86,6 +86,7 @@ def evaluate(
         head = name.partition(":")[0]
         if head not in known:
             raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, known))
+    count = processes_here(workers)
     found: list[Judged] = []
     lacking: dict[str, str] = {}
     with _directory(out, suite) as directory:
@@ -93,7 +94,7 @@ def evaluate(
             tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
             try:
                 asked = partial(Asking, name, suite.head.system, suite.head.start)
-                with asked(processes(workers), bounds) as asking:
+                with asked(count, bounds) as asking:
                     tell(f"{name} was ready in {asking.seconds:.1f} s")
                     found.append(_judged(name, suite, directory, asking, report))
             except (HostError, AnswerError) as error:

@@ -64,6 +64,7 @@ def record_suite(
             digest=built.digest,
             lanes=LANES,
             what="input",
+            made="the suite",
         )
         if first:
             time.sleep(max(0.0, first + seconds_apart - time.monotonic()))

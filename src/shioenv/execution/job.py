@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
-from shioenv.errors import ShioenvError, UsageError
+from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
@@ -19,6 +21,9 @@ from shioenv.sandbox.default import kernel_of, layer_of
 
 T = TypeVar("T")
 A = TypeVar("A")
+
+WORKER_BYTES = 64 << 20
+"""Memory of a worker at least: 40 MiB of its own (measured), and what its sandboxes run."""
 
 STARTING = 2 * len(os.sched_getaffinity(0))
 """Processes that start at the same time (ours): starting takes a processor most of a second, and
@@ -47,17 +52,19 @@ class Job(Generic[T, A]):
     long a run takes says little."""
     what: str = "task"
     """What a task is called where it fails; its `str` is told as well."""
+    made: str = "the dataset"
+    """What was made on the system with that digest."""
 
     def opened(self, opener: Opener) -> Installed:
-        """A sandbox for it. ShioenvError where its system is not the one that is meant."""
+        """A sandbox for it. SystemMismatchError where its system is not the one that is meant."""
         sandbox = opener(self.system, self.limits)
         if self.digest not in (None, sandbox.system.digest):
-            raise ShioenvError(
-                f"the system {self.system} was built anew while records were made, or is another "
-                f"one on this host: its digest is {sandbox.system.digest}, the dataset's "
+            raise SystemMismatchError(
+                f"{self.made} was made on another build of the system {self.system}, or the system "
+                f"was built anew meanwhile: its digest is {sandbox.system.digest} here, and was "
                 f"{self.digest}",
-                hint="generate into another directory, or copy the system here from where it "
-                "was built: docs/how-to/cluster.md",
+                hint=f"make {self.made} again on this system, or copy the system here from where "
+                "it was built: docs/how-to/cluster.md",
             )
         return sandbox
 
@@ -135,3 +142,27 @@ def processes(workers: int | None) -> int:
     if workers is not None and workers < 1:
         raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
     return workers or len(os.sched_getaffinity(0))
+
+
+def processes_here(workers: int | None) -> int:
+    """The same, where all of them are to work on this machine. Errors: UsageError too where its
+    memory does not hold so many.
+    """
+    wanted = processes(workers)
+    most = max(1, memory_here() // WORKER_BYTES)
+    if workers is not None and wanted > most:
+        raise UsageError(
+            f"{wanted:,} workers take some {wanted * WORKER_BYTES / 2**30:.1f} GiB of memory, and "
+            f"there are {memory_here() / 2**30:.1f}",
+            hint=f"at most {most:,} here; more than one a processor, of which there are "
+            f"{processes(None)}, is hardly faster",
+        )
+    return wanted
+
+
+def memory_here() -> int:
+    """Bytes of memory of this machine, or that a container leaves this process of it."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # without a limit it says so, or is not there
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return memory

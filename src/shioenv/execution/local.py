@@ -16,7 +16,15 @@ from typing import IO, Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
-from shioenv.execution.job import Job, Opener, Tell, processes, silent, surroundings_of
+from shioenv.execution.job import (
+    STARTING,
+    Job,
+    Opener,
+    Tell,
+    processes_here,
+    silent,
+    surroundings_of,
+)
 from shioenv.execution.lanes import Lane
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
@@ -88,13 +96,14 @@ class LocalExecutor:
     other processes and runs through a file of at most about `cache_bytes` in the user's cache
     directory (0: through none), which changes no record (`docs/design/execution-cache.md`).
     Processes start with the first task, go on with the next tasks of the same job, and end with
-    this one however that ends. Errors: UsageError for less than one process.
+    this one however that ends. Errors: UsageError for less than one process, or more than memory
+    holds.
     """
 
     def __init__(
         self, workers: int | None = None, *, opener: Opener = open_sandbox, cache_bytes: int = 0
     ) -> None:
-        self.workers = processes(workers)
+        self.workers = processes_here(workers)
         self._opener, self._cache_bytes = opener, cache_bytes
         self._crew: Crew | None = None
         self.kernels: frozenset[str] = frozenset()
@@ -171,7 +180,8 @@ class Crew:
         Errors: GenerationError where a task or a worker fails every time; ShioenvErrors of the job
         and of opening a sandbox.
         """
-        while len(self._workers) < self._wanted:
+        starting = sum(not worker.ready for worker in self._workers)
+        for _ in range(min(self._wanted - len(self._workers), STARTING - starting)):
             self._workers.append(_Worker(self._given, (self._door.fileno(), self._room.fileno())))
         self._hand_out(schedule)
         answers = []

@@ -178,5 +178,5 @@ def _tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise MissingExtraError("a sequence model", "tokenizers", "train") from None
+        raise MissingExtraError("a sequence model", "train", "tokenizers") from None
     return tokenizers

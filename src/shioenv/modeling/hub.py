@@ -106,6 +106,6 @@ def _hub() -> Any:
         import huggingface_hub
         from huggingface_hub.utils import disable_progress_bars
     except ImportError:
-        raise MissingExtraError("models of others", "huggingface-hub", "train") from None
+        raise MissingExtraError("models of others", "train", "huggingface-hub") from None
     disable_progress_bars()
     return huggingface_hub

@@ -196,7 +196,7 @@ def learn(
         from sklearn.linear_model import LogisticRegression
         from threadpoolctl import threadpool_limits
     except ImportError:
-        raise MissingExtraError("training a memory", "scikit-learn", "train") from None
+        raise MissingExtraError("training a memory", "train", "scikit-learn") from None
     (directory / "ranker.npz").unlink(missing_ok=True)
     memory = Memory(directory)
     rng = np.random.default_rng(seed)

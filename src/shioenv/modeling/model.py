@@ -103,7 +103,7 @@ def load_seq2seq(
     try:
         from shioenv.modeling.seq2seq import Seq2seq
     except ImportError:
-        raise MissingExtraError("a sequence model", "torch and transformers", "train") from None
+        raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
     return Seq2seq(opened(located(name)), memory=memory, world=world, now=now)
 
 

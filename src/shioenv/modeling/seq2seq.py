@@ -196,7 +196,7 @@ def _loaded(directory: Path) -> Any:
         import torch
         import transformers
     except ImportError:
-        raise MissingExtraError("a sequence model", "torch and transformers", "train") from None
+        raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:

@@ -114,9 +114,8 @@ them apart as well as hue, so a picture survives a printer without colours."""
 
 def require_libraries(feature: str, extra: str, *modules: str) -> None:
     """MissingExtraError where one of the modules, which the extra installs, is not there."""
-    missing = [name.replace("_", "-") for name in modules if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(feature, " and ".join(missing), extra)
+    if not all(map(find_spec, modules)):
+        raise MissingExtraError(feature, extra, *(name.replace("_", "-") for name in modules))
 
 
 def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:

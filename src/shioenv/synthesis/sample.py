@@ -34,7 +34,7 @@ from shioenv.synthesis.nested import (
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.rows import Row
-from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.samplers import Sampler, check_sampler
 from shioenv.synthesis.usage import CommandUsage
 from shioenv.synthesis.writer import Writer, Written
 from shioenv.system.catalogue import catalogue as system_catalogue
@@ -256,6 +256,7 @@ def sample(
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
     """
     start_directories, horizon = drawing.start_directories, drawing.horizon
+    check_sampler(drawing.sampler)
     settings, chooser = PolicySettings(), policy
     if chooser is None:
         settings = settings_named(drawing.policy)

@@ -105,11 +105,17 @@ SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
 }
 
 
+def check_sampler(name: str) -> None:
+    """UnknownSamplerError where no sampler has this name."""
+    if name not in SAMPLERS:
+        raise UnknownSamplerError(
+            f"no sampler is called {name!r}", hint=did_you_mean(name, SAMPLERS)
+        )
+
+
 def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
     """The action set of the sampler with this name. Errors: UnknownSamplerError."""
-    if sampler not in SAMPLERS:
-        message = f"no sampler is called {sampler!r}"
-        raise UnknownSamplerError(message, hint=did_you_mean(sampler, SAMPLERS))
+    check_sampler(sampler)
     return SAMPLERS[sampler](grammars)
 
 

@@ -63,7 +63,7 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     try:
         import tomli_w
     except ImportError:
-        raise MissingExtraError("deriving a system", "tomli-w", "train") from None
+        raise MissingExtraError("deriving a system", "train", "tomli-w") from None
     rng = generator(seed, "system")
     declaration = load_declaration(base)
     load_home(declaration)  # says what is wrong with its tree

@@ -347,3 +347,10 @@ def test_no_terminal_obeys_what_an_input_wrote() -> None:
     value = {"perms": "l", "owner": "root", "group": "root", "size": 0, "target": "\x1b[2J"}
     assert "\x1b" not in run_module.describe(("a", "/fs/\x1b[2J", value))
     assert "\x1b" not in call("run", "x", "--system", "\x1b[2J").stderr
+
+
+def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
+    result = call("sample", "--sampler", "gsc", "--count", "1")
+    assert result.exit_code == 2
+    assert "no sampler is called 'gsc'" in result.stderr
+    assert "did you mean gcs?" in result.stderr

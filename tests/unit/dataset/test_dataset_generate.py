@@ -19,7 +19,7 @@ from dataset_fakes import (
 from shioenv.dataset.generate import Progress, enlarged, run
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
-from shioenv.errors import GenerationError, ShioenvError, UsageError
+from shioenv.errors import GenerationError, SystemMismatchError, UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.sandbox.base import Limits
 
@@ -69,7 +69,7 @@ def test_what_fails_every_time_ends_the_run_and_keeps_the_rest(tmp_path: Path) -
 
 
 def test_another_system_than_the_plans_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ShioenvError, match="was built anew"):
+    with pytest.raises(SystemMismatchError, match="the dataset was made on another build"):
         run(
             tmp_path / "a", plan(system_digest="other"), samples(), count=3,
             system=str(tmp_path), executor=SerialExecutor(open_fake),

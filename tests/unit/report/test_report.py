@@ -19,6 +19,7 @@ from dataset_fakes import HOME, plan
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from shioenv import errors
 from shioenv.cli.main import app
 from shioenv.dataset.write import Writer
 from shioenv.domain.inputs import Input, Session
@@ -546,8 +547,10 @@ def test_the_page_names_nothing_outside_itself_and_admits_its_own_script_only(
 def test_what_is_missing_is_named_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="altair and jinja2 and vl-convert") as caught:
+    for module in (drawing, errors):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    words = "altair, jinja2 and vl-convert, which are not installed"
+    with pytest.raises(MissingExtraError, match=words) as caught:
         write_report(dataset(tmp_path, some_records(3)))
     assert caught.value.hint == "pip install 'shioenv[report]'"
     assert not (tmp_path / FILE).exists()

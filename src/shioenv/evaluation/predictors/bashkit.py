@@ -44,7 +44,7 @@ class Bashkit:
         try:
             import bashkit
         except ImportError:
-            raise MissingExtraError("the predictor bashkit", "bashkit", "evaluation") from None
+            raise MissingExtraError("the predictor bashkit", "evaluation", "bashkit") from None
         self._bashkit: Any = bashkit
         self.version = _version()
         system = find_system(setting.text or setting.system)
