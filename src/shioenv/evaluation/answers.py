@@ -45,7 +45,7 @@ def behavior_of(document: Mapping[str, Any]) -> Behavior:
     """
     try:
         output = _output(document)
-    except (ValueError, binascii.Error, UnicodeError) as error:
+    except (TypeError, ValueError, binascii.Error) as error:
         raise AnswerError(f"an output that is none: {error}") from None
     exit_code = document.get("exit_code", 0)
     if type(exit_code) is not int or not 0 <= exit_code <= 255:

@@ -249,9 +249,10 @@ def _note(
             "training": None if one.training is None else one.training.to_json(),
         }
         there["unable"].pop(one.name, None)
-    for name, why in unable.items():
-        there["predictors"].pop(name, None)
-        there["unable"][name] = why
+    for name in unable:
+        if not _answers_file(directory, name).exists():
+            there["predictors"].pop(name, None)
+    there["unable"] |= dict(unable)
     document = {"suite": suite.head.digest, **there}
     with storage_errors(path):
         atomic_write(path, f"{json.dumps(document, indent=1)}\n".encode())

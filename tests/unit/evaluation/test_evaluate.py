@@ -258,6 +258,7 @@ NO_ANSWERS = {
     "cat": ("/bin/cat", "an answer without an output: it says 'input', 'cwd', 'history'"),
     "misspelt": ("""echo '{"outptu": "x", "exit_code": 0}'""", "'outptu'; did you mean output?"),
     "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
+    "a number": ("""echo '{"output_b64": 5}'""", "an output that is none"),
     "a list": ("echo '[]'", "expected a JSON object"),
     "a text": ("echo hello", "no JSON"),
     "nothing": ("echo '{}'", "an answer without an output"),
