@@ -78,11 +78,12 @@ class ArgumentSplitter:
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
         """The arguments in these words (the command not among them), in order."""
         arguments: list[Argument] = []
-        index, options_end = 0, False
+        index, options_end, endless = 0, False, False
         while index < len(words):
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
-            n = self.run(words, index) if word in self.runs else 0
+            n = self.run(words, index) if word in self.runs and not endless else 0
+            endless = endless or (word in self.runs and not n)  # nor does a later one end
             if not n and not (options_end and word.startswith("-")):
                 n = self.templated(words, index)
             if n:
@@ -103,7 +104,7 @@ class ArgumentSplitter:
     def run(words: Sequence[str], index: int) -> int:
         """How many words an option with a command takes; 0 where the command never ends."""
         for end in range(index + 2, len(words)):
-            if ends_command(words[index + 1 : end + 1]):
+            if ends_command(words[end - 1 : end + 1]):
                 return end + 1 - index
         return 0
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import tree_sitter
 
 from shioenv.grammar.parse import is_assignment
-from shioenv.grammar.tree import nodes, read_tree, text_of
+from shioenv.grammar.tree import nodes, read_tree, source_of, text_of
 from shioenv.grammar.words import split_words
 
 _OBJECTS = ("address", "link", "route")
@@ -90,7 +90,7 @@ def normal(text: str) -> str | None:
     if root is None or any(node.type in _WHOLE for node in nodes(root)):
         return None
     parts: list[str] = []
-    for piece in _pieces(root, text.encode("utf-8", "surrogateescape")):
+    for piece in _pieces(root, source_of(text)):
         if isinstance(piece, str):
             parts.append(piece)
         else:
@@ -110,7 +110,7 @@ def utilities(text: str) -> tuple[str, ...]:
     if root is None:
         words = _plain(split_words(text))
         return tuple(_called(words))
-    source = text.encode("utf-8", "surrogateescape")
+    source = source_of(text)
     for node in nodes(root):
         if node.type in _COMMANDS:
             found.update(dict.fromkeys(_called(_command(node, source).words)))

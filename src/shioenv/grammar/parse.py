@@ -21,7 +21,7 @@ from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Terminal
-from shioenv.grammar.tree import read_tree, text_of
+from shioenv.grammar.tree import read_tree, source_of, text_of
 from shioenv.grammar.words import split_words
 
 _SIMPLE = frozenset(
@@ -66,7 +66,7 @@ class InputParser:
         """The input as by `parse`, and whether the Bash parser could read all of it."""
         tokens = None
         if "\0" not in text:
-            source = text.encode("utf-8", "surrogateescape")
+            source = source_of(text)
             with suppress(RecursionError):  # brackets nested by the thousand
                 root = read_tree(text)
                 if root is not None and not _has_heredoc(root):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from shioenv.grammar.tree import nodes, read_tree, text_of
+from shioenv.grammar.tree import nodes, read_tree, source_of, text_of
 from shioenv.grammar.words import split_words
 
 _WORDS = frozenset(
@@ -60,7 +60,7 @@ class Places:
 
 def read_places(text: str) -> Places:
     """What stands where in a text."""
-    source = text.encode("utf-8", "surrogateescape")
+    source = source_of(text)
     root = None if "\0" in text else read_tree(text)
     if root is None:
         words = tuple(_split(text))

@@ -9,14 +9,25 @@ from functools import cache
 import tree_sitter
 import tree_sitter_bash
 
+from shioenv.errors import InputError
+
 _HASH_IN_WORD = re.compile(rb"(?<=[^\s;&|()<>${#])#")
 
 
+def source_of(text: str) -> bytes:
+    """The bytes of a text that trees are over. Errors: InputError for a text that has none."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InputError(f"the input cannot be encoded: {error}") from None
+
+
 def read_tree(text: str) -> tree_sitter.Node | None:
-    """The tree of a text, over its bytes in UTF-8 with `surrogateescape`; None where the parser
-    cannot read all of it.
+    """The tree of a text, over its bytes; None where the parser cannot read all of it.
+
+    Errors: those of `source_of`.
     """
-    source = text.encode("utf-8", "surrogateescape")
+    source = source_of(text)
     root = _parser().parse(source).root_node
     if root.has_error:  # it cannot read `#` inside a word: `curl -0#`
         root = _parser().parse(_HASH_IN_WORD.sub(b"H", source)).root_node

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 
 from shioenv.errors import Abstained
+from shioenv.modeling.work import spend
 
 _TOKEN = re.compile(
     r"\s*(?:(\d+#[\w@]+|0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)"
     r"|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&^|]=|[-+*/%<>!~&^|?:=(),]))",
     re.ASCII,
 )
+_COUNT = re.compile(r"\d{1,18}", re.ASCII)
 _LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"),
     ("+", "-"), ("*", "/", "%"),
@@ -19,6 +21,7 @@ _LEVELS = (
 _ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="})
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
 _DEEPEST = 40
+"""Variables that stand for expressions in each other, at most; parentheses too."""
 
 
 def evaluate(
@@ -33,6 +36,11 @@ def evaluate(
     what cannot be assigned.
     """
     return _Expression(expression, variable, assign, 0).value()
+
+
+def count(text: str) -> int | None:
+    """The number that digits say; None for any other text, and for more than 18 digits."""
+    return int(text) if _COUNT.fullmatch(text) else None
 
 
 def wrapped(number: int) -> int:
@@ -53,9 +61,11 @@ class _Expression:
         self._text, self._variable, self._assign, self._depth = text, variable, assign, depth
         self._tokens: list[str] = []
         self._place = 0
-        self._skipping = 0
+        self._skipping = self._nesting = 0
+        text = text.strip()
+        spend(len(text) + 1)
         place = 0
-        while text[place:].strip():
+        while place < len(text):
             match = _TOKEN.match(text, place)
             if match is None or depth > _DEEPEST:
                 raise self._refusal()
@@ -89,7 +99,19 @@ class _Expression:
             value = self._assignment()
         return value
 
+    def _deeper(self, read: Callable[[], int]) -> int:
+        """What an inner expression amounts to. Errors: Abstained where too many are around it."""
+        self._nesting += 1
+        if self._nesting > 3 * _DEEPEST:  # parentheses count for three
+            raise self._refusal()
+        value = read()
+        self._nesting -= 1
+        return value
+
     def _assignment(self) -> int:
+        return self._deeper(self._assigned)
+
+    def _assigned(self) -> int:
         name, operator = self._peek(), self._peek(1)
         if name.isidentifier() and operator in _ASSIGNING:
             self._place += 2
@@ -132,6 +154,9 @@ class _Expression:
         return left
 
     def _power(self) -> int:
+        return self._deeper(self._raised)
+
+    def _raised(self) -> int:
         base = self._unary()
         if self._peek() != "**":
             return base
@@ -139,6 +164,9 @@ class _Expression:
         return self._apply("**", base, self._power())
 
     def _unary(self) -> int:
+        return self._deeper(self._signed)
+
+    def _signed(self) -> int:
         token = self._next()
         if token in ("++", "--") and self._peek().isidentifier():
             name = self._next()
@@ -168,7 +196,7 @@ class _Expression:
         base, digits = 10, token
         if "#" in token:
             text, digits = token.split("#")
-            base = int(text)
+            base = int(text[:3])  # none has three digits
         elif token[:2] in ("0x", "0X"):
             base, digits = 16, token[2:]
         elif token.startswith("0") and len(token) > 1:

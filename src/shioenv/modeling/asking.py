@@ -17,12 +17,18 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Runner, State, answer_of
 from shioenv.errors import Abstained, PatchError
 from shioenv.modeling.replay import connected
+from shioenv.modeling.work import COPIED, spend
 
 MOST_ASKED = 400
 """Commands that one input may ask about; ours: a loop beyond it ends in no useful time."""
 
 LONGEST_INPUT = 1024 * 1024
 """Bytes that go through a pipe at most, as through a sandbox's standard input."""
+
+_LOOK_UP = 20
+"""Steps to a file."""
+_ADVANCE = 1_000
+"""Steps from a state to the next one, which has a context of its own."""
 
 _OF_THE_SHELL = (
     *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
@@ -75,6 +81,7 @@ class Asking:
     def ask(self, text: str, how: How = How()) -> Behavior:
         """What a command does in the state, which stays as it is. Errors: Abstained."""
         self.count()
+        spend(len(text) + len(how.stdin) // COPIED)
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
             raise Abstained("set -x, -v, -u or -n is on")
@@ -110,6 +117,7 @@ class Asking:
         """Goes to the state after a command, which `text` brings about once more. Gives the files
         that are gone, each with what it is called now. Errors: Abstained.
         """
+        spend(_ADVANCE + len(text))
         known = {
             name: self._contents[digest]
             for name, digest in behavior.content_digests.items()
@@ -139,6 +147,7 @@ class Asking:
 
     def know(self, data: bytes) -> str:
         """Remembers a text that files may hold; its digest."""
+        spend(1 + len(data) // COPIED)
         digest = hashlib.sha256(data).hexdigest()
         self._contents[digest] = data
         return digest
@@ -151,6 +160,7 @@ class Asking:
             return
         self.know(b"")
         for word in text.split():
+            spend(_LOOK_UP)
             content = self.state.read(word.strip("'\"")) if "\0" not in word else None
             if content is not None and len(content) <= LONGEST_INPUT:
                 self.know(content)

@@ -6,6 +6,7 @@ import os
 import re
 
 from shioenv.errors import Abstained
+from shioenv.modeling.arithmetic import count
 from shioenv.modeling.environment import Environment, Exit, Loop, Return
 from shioenv.modeling.program import Simple
 from shioenv.modeling.replay import fed
@@ -22,9 +23,10 @@ def become(here: Environment, values: list[str]) -> None:
 
 def leave_loop(name: str, rest: list[str]) -> None:
     """`break` and `continue`. Errors: Loop, Abstained for what is no number of loops."""
-    if len(rest) > 1 or (rest and not (rest[0].isdigit() and int(rest[0]))):
+    levels = count(rest[0]) if rest else 1
+    if len(rest) > 1 or not levels:
         raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
-    raise Loop(int(rest[0]) if rest else 1, goes_on=name == "continue")
+    raise Loop(levels, goes_on=name == "continue")
 
 
 def end(here: Environment, name: str, values: list[str]) -> None:
@@ -52,12 +54,12 @@ def shift(here: Environment, values: list[str]) -> None:
             raise Abstained("set with options and parameters")
         here.arguments, here.status = tuple(rest[1:]), 0
         return
-    if len(rest) > 1 or not "".join(rest or "1").isdigit():
+    by = count(rest[0]) if rest else 1
+    if len(rest) > 1 or by is None:
         raise Abstained("shift by what is no number")
-    count = int(rest[0]) if rest else 1
-    here.status = int(count > len(here.arguments))
+    here.status = int(by > len(here.arguments))
     if not here.status:
-        here.arguments = here.arguments[count:]
+        here.arguments = here.arguments[by:]
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:

@@ -13,6 +13,7 @@ from shioenv.modeling.program import Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
 from shioenv.modeling.words import references
+from shioenv.modeling.work import answering
 
 
 class Composition:
@@ -36,13 +37,14 @@ class Composition:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """The same with how sure it is: as sure as of all its commands together."""
         start = state or self._start
-        program = read_program(shell_input)
-        try:
-            if is_single(program):
-                return answer_of(self._runner, shell_input, start)
-            return Shell(self._runner, start, shell_input).answer(program)
-        except RecursionError:
-            raise Abstained("the input is nested too deeply to be put together") from None
+        with answering(shell_input):
+            program = read_program(shell_input)
+            try:
+                if is_single(program):
+                    return answer_of(self._runner, shell_input, start)
+                return Shell(self._runner, start, shell_input).answer(program)
+            except RecursionError:
+                raise Abstained("the input is nested too deeply to be put together") from None
 
 
 def is_single(program: Program) -> bool:

@@ -24,6 +24,7 @@ from shioenv.modeling.program import Function, Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.replay import fed, written
 from shioenv.modeling.words import Expander, braces, quoted, references
+from shioenv.modeling.work import COPIED, spend
 
 _READ_NOTHING = frozenset(
     {
@@ -299,6 +300,7 @@ class Environment:
 
     def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
         """Puts what is printed where it goes; `endless`: more than is known. Errors: Abstained."""
+        spend(1 + len(data or b"") // COPIED)
         if isinstance(sink, Buffer):
             if sink is self.output and data and self.racing:
                 raise Abstained("a background job prints at an unknown moment")
@@ -319,6 +321,7 @@ class Environment:
             raise Abstained("a file is written to in two places")
         sink.offset += len(data)
         old = self.state.read(sink.path)
+        spend(len(old or b"") // COPIED)
         operations: list[tuple[Any, ...]] = []
         if not sink.fresh:
             touched = self.ask(f"echo >> {quoted(sink.path)}")

@@ -15,6 +15,7 @@ from shioenv.domain.context import MONTHS, Entry
 from shioenv.domain.names import file_key, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.modeling.forms import ASSIGNMENT, Form
+from shioenv.modeling.work import spend
 from shioenv.modeling.world import World
 
 CLASSES = "NGUHWmMfdlsx"
@@ -32,6 +33,9 @@ MOST_ENTRIES = 4_000
 
 MOST_NAMES = 200
 """Names of one directory that are looked at, at most."""
+
+_LOOK_UP = 20
+"""Steps to a file."""
 
 _NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
 """Where files are that a context does not have: those of the kernel, and pipes."""
@@ -137,6 +141,8 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
     """What the operands of a form are in a state; standard input is what `-` names, or one behind
     them, where the command is a filter that is given some and no file.
     """
+    looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
+    spend((_LOOK_UP + looked_through) * len(form.operands))
     given = state.stdin if form.filters else b""
     found = [
         Operand(word, "x", content=given) if word == "-" and given else operand(word, state)

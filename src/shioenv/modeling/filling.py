@@ -16,10 +16,12 @@ from typing import Any
 
 from shioenv.domain.context import KEPT, OF_DATE, Entry
 from shioenv.domain.pointer import keys, pointer
+from shioenv.modeling.arithmetic import count as count_of
 from shioenv.modeling.changes import attributes
 from shioenv.modeling.facts import Operand, Tree
 from shioenv.modeling.forms import UNKNOWN, Form
 from shioenv.modeling.translation import Translation
+from shioenv.modeling.work import COPIED, spend
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 """What was changed: words and paths; what is known of files too; the text by what is in a file;
@@ -250,7 +252,9 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
     output = kept.output
     held: list[str] = []
     for old, new in contents:
-        if old in output:
+        times = output.count(old)
+        spend((len(output) + times * len(new)) // COPIED)
+        if times:
             output = output.replace(old, f"\0{len(held)}\0")
             held.append(new)
     output = replaced(output, changed)
@@ -266,6 +270,7 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
 
 def replaced(text: str, changed: Mapping[str, str]) -> str:
     """The text with words exchanged, all at once; only where they stand as words."""
+    spend(1 + len(changed) * len(text) // COPIED)
     found = [old for old in changed if old in text]
     if not found:
         return text
@@ -275,6 +280,7 @@ def replaced(text: str, changed: Mapping[str, str]) -> str:
     done = 0
     for place, _, old in sorted(places):
         if place >= done:
+            spend(1 + len(changed[old]) // COPIED)
             made += (text[done:place], changed[old])
             done = place + len(old)
     return "".join(made) + text[done:]
@@ -545,7 +551,7 @@ def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
     for name, value in theirs.form.options:
         if value == str(count):
             own = values.get(name)
-            return int(own) if own is not None and own.isdigit() else None
+            return None if own is None else count_of(own)
     return count if ours.form.options == theirs.form.options else None
 
 

@@ -21,6 +21,7 @@ from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.grammar.words import split_words
 from shioenv.modeling.words import Expander
+from shioenv.modeling.work import spend
 
 UNKNOWN, UNKNOWN_LONG = "-?", "--?"
 """What an option is called that its program does not have: a letter, a name."""
@@ -67,6 +68,7 @@ class Forms:
         """The form of one simple command without redirections in a state; None where there is no
         command in it.
         """
+        spend(len(text))
         written = split_words(text)
         begin = n_assignments(written)
         options: list[tuple[str, str | None]] = [(ASSIGNMENT, each) for each in written[:begin]]
@@ -84,6 +86,8 @@ class Forms:
                 words += [_unquoted(word)] if expanded is None else expanded
             else:
                 words.append(word)
+            if len(words) > _MOST_WORDS:
+                break
         words = [word or _EMPTY for word in words[:_MOST_WORDS]]
         name = command.rstrip("/").rpartition("/")[2] or command
         known = self._known(name)

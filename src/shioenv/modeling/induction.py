@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.texts import Function, Given, functions
+from shioenv.modeling.work import spend, uncounted
 
 EXAMPLES = 12
 """Neighbours that are looked at, at most."""
@@ -118,7 +119,8 @@ class Induction:
         # of silence, and of a text that comes out as it went in, little is to be learned
         examples.sort(key=lambda each: each.output in ("", each.given.text))
         examples = examples[:EXAMPLES]
-        return self._found(_Examples(tuple(examples))) if examples else None
+        with uncounted():
+            return self._found(_Examples(tuple(examples))) if examples else None
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
@@ -132,6 +134,7 @@ def parts(taken: Taken) -> list[Taken]:
 
 
 def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
+    spend(function.steps(mine))
     made = function(mine)
     return None if made is None else Explained(*made, function, agreed)
 

@@ -47,6 +47,7 @@ from shioenv.modeling.ranking import (
     untrained,
 )
 from shioenv.modeling.translation import Translation
+from shioenv.modeling.work import answering, spend, uncounted
 from shioenv.modeling.world import World
 
 LOOKED_AT = 60
@@ -68,6 +69,9 @@ EXAMPLES = 24
 
 ENOUGH = 3
 """Examples that a function explains at least, to be believed before what a record says (ours)."""
+
+_FIND = 5_000
+"""Steps that finding takes, whatever it is."""
 
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
@@ -158,6 +162,11 @@ class Memory:
 
     def find(self, shell_input: str, state: State | None = None) -> Found:
         """The same with the records it rests on."""
+        with answering(shell_input):
+            return self._find(shell_input, state)
+
+    def _find(self, shell_input: str, state: State | None) -> Found:
+        spend(_FIND)
         state = self.world.placed(state)
         exact = self.exact(shell_input, state)
         if exact is not None:
@@ -240,6 +249,7 @@ class Memory:
         """What the nearest records would have done here; those of the text of the record `without`
         are left out.
         """
+        spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
         translation = self._translation(state)
         ranked: list[tuple[float, int, Taken, list[float]]] = []
@@ -382,7 +392,8 @@ class Memory:
 
     def _taken(self, number: int) -> Taken | None:
         entry = self.index.entry(number)
-        return self.take(entry.text, self.world.state(entry.cwd))
+        with uncounted():
+            return self.take(entry.text, self.world.state(entry.cwd))
 
 
 def taken(text: str, state: State, forms: Forms) -> Taken | None:
@@ -423,6 +434,9 @@ def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
                 continue
             for each in (*ours.operands, *(one for _, one in ours.valued)):
                 given = each.kind == "x"
+                spend(1)
+                if each.word not in line:
+                    continue
                 if not (each.key or (given and each.word)) or not re.search(
                     rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
                 ):

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.modeling.work import COPIED, spend
 
 SPECIAL = frozenset("*?[")
 """What makes a word a pattern."""
@@ -18,14 +20,23 @@ CLASSES = {
 }  # fmt: skip
 """POSIX's classes of characters in the C locale, as they stand in a bracket of Python's `re`."""
 
+_NAMED = re.compile(r"\[:(\w{1,9}):\]")
 _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
 """Those of Bash, which has one more."""
+
+
+_MOST_PARTS = 100
+"""Names in a path at most (ours): PATH_MAX would allow for two thousand."""
+_COMPILED = 5
+"""Steps that a character of a pattern takes."""
+_LOOK_UP = 20
+"""Steps that a look at a directory takes."""
 
 
 def is_pattern(text: str) -> bool:
     """Whether a text, its quoted characters behind backslashes, matches more than itself."""
     plain = re.sub(r"\\.", "", text, flags=re.DOTALL)
-    return "*" in plain or "?" in plain or re.search(r"\[.+\]", plain, re.DOTALL) is not None
+    return "*" in plain or "?" in plain or 0 <= plain.find("[") < plain.rfind("]") - 1
 
 
 def unescaped(pattern: str) -> str:
@@ -40,6 +51,8 @@ def escaped(text: str) -> str:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a pattern matches the whole text, as in `case` and `${x#…}`."""
+    # each bracket may be looked for up to the end
+    spend(1 + (len(pattern) * (1 + pattern.count("[")) + len(text)) // COPIED)
     return _compiled(pattern).fullmatch(text) is not None
 
 
@@ -47,8 +60,11 @@ def paths(pattern: str, state: State) -> list[str]:
     """The path names that a pattern matches in a state, sorted by their bytes; none is an empty
     list. A leading `.` has to be written.
     """
+    spend(_COMPILED * len(pattern))
     absolute = pattern.startswith("/")
     parts = [part for part in pattern.split("/") if part]
+    if len(parts) > _MOST_PARTS:
+        raise Abstained("a pattern of path names has too many parts")
     found = list(_walk("/" if absolute else "", parts, state))
     if pattern.endswith("/"):
         found = [f"{path}/" for path in found if _is_directory(path, state)]
@@ -68,7 +84,7 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
         elif _is_directory(path, state):
             yield from _walk(path + "/", rest, state)
         return
-    names = state.names(base or ".")
+    names = _names(base or ".", state)
     if first.startswith("."):
         names = [".", "..", *names]
     for name in names:
@@ -85,14 +101,25 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
             yield from _walk(path + "/", rest, state)
 
 
+def _names(path: str, state: State) -> list[str]:
+    """What a directory holds. Of a machine on which something was run, all its files are looked
+    through for that.
+    """
+    spend(_LOOK_UP + (len(state.context.document["fs"]) // 10 if state.context else 0))
+    names = state.names(path)
+    spend(len(names))
+    return names
+
+
 def _exists(path: str, state: State) -> bool:
     parent, _, name = path.rstrip("/").rpartition("/")
     if not name or name in (".", ".."):
         return _is_directory(path or ".", state)
-    return name in state.names(parent or ("/" if path.startswith("/") else "."))
+    return name in _names(parent or ("/" if path.startswith("/") else "."), state)
 
 
 def _is_directory(path: str, state: State) -> bool:
+    spend(_LOOK_UP)
     entry = state.entry(path)
     return entry is not None and entry.perms.startswith("d")
 
@@ -138,7 +165,7 @@ def _bracket(pattern: str, index: int) -> tuple[str, int]:
             inside = "".join(members)
             return f"[{'^' if negated else ''}{inside}]", index + 1
         first = False
-        named = re.compile(r"\[:(\w+):\]").match(pattern, index)
+        named = _NAMED.match(pattern, index)
         if named and named[1] in _CLASSES:
             members.append(_CLASSES[named[1]])
             index = named.end()

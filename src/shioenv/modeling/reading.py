@@ -28,6 +28,7 @@ from shioenv.modeling.program import (
     Verbatim,
     While,
 )
+from shioenv.modeling.work import spend
 
 RESERVED = frozenset(
     {
@@ -47,16 +48,24 @@ _DIGITS = re.compile(r"\d+(?=[<>])")
 _VARIABLE_DESCRIPTOR = re.compile(r"\{\w+\}(?=[<>])")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
 _COMMENT = re.compile(r"#[^\n]*")
-_DEEPEST = 60
+_DEEPEST = 80
+"""Programs and expansions in each other at most; ours: what is deeper would end Python's stack."""
+_MOST_DIGITS = 9
 
 
-@lru_cache(maxsize=512)
 def read_program(text: str) -> Program:
     """The program that `text` is; empty where it holds no command.
 
     Errors: Abstained for what cannot be read, with where.
     """
+    spend(len(text))
+    return _read(text)
+
+
+@lru_cache(maxsize=512)
+def _read(text: str) -> Program:
     reader = Reader(text)
     try:
         program = reader.program(frozenset())
@@ -176,7 +185,11 @@ class Reader:
     def expansion_end(self, place: int) -> int:
         """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
         if ("$", place) not in self._ends:
+            self._depth += 1
+            if self._depth > _DEEPEST:
+                raise self.refusal("it is nested too deeply")
             self._ends["$", place] = self._expansion_end(place)
+            self._depth -= 1
         return self._ends["$", place]
 
     def _expansion_end(self, place: int) -> int:
@@ -401,7 +414,7 @@ class Reader:
             if self._operator() or _VARIABLE_DESCRIPTOR.match(self.text, self.place):
                 return None
             end = self.place + len(token)
-            if not re.match(r"[ \t]*\([ \t]*\)", self.text[end:]):
+            if not _PARENTHESES.match(self.text, end):
                 return None
             self._take(token)
             self._expect("(")
@@ -452,6 +465,8 @@ class Reader:
             return False
         if number and operator in ("&>", "&>>"):
             raise self.refusal("a number before &>")
+        if number and len(number[0]) > _MOST_DIGITS:
+            raise self.refusal("no descriptor has such a number")
         descriptor = int(number[0]) if number else None
         self._take(operator)
         word = self._word()
@@ -470,8 +485,9 @@ class Reader:
         place = self._documents.get(newline, newline + 1) if newline >= 0 else len(self.text)
         lines: list[str] = []
         while place < len(self.text):
-            line, ending, _ = self.text[place:].partition("\n")
-            place += len(line) + len(ending)
+            end = self.text.find("\n", place)
+            end = len(self.text) if end < 0 else end
+            line, place = self.text[place:end], min(end + 1, len(self.text))
             line = line.lstrip("\t") if tabs else line
             if line == delimiter:
                 self._documents[newline] = place

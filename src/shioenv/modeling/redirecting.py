@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
+from shioenv.modeling.arithmetic import count
 from shioenv.modeling.channels import Nowhere, OpenFile, Sink, Stdin
 from shioenv.modeling.environment import Environment
 from shioenv.modeling.program import Command, Redirect, Redirected, Simple
@@ -56,7 +57,7 @@ class Redirections:
                 if number:
                     fds[number] = Nowhere()
             elif operator == ">&" and redirect.target.isdigit():
-                source = int(redirect.target)
+                source = count(redirect.target)
                 if source not in fds:
                     return self._refused(f": {as_text(redirect, redirect.target)}", fds)
                 fds[1 if descriptor is None else descriptor] = fds[source]

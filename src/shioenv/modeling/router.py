@@ -37,6 +37,7 @@ from shioenv.modeling.whereabouts import (
     unnamed,
     without_name,
 )
+from shioenv.modeling.work import answering, aside, uncounted
 from shioenv.modeling.world import World
 
 GUESSED = "guessed"
@@ -140,8 +141,12 @@ class Router:
 
         What cannot be known is the best guess there is, its source begins with `guessed`, and its
         confidence is 0. Inputs in the state's history are answered first, where the state does not
-        say what they left. Errors: Abstained below `abstain_below`.
+        say what they left. Errors: Abstained below `abstain_below`, and for too much work.
         """
+        with answering(shell_input):
+            return self._answer(shell_input, state)
+
+    def _answer(self, shell_input: str, state: State | None) -> Answer:
         start = self.reached(state)
         self.steps = []
         self._used_stages = False
@@ -166,7 +171,8 @@ class Router:
             here = world.state(placed.cwd)
             for text in placed.history:
                 self.steps = []
-                behavior = self._answered(text, here).behavior
+                with aside(text):
+                    behavior = self._answered(text, here).behavior
                 try:
                     here = here.after(text, behavior, self._written(behavior, here))
                 except PatchError:
@@ -317,7 +323,7 @@ class Router:
     @cached_property
     def _fresh(self) -> Mapping[str, Any] | None:
         """The entry of a file that is made now; None where the memory does not know it."""
-        with suppress(Abstained, PatchError):
+        with suppress(Abstained, PatchError), uncounted():
             found = self.memory.find("touch a-new-file", self.world.state())
             for operation in found.answer.behavior.patch.operations:
                 if operation[0] == "a" and isinstance(operation[2], dict):

@@ -37,12 +37,16 @@ from shioenv.modeling.program import (
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.redirecting import Redirections, as_text
 from shioenv.modeling.words import quoted, references
+from shioenv.modeling.work import spend
 
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that show what runs beside them."""
 
 _DECLARING = frozenset({"declare", "export", "readonly", "typeset"})
 """Builtins whose operands are assignments: their values are not split."""
+
+_JOB = 20
+"""Steps that are taken to come to a command, whatever it is."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
@@ -87,6 +91,7 @@ class Shell:
 
     def _program(self, program: Program) -> None:
         for job in program:
+            spend(_JOB)
             self._end_line = self._above + job.end if job.end else self._end_line
             if job.background:
                 self._background(job)

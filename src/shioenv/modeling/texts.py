@@ -7,6 +7,7 @@ what it was seen to do (`shioenv.modeling.induction`).
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import TypeAlias
 
 from shioenv.modeling.facts import Tree
 from shioenv.modeling.patterns import CLASSES, matches
+from shioenv.modeling.work import spend
 
 MOST_WORK = 3e7
 """Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
@@ -26,6 +28,9 @@ may be hostile."""
 
 LONGEST = 100_000
 """Characters of a text that is worked on."""
+
+MOST_PRINTED = 4_000_000
+"""Characters that are made of a text at most: what stands between its columns may be long."""
 
 WIDEST = 1_000
 """Columns, and fields that are skipped: a number may be hostile."""
@@ -101,6 +106,12 @@ class Function:
         said = [f"{role} {place}" for role, place in self.places]
         said += [value for value in self.flags.values() if value]
         return f"{self.family.name}({', '.join(said)})"
+
+    def steps(self, given: Given) -> int:
+        """How much work it is to make something of this, without matching
+        (`shioenv.modeling.work`).
+        """
+        return len(given.text or "") + sum(map(len, given.words.values()))
 
     def __call__(self, given: Given) -> Result | None:
         """What it makes of this; None where it makes nothing of it."""
@@ -202,6 +213,12 @@ def _width(word: str) -> int:
     return number
 
 
+def _fits(length: int) -> None:
+    """Raises ValueError where more would be printed than `MOST_PRINTED`."""
+    if length > MOST_PRINTED:
+        raise ValueError(length)
+
+
 def _same(given: Given, roles: Roles, flags: Flags) -> str:
     return given.text or ""
 
@@ -247,6 +264,8 @@ def _translated(source: str, syntax: str) -> str:
     """A POSIX regular expression as Python writes it. Errors: ValueError for one that is broken."""
     special = frozenset("(){}|+?")
     made: list[str] = []
+    if len(re.findall(r"\(", source)) > _MOST_GROUPS:
+        raise ValueError("too many groups")
     index = 0
     while index < len(source):
         character = source[index]
@@ -307,16 +326,26 @@ def _bracket(source: str, start: int) -> tuple[str, int]:
     raise ValueError("a bracket is not closed")
 
 
-def _is_tame(pattern: str, lines: Sequence[str]) -> bool:
-    """Whether a pattern is matched against lines in time, whatever they are: no group is repeated,
-    and what repetitions cost together is little.
+@_remembered
+def _reckoned(text: str, pattern: str) -> float:
+    """The steps at most in which a pattern is matched against the lines of a text; more than any
+    number where a group is repeated, or too much is optional.
     """
     if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
-        return False
+        return math.inf
     # a search from every place, and one more walk of the line for each repetition
     power = 1 + min(len(re.findall(r"[*+{]", pattern)), 6)
-    return sum(float(len(line) + 1) ** power for line in lines) <= MOST_WORK
+    return sum(float(len(line) + 1) ** power for line in _lines(text))
 
+
+_MOST_GROUPS = 40
+"""Groups of a pattern at most: Python's stack ends where they are in each other."""
+
+_MATCHED = 50
+"""Steps of matching that take as long as one of other work."""
+
+_COMPILED = 5
+"""Steps that a character of a pattern takes."""
 
 _OPTIONAL = 9
 """Marks of what may be missing, at most: each doubles the work; five stand in what makes words."""
@@ -329,6 +358,7 @@ def _matching_named(given: Given, roles: Roles, flags: Flags) -> Result | None:
         found = _matching(replace(given, text=text, texts=()), roles, flags)
         if found is None:
             return None
+        _fits(len(found[0]) * (1 + len(name)))
         made.append(("".join(f"{name}:{line}\n" for line in _lines(found[0])), found[1]))
     return "".join(text for text, _ in made), min(code for _, code in made)
 
@@ -337,8 +367,11 @@ def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
     source, text = roles["pattern"], given.text or ""
     if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
         return None  # several patterns; a text that is none
+    spend(_COMPILED * len(source))
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
+    if flags["syntax"] != "fixed":
+        spend(int(min(_reckoned(text, found.pattern), MOST_WORK)) // _MATCHED)
     hits = _hits(text, found, flags["syntax"] == "fixed")
     if hits is None:
         return None
@@ -366,10 +399,9 @@ def _matching(given: Given, roles: Roles, flags: Flags) -> Result | None:
 @_remembered
 def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
     """Which lines of a text a pattern is found in; None where that might take too long."""
-    lines = _lines(text)
-    if not fixed and not _is_tame(pattern.pattern, lines):
+    if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
         return None
-    return tuple(pattern.search(line) is not None for line in lines)
+    return tuple(pattern.search(line) is not None for line in _lines(text))
 
 
 def _parts(given: Given, roles: Roles, flags: Flags) -> str:
@@ -552,6 +584,7 @@ def _columns(given: Given, roles: Roles, flags: Flags) -> str | None:
         return None
 
     lines = _lines(given.text or "")
+    _fits(len(given.text or "") * (1 + len(roles.get("joint", ""))))
     widest = max(map(len, lines), default=0) + 1
     chosen = [
         any(first <= number <= last for first, last in wanted) != bool(flags["others"])
@@ -605,6 +638,7 @@ def _tabs(given: Given, roles: Roles, flags: Flags) -> str:
     size = _width(roles.get("width", "8"))
     if size < 1 or flags["which"] != "spaces":
         raise ValueError(size)
+    _fits(len(given.text or "") + size * (given.text or "").count("\t"))
     return "".join(line.expandtabs(size) for line in _kept(given.text or ""))
 
 
@@ -616,6 +650,8 @@ def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
     if style not in ("rn", "ln", "rz") or width < 1:
         raise ValueError(style)
     made = []
+    widest = max(width, len(str(abs(number))), len(str(abs(step)))) + len(joint)
+    _fits(widest * len(_kept(given.text or "")))
     sign = {"rn": ">", "ln": "<", "rz": "0>"}[style]
     for line in _kept(given.text or ""):
         if which == "all" or (which == "filled" and line != "\n"):
@@ -631,6 +667,8 @@ def _numbered(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_FACTOR = 100
+"""How much more work a character of a set is than one that is printed."""
 _BYTES = [chr(number) for number in range(256)]
 
 
@@ -640,6 +678,7 @@ def _set(word: str) -> str:
     items: list[str] = []
     index = 0
     while index < len(word):
+        _fits(_FACTOR * len(items))
         named = re.compile(r"\[:(\w+):\]").match(word, index)
         if named:
             inside = re.compile(f"[{CLASSES[named[1]]}]")
@@ -674,7 +713,8 @@ def _exchanged(given: Given, roles: Roles, flags: Flags) -> str | None:
     if not first:
         raise ValueError("an empty set")
     if flags["how"] == "deleted":
-        made = "".join(each for each in text if each not in first)
+        gone = frozenset(first)
+        made = "".join(each for each in text if each not in gone)
         return _squeezed(made, _set(roles["by"])) if "by" in roles else made
     if "by" not in roles:
         return _squeezed(text, first) if flags["how"] == "squeezed" else None
@@ -692,7 +732,8 @@ def _exchanged(given: Given, roles: Roles, flags: Flags) -> str | None:
 
 
 def _squeezed(text: str, characters: str) -> str:
-    return re.sub(rf"([{re.escape(characters)}])\1+", r"\1", text) if characters else text
+    members = re.escape("".join(dict.fromkeys(characters)))
+    return re.sub(rf"([{members}])\1+", r"\1", text) if members else text
 
 
 def _side_by_side(given: Given, roles: Roles, flags: Flags) -> str:

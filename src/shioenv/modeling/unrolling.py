@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shioenv.modeling.arithmetic import count
+
 MOST_CALLS = 64
 """Commands that one of them is taken apart into at most; ours: past it it is asked about whole."""
 
@@ -140,7 +142,7 @@ class _Options:
         if option in ("-I", "--replace="):
             self.replaced = value
         elif option in ("-n", "--max-args="):
-            self.most = int(value) if value.isdigit() else 0
+            self.most = count(value) or 0
             return self.most > 0
         else:
             character = {"\\n": "\n", "\\0": "\0", "\\t": "\t"}.get(value, value)

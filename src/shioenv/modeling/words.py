@@ -5,6 +5,7 @@ splitting, path names, quotes; in that order.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,6 +16,7 @@ from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import evaluate
 from shioenv.modeling.patterns import SPECIAL, escaped, is_pattern, matches, paths
 from shioenv.modeling.reading import RESERVED, Reader
+from shioenv.modeling.work import COPIED, spend
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)
@@ -23,6 +25,8 @@ _SPECIAL = re.compile(r"\$([0-9@*#?!-])")
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 _PLAIN_COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
+_PLAIN_QUOTED = re.compile(r"[^\\`$]+")
+_INDEX = re.compile(r"\d{1,9}", re.ASCII)
 _ANSI = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.S
 )
@@ -32,6 +36,10 @@ _ANSI_LETTERS = {
 }  # fmt: skip
 _GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
 _MOST_FIELDS = 10_000
+_DEEPEST = 40
+_MOST_DIGITS = 18
+_FIELD = 10
+"""Steps to a word, however short it is."""
 
 
 class Scope(Protocol):
@@ -98,6 +106,7 @@ class References:
 
 def references(word: str) -> References:
     """What a word's expansion rests on, read without expanding it."""
+    spend(len(word))
     names: set[str] = set()
     substitutes = _refer(word, names)
     return References(frozenset(names), substitutes)
@@ -155,27 +164,43 @@ def _refer_expansion(unit: str, names: set[str]) -> bool:
 
 def braces(word: str) -> list[str]:
     """The words that brace expansion makes of one, in order."""
+    return _braces(word, 0)
+
+
+def _braces(word: str, nesting: int) -> list[str]:
+    spend(len(word) + 1)
+    if nesting > _DEEPEST:
+        raise Abstained(f"the braces in {word!r:.40} are nested too deeply")
     reader = Reader(word)
-    place = 0
+    made = [""]
+    place = begin = 0
     while place < len(word):
         if word[place] == "{":
-            expanded = _brace(word, place, reader)
+            expanded = _brace(word, place, reader, nesting)
             if expanded is not None:
                 alternatives, end = expanded
-                head = word[:place]
-                tails = braces(word[end:])
-                if len(alternatives) * len(tails) > _MOST_FIELDS:
+                if len(made) * len(alternatives) > _MOST_FIELDS:
                     raise Abstained(f"{word!r:.40} stands for too many words")
-                return [f"{head}{middle}{tail}" for middle, tail in product(alternatives, tails)]
+                made = _with(made, word[begin:place], alternatives)
+                place = begin = end
+                continue
         place = reader.unit_end(place)
-    return [word]
+    return _with(made, word[begin:], [""])
 
 
-def _brace(word: str, start: int, reader: Reader) -> tuple[list[str], int] | None:
+def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
+    """Every head with every tail, the middle between them."""
+    longest = max(map(len, heads), default=0) + len(middle) + max(map(len, tails), default=0)
+    spend(len(heads) * len(tails) * (1 + longest // COPIED))
+    return [f"{head}{middle}{tail}" for head, tail in product(heads, tails)]
+
+
+def _brace(word: str, start: int, reader: Reader, depth: int) -> tuple[list[str], int] | None:
     """What stands between the `{` at `start` and its `}`, and where that ends."""
     parts: list[str] = []
     nesting, begin, place = 0, start + 1, start + 1
     while place < len(word):
+        spend(1)
         character = word[place]
         if character == "{":
             nesting += 1
@@ -184,7 +209,7 @@ def _brace(word: str, start: int, reader: Reader) -> tuple[list[str], int] | Non
         elif character == "}":
             parts.append(word[begin:place])
             if len(parts) > 1:
-                return [each for part in parts for each in braces(part)], place + 1
+                return [each for part in parts for each in _braces(part, depth + 1)], place + 1
             sequence = _sequence(parts[0])
             return None if sequence is None else (sequence, place + 1)
         elif character == "," and not nesting:
@@ -199,6 +224,8 @@ def _sequence(text: str) -> list[str] | None:
     if match is None:
         return None
     first, last, step, one, other, letter_step = match.groups()
+    if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
+        raise Abstained(f"{text!r:.40} stands for numbers that are too long")
     if first is not None:
         width = max((len(each) for each in (first, last) if re.match(r"-?0\d", each)), default=0)
         low, high = int(first), int(last)
@@ -227,7 +254,12 @@ class Expander:
 
     def fields(self, word: str) -> list[str]:
         """The words that one stands for as an argument. Errors: Abstained."""
-        return [field for one in braces(word) for field in self._fields(one)]
+        fields: list[str] = []
+        for one in braces(word):
+            found = list(self._fields(one))
+            spend(len(found))
+            fields += found
+        return fields
 
     def text(self, word: str, *, assigned: bool = False) -> str:
         """What a word stands for where it is not split, as in `case`; `assigned` where it is the
@@ -253,6 +285,7 @@ class Expander:
     def _fields(self, word: str) -> Iterator[str]:
         fields: list[list[_Segment]] = []
         current: list[_Segment] | None = None
+        spend(_FIELD)
         ifs = self._separators()
         for segment in self._word(word):
             if segment.text is None:
@@ -260,12 +293,15 @@ class Expander:
                 current = None
             elif not segment.splits or not ifs:
                 if segment.text or segment.quoted:
-                    current = [*(current or []), segment]
+                    current = current or []
+                    current.append(segment)
             else:
+                spend(len(segment.text))
                 for match in ifs.finditer(segment.text):
                     text, mark = match.groups()
                     if text:
-                        current = [*(current or []), _Segment(text, quoted=False)]
+                        current = current or []
+                        current.append(_Segment(text, quoted=False))
                     elif mark or current is not None:
                         fields.append(current or [])
                         current = None
@@ -301,6 +337,7 @@ class Expander:
         return paths(pattern, self._scope.state) or [text]
 
     def _word(self, word: str, *, assigned: bool = False, splits: bool = False) -> list[_Segment]:
+        spend(len(word) + 1)
         reader = Reader(word)
         segments: list[_Segment] = []
         place = 0
@@ -315,6 +352,7 @@ class Expander:
                 place = tilde.end()
                 continue
             if word.startswith(("<(", ">("), place):
+                spend(len(word) - place)
                 end = place + _process_length(word[place:])
                 reading = word[place] == "<"
                 path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
@@ -342,10 +380,16 @@ class Expander:
         return [_Segment(unit, quoted=False, splits=splits)]
 
     def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
+        spend(len(text) + 1)
         reader = Reader(text)
         segments: list[_Segment] = []
         place = 0
         while place < len(text):
+            plain = _PLAIN_QUOTED.match(text, place)
+            if plain:
+                segments.append(_Segment(plain[0], quoted=True))
+                place = plain.end()
+                continue
             character = text[place]
             if character == "\\" and text[place + 1 : place + 2] in (
                 *("$", "`", "\\", "\n"),
@@ -380,6 +424,7 @@ class Expander:
         return self._plain(unit[1:], quoted=quoted)
 
     def _result(self, text: str, *, quoted: bool) -> list[_Segment]:
+        spend(1 + len(text) // COPIED)
         return [_Segment(text, quoted, splits=not quoted)]
 
     def _command(self, source: str) -> str:
@@ -397,13 +442,15 @@ class Expander:
         segments: list[_Segment] = []
         for value in values:
             segments += [_BREAK] * bool(segments)
-            segments.append(_Segment(value, quoted, splits=not quoted))
+            segments += self._result(value, quoted=quoted)
         return segments
 
     def _value(self, name: str) -> str | None:
         if name == "#":
             return str(len(self._scope.arguments))
         if name.isdigit() and name != "0":
+            if len(name) > _MOST_DIGITS:
+                raise Abstained(f"${{{name:.40}}} is beyond it")
             number = int(name)
             arguments = self._scope.arguments
             return arguments[number - 1] if number <= len(arguments) else None
@@ -440,7 +487,9 @@ class Expander:
         """The one array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
         statuses = (self._scope.variable("PIPESTATUS") or "").split()
         index = subscript[1:-1]
-        if not inside.endswith(("]", "PIPESTATUS")) or not (index in "@*" or index.isdigit()):
+        if not inside.endswith(("]", "PIPESTATUS")) or not (
+            index in "@*" or _INDEX.fullmatch(index)
+        ):
             raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
         if index in "@*":
             return self._list(index, statuses, quoted=quoted)
@@ -509,14 +558,14 @@ class Expander:
         done: list[str] = []
         place = 0
         while place <= len(value):
-            ends = [
-                end for end in range(len(value), place, -1) if matches(pattern, value[place:end])
-            ]
-            if anchor == "%":
-                ends = [end for end in ends if end == len(value)]
-            if ends and (anchor != "#" or place == 0):
+            tried = range(len(value), place if anchor != "%" else len(value) - 1, -1)
+            spend(len(tried))
+            here = (end for end in tried if place < end and matches(pattern, value[place:end]))
+            end = next(here, None) if anchor != "#" or place == 0 else None
+            if end is not None:
+                spend(1 + len(made) // COPIED)
                 done.append(made)
-                place = ends[0]
+                place = end
                 if not every:
                     break
             else:
@@ -557,6 +606,7 @@ def _process_length(text: str) -> int:
 def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
     lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
     for length in lengths:
+        spend(1 + len(value) // COPIED)
         part = value[len(value) - length :] if end else value[:length]
         if matches(pattern, part):
             return value[: len(value) - length] if end else value[length:]
@@ -572,7 +622,10 @@ def _ansi(text: str) -> str:
                 raise Abstained("bytes that are no text")
             return chr(number)
         if four or eight:
-            return chr(int(four or eight, 16))
+            number = int(four or eight, 16)
+            if number > sys.maxunicode or 0xD800 <= number < 0xE000:
+                raise Abstained("bytes that are no text")
+            return chr(number)
         if control:
             return chr(ord(control) & 0x1F)
         return _ANSI_LETTERS.get(other, other if other in "\\'\"?" else f"\\{other}")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shioenv.grammar.library import load_grammars
+from shioenv.errors import InputError
+from shioenv.grammar.library import load_grammar, load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser, parse_input
 from shioenv.grammar.words import split_words
@@ -151,3 +152,14 @@ def test_what_a_command_runs_is_taken_apart_by_its_own_grammar(
 def test_commands_that_run_commands_without_end_are_taken_apart() -> None:
     text = "env " * 5000 + "ls -la"
     assert parse_input(text, load_grammars(["env", "ls"])).text == text
+
+
+def test_a_text_without_bytes_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be encoded"):
+        parse_input("echo \ud800", [])
+    assert parse_input("echo \udcff", []).text == "echo \udcff"
+
+
+def test_commands_of_find_that_never_end_are_looked_for_once() -> None:
+    text = "find ." + " -exec a" * 5_000
+    assert len(parse_input(text, [load_grammar("find")]).tokens) > 5_000
