@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
+from shioenv.files.regular import open_regular
 from shioenv.modeling.compact import ERRORS, OUTPUT, PATCH, Acceptor, Names, Target
 
 TOKENIZER = "tokenizer.json"
@@ -50,7 +52,8 @@ class Codec:
         library = _tokenizers()
         file = directory / TOKENIZER
         try:
-            if file.exists():
+            if os.path.lexists(file):
+                open_regular(file).close()
                 return cls(library.Tokenizer.from_file(str(file)))
             from transformers import AutoTokenizer
 

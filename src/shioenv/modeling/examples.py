@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
+from shioenv.files.regular import open_regular
 from shioenv.modeling.codec import Codec
+from shioenv.modeling.members import array_member, json_member, judged
 from shioenv.modeling.seen import write_seen
 
 ROW = np.dtype([("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", "u1")])
@@ -37,12 +39,15 @@ class Examples:
 
     def __init__(self, directory: Path) -> None:
         """Errors: ModelError for a directory that holds none."""
-        try:
-            self.facts: dict[str, Any] = json.loads((directory / "examples.json").read_bytes())
-            self.rows: npt.NDArray[Any] = np.load(directory / "examples.npy")
-            self._tokens = np.memmap(directory / "tokens.bin", dtype="<u2", mode="r")
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{directory} holds no examples: {error}") from None
+        self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
+        self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
+        file = directory / "tokens.bin"
+        with judged(file):
+            open_regular(file).close()
+            self._tokens = np.memmap(file, dtype="<u2", mode="r")
+            lengths = self.rows["source"].astype(np.uint64) + self.rows["target"]
+            if (self.rows["start"] > len(self._tokens) - lengths).any():
+                raise ValueError("it ends before an example that a row names")
         self.directory = directory
         self.codec = Codec.read(directory)
 

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
+from shioenv.files.regular import open_regular
 from shioenv.modeling.facts import CLASSES
 from shioenv.modeling.filling import Kept, Taken
+from shioenv.modeling.members import array_member, json_member, judged
+from shioenv.modeling.world import check_patch
 
 SLOTS = 5
 """Operands that a row tells apart."""
@@ -110,6 +114,19 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
 
 _HEAD = "index.json"
 
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Path = Annotated[str, msgspec.Meta(pattern="^/")]
+
+
+class _Head(TypedDict, total=False):
+    """What `write_index` says of an index."""
+
+    forms: int
+    starts: Required[list[_Path]]
+    utilities: Required[list[tuple[str, _Count, _Count]]]
+
+
 FORMS = 2
 """How commands were taken apart when an index was written (`shioenv.modeling.forms`): counted up
 where it changes, since rows say what was found."""
@@ -126,25 +143,44 @@ class Index:
     def __init__(self, directory: Path) -> None:
         """Errors: ModelError for a directory that holds none."""
         self.directory = directory
-        try:
-            head = json.loads((directory / _HEAD).read_bytes())
-            self.rows: Rows = np.load(directory / "rows.npy", mmap_mode="r")
-            self._bytes = np.asarray(self.rows).view(np.uint8).data
-            self._places: Rows = np.load(directory / "behaviors.npy", mmap_mode="r")
-            self._texts = _mapped(directory / "texts.bin")
-            self._behaviors = _mapped(directory / "behaviors.bin")
-            self._starts: list[str] = head["starts"]
-            forms = head.get("forms")
-            self.utilities: dict[str, tuple[int, int]] = {
-                name: (first, end) for name, first, end in head["utilities"]
-            }
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{directory} holds no memory: {error}") from None
-        if forms != FORMS:
+        if not holds_index(directory):
+            raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
+        head = json_member(directory / _HEAD, _Head)
+        if head.get("forms") != FORMS:
             raise ModelError(
                 f"{directory} was made by a release that takes commands apart otherwise",
                 hint="make it again of its material: shioenv train memory",
             )
+        self.rows: Rows = array_member(directory / "rows.npy", ROW)
+        self._bytes = np.asarray(self.rows).view(np.uint8).data
+        self._places: Rows = array_member(directory / "behaviors.npy", np.uint32)
+        self._texts = _mapped(directory / "texts.bin")
+        self._behaviors = _mapped(directory / "behaviors.bin")
+        self._starts: list[str] = head["starts"]
+        self.utilities: dict[str, tuple[int, int]] = {
+            name: (first, end) for name, first, end in head["utilities"]
+        }
+        self._check()
+
+    def _check(self) -> None:
+        """Looks whether the files fit together. Errors: ModelError."""
+        rows, places = self.rows, self._places
+        with judged(self.directory / "behaviors.npy"):
+            if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
+                raise ValueError("it does not say where each behavior begins")
+            if places[-1] != len(self._behaviors):
+                raise ValueError("behaviors.bin is not as long as it says")
+        with judged(self.directory / "rows.npy"):
+            ends = rows["text"].astype(np.int64) + rows["length"]
+            if ends.max(initial=0) != len(self._texts):
+                raise ValueError("texts.bin is not as long as its rows say")
+            if (rows["behavior"] >= len(places) - 1).any():
+                raise ValueError("a row names a behavior that is not there")
+            if (rows["start"] >= len(self._starts)).any():
+                raise ValueError("a row names a directory that is not there")
+        with judged(self.directory / _HEAD):
+            if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
+                raise ValueError("it names rows that are not there")
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint32]:
@@ -215,15 +251,22 @@ class Index:
     def behavior(self, number: int) -> Kept:
         """What an input did, by `Entry.behavior`."""
         first, end = int(self._places[number]), int(self._places[number + 1])
-        code, output, patch, channels, is_error, volatile = _DECODER.decode(
-            self._behaviors[first:end]
-        )
+        try:
+            code, output, patch, channels, is_error, volatile = _DECODER.decode(
+                self._behaviors[first:end]
+            )
+            if patch != "[]":
+                check_patch(patch)
+        except Exception:  # this is asked for often: what is right is not held up
+            with judged(self.directory / "behaviors.bin"):
+                raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
         return Kept(code, _text(output), patch, split, is_error, volatile)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(tuple[int, bytes, str, tuple[bytes, bytes] | None, bool, bool])
+_Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
+_DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] | None, bool, bool])
 
 
 def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
@@ -277,8 +320,8 @@ def _packed(kept: Kept) -> bytes:
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:
-    with path.open("rb") as file:
-        size = path.stat().st_size
+    with judged(path), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
 

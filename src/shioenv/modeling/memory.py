@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import Abstained, ModelError, PatchError
+from shioenv.errors import Abstained, PatchError
 from shioenv.modeling.facts import Tree, here, listing, operands, valued
 from shioenv.modeling.filling import (
     CONTENTS,
@@ -48,7 +49,7 @@ from shioenv.modeling.ranking import (
 )
 from shioenv.modeling.translation import Translation
 from shioenv.modeling.work import answering, spend, uncounted
-from shioenv.modeling.world import World
+from shioenv.modeling.world import World, read_world
 
 LOOKED_AT = 60
 """Records that are taken apart for one answer; ours: beyond them nothing was ever nearest."""
@@ -130,12 +131,9 @@ class Memory:
         """Opens a directory that `write_index` filled. Errors: ModelError."""
         directory = Path(directory)
         self.index = Index(directory)
-        try:
-            self.world = World.from_json((directory / "world.json").read_bytes())
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelError(f"{directory} holds no world: {error}") from None
+        self.world = read_world(directory)
         kept = directory / "ranker.npz"
-        self.ranker = ranker or (load_ranker(kept) if kept.exists() else untrained())
+        self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
         self._induction = Induction()
         self.taken = lru_cache(maxsize=20_000)(self._taken)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
 from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.regular import read_regular
+from shioenv.files.sealed import is_sealed, keep_private, seal
+from shioenv.modeling.members import json_member, judged
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.router import Router
 from shioenv.modeling.world import World
@@ -43,6 +48,7 @@ SEQ2SEQ = "seq2seq"
 FEWER = "make it of fewer records"
 
 _LARGEST_OPEN = 1 << 30
+_LARGEST_PACKED = 2 * LARGEST_TRAINED
 _FILES = frozenset(
     {
         *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", "rows.npy"),
@@ -51,6 +57,69 @@ _FILES = frozenset(
         *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
     }
 )
+
+
+class _Material(TypedDict, total=False):
+    """Records that a model was made of."""
+
+    records: Required[int]
+    policy: Required[str]
+    sampler: Required[str]
+    seed: Required[int]
+    grammar_digest: str
+    recipe_sha256: str
+
+
+class _Card(TypedDict, total=False):
+    """What a card says, as far as it is read here."""
+
+    name: str
+    kind: str
+    system: str
+    system_digest: str
+    records: int
+    material: list[_Material]
+    learned: dict[str, Any]
+    license: str
+    limits: str
+    version: str
+
+
+class _System(TypedDict):
+    digest: str
+    now: str
+
+
+class _Learned(TypedDict):
+    right: float
+    held_back: int
+    scores: list[float]
+    shares: list[float]
+
+
+class _Shape(TypedDict):
+    source_tokens: int
+    target_tokens: int
+    neighbours: int
+
+
+class _Plan(TypedDict):
+    seed: int
+
+
+class _Seq2seqCard(TypedDict, total=False):
+    """What that of a sequence model has to say beside it."""
+
+    name: Required[str]
+    systems: Required[dict[str, _System]]
+    records: Required[int]
+    learned: Required[_Learned]
+    shape: Required[_Shape]
+    plan: Required[_Plan]
+    parameters: Required[int]
+    steps: Required[int]
+    limits: Required[str]
+    license: Required[str]
 
 
 def load_model(
@@ -111,7 +180,7 @@ def model_names() -> dict[str, Path]:
     """The models that can be named, and where they lie: those of the package, then one's own."""
     found: dict[str, Path] = {}
     for directory in (cache_directory() / "models", SHIPPED):
-        for path in sorted(directory.glob(f"*{SUFFIX}")):
+        for path in sorted(filter(Path.exists, directory.glob(f"*{SUFFIX}"))):
             found[path.name.removesuffix(SUFFIX)] = path
     return found
 
@@ -119,8 +188,9 @@ def model_names() -> dict[str, Path]:
 def located(name: str | Path) -> Path:
     """Where a model lies that a name or a path says. Errors: ModelError."""
     path = Path(name)
-    if path.exists():
-        return path
+    with suppress(OSError):  # a name that is too long for one
+        if path.exists():
+            return path
     known = model_names()
     if str(name) in known:
         return known[str(name)]
@@ -128,31 +198,35 @@ def located(name: str | Path) -> Path:
 
 
 def opened(path: Path) -> Path:
-    """The directory of a model; a packed one is unpacked into the cache when it is first opened.
+    """The directory of a model; a packed one is unpacked into the cache when it is first opened,
+    and again where what is there is not as it was left, or anybody else's.
 
-    Errors: ModelError for a file that is no model.
+    Errors: ModelError for a file that is no model; HostError for a cache of somebody else's.
     """
     if path.is_dir():
         return path
-    try:
-        packed = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    with judged(path):
+        packed = read_regular(path, _LARGEST_PACKED)
     digest = hashlib.sha256(packed).hexdigest()
-    directory = cache_directory() / "models" / "opened" / digest[:32]
-    if directory.is_dir():
-        return directory
+    place = cache_directory() / "models" / "opened"
+    directory = place / digest[:32]
     with storage_errors(directory):
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=directory.parent) as making:
+        place.mkdir(parents=True, exist_ok=True)
+        keep_private(place)
+        if is_sealed(directory):
+            return directory
+        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as making:
             made = Path(making) / "model"
             made.mkdir()
             for name, content in _members(packed, path):
                 (made / name).write_bytes(content)
+            seal(made)
+            with suppress(OSError):  # there is none
+                directory.rename(Path(making) / "before")
             try:
                 made.rename(directory)
             except OSError:
-                if not directory.is_dir():  # somebody else was faster
+                if not is_sealed(directory):  # nobody else was faster
                     raise
     return directory
 
@@ -190,12 +264,12 @@ def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = F
 
 def read_card(directory: Path) -> dict[str, Any]:
     """What a model says of itself; nothing where it says nothing. Errors: ModelError."""
-    try:
-        card = json.loads((directory / CARD).read_bytes())
-    except FileNotFoundError:
+    file = directory / CARD
+    if not os.path.lexists(file):
         return {}
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{directory / CARD} is no card: {error}") from None
+    card = json_member(file, _Card)
+    if card.get("kind") == SEQ2SEQ:
+        card = json_member(file, _Seq2seqCard)
     return dict(card)
 
 
@@ -212,16 +286,18 @@ def write_card(directory: Path, card: Mapping[str, Any]) -> None:
 
 def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
     """The files of a packed model, looked at before any is written."""
-    try:
-        reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed)
-        content = reader.read(_LARGEST_OPEN + 1)
-        if len(content) > _LARGEST_OPEN:
-            raise ModelError(f"{path} holds more than a model")
+    with judged(path, "is no packed model"):
+        size = zstandard.frame_content_size(packed)
+        if not 0 <= size <= _LARGEST_OPEN:
+            raise ValueError("it holds more than a model, or does not say how much it holds")
+        content = zstandard.ZstdDecompressor().decompress(packed)
+        seen: set[str] = set()
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
-            for member in tar.getmembers():
-                if not member.isreg() or member.name not in _FILES:
-                    raise ModelError(f"{path} holds {member.name!r:.60}, which no model has")
+            for member in tar:
+                if not member.isreg() or member.issparse() or member.name not in _FILES:
+                    raise ValueError(f"it holds {member.name!r:.60}, which no model has")
+                if member.name in seen:
+                    raise ValueError(f"it holds {member.name!r} twice")
+                seen.add(member.name)
                 file = tar.extractfile(member)
                 yield member.name, file.read() if file else b""
-    except (zstandard.ZstdError, tarfile.TarError, EOFError) as error:
-        raise ModelError(f"{path} is no packed model: {error}") from None

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from shioenv.errors import ModelError
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv.modeling.members import arrays_member, judged
 
 Numbers = npt.NDArray[np.float64]
 
@@ -241,16 +242,39 @@ def untrained() -> Ranker:
 
 def load_ranker(path: Path) -> Ranker:
     """What `save` wrote. Errors: ModelError."""
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            trees = {
-                name.removeprefix("tree_"): kept[name] for name in kept if name.startswith("tree_")
-            }
-            ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
-            if len(ranker.weights) != len(PAIR):
-                raise ModelError(
-                    f"{path} was learned by another release", hint="make the model again"
-                )
-            return ranker
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{path} holds no learned distance: {error}") from None
+    kept = arrays_member(path)
+    with judged(path):
+        trees = {
+            name.removeprefix("tree_"): array
+            for name, array in kept.items()
+            if name.startswith("tree_")
+        }
+        ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
+        if ranker.weights.shape != (len(PAIR),):
+            raise ModelError(f"{path} was learned by another release", hint="make the model again")
+        _check(ranker)
+    return ranker
+
+
+def _check(ranker: Ranker) -> None:
+    """ValueError where its arrays do not fit together; KeyError where one is missing."""
+    scores, shares = ranker.scores, ranker.shares
+    if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
+        raise ValueError("its scores and shares do not fit together")
+    if ((shares < 0) | (shares > 1)).any():
+        raise ValueError("a share is below 0 or above 1")
+    feature = ranker.trees["feature"]
+    if not feature.size:
+        return
+    parts = [ranker.trees[name] for name in ("feature", "left", "right", "threshold", "value")]
+    if feature.ndim != 2 or any(each.shape != feature.shape for each in parts):
+        raise ValueError("its trees are not as large as each other")
+    if any(each.dtype.kind not in "iu" for each in parts[:3]):
+        raise ValueError("its trees have nodes that are no numbers")
+    here = np.broadcast_to(np.arange(feature.shape[1]), feature.shape)[feature >= 0]
+    for side in parts[1:3]:
+        after = side[feature >= 0]
+        if ((after <= here) | (after >= feature.shape[1])).any():
+            raise ValueError("a node is followed by one that is not behind it")
+    if (feature >= len(FEATURES)).any() or ranker.trees["start"].shape != (1,):
+        raise ValueError("its trees look at what is not there")

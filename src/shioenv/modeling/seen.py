@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
+from shioenv.modeling.members import arrays_member, judged
 
 SEEN = "seen.npz"
 """In the directory of examples, and of a model that learned from them."""
@@ -22,14 +23,17 @@ class Seen:
 
     def __init__(self, directory: Path) -> None:
         """Errors: ModelError for a directory that does not say."""
-        try:
-            with np.load(directory / SEEN, allow_pickle=False) as kept:
-                self._texts, self._forms = kept["texts"], kept["forms"]
-        except (OSError, ValueError, KeyError) as error:
+        file = directory / SEEN
+        if not file.exists():
             raise ModelError(
-                f"{directory} does not say what it was trained on: {error}",
+                f"{directory} does not say what it was trained on: {SEEN} is missing",
                 hint="make the examples anew, and train of them",
-            ) from None
+            )
+        kept = arrays_member(file)
+        with judged(file):
+            self._texts, self._forms = kept["texts"], kept["forms"]
+            if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
+                raise ValueError("it holds no hashes")
 
     def __len__(self) -> int:
         """Different inputs."""

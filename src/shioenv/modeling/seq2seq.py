@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
+from shioenv.files.regular import open_regular
 from shioenv.modeling.codec import Codec, Writing
 from shioenv.modeling.compact import Names, Now, Target, operations_of
+from shioenv.modeling.members import json_member, judged
 from shioenv.modeling.memory import Memory
 from shioenv.modeling.prompts import Prompter
 from shioenv.modeling.translation import shift
-from shioenv.modeling.world import World
+from shioenv.modeling.work import answering
+from shioenv.modeling.world import World, read_world
 
 _TRIED = 64
 """Tokens that are looked at first for one that can stand next."""
@@ -54,18 +58,16 @@ class Seq2seq:
         long after its start. Errors: ModelError, MissingExtraError.
         """
         self.directory = directory = Path(directory)
-        try:
-            self.card: dict[str, Any] = json.loads((directory / "model.json").read_bytes())
+        own = read_world(directory)
+        self.world = world or own
+        with judged(directory / "model.json"):
+            self.card: dict[str, Any] = json_member(directory / "model.json", dict[str, Any])
             learned = self.card["learned"]
             self._knots = np.array(learned["scores"]), np.array(learned["shares"])
             shape = self.card["shape"]
             self._source, self._target = shape["source_tokens"], shape["target_tokens"]
             systems = self.card["systems"]
-            own = World.from_json((directory / "world.json").read_bytes())
-            self.world = world or own
             self.now = now or _moved(now_from(next(iter(systems.values()))["now"]), own, self.world)
-        except (OSError, ValueError, KeyError, StopIteration, TypeError) as error:
-            raise ModelError(f"{directory} holds no sequence model: {error!r}") from None
         if shape["neighbours"] and memory is None:
             raise ModelError(
                 f"{directory} was trained with neighbours", hint="give it the memory that has them"
@@ -91,7 +93,10 @@ class Seq2seq:
 
         Errors: Abstained where it does not come to an end, or the input is no text.
         """
-        state = self.world.placed(state)
+        with answering(shell_input):
+            return self._answer(shell_input, self.world.placed(state))
+
+    def _answer(self, shell_input: str, state: State) -> Answer:
         target, probability = self.written(shell_input, state)
         document = state.before.document
         try:
@@ -199,10 +204,13 @@ def _loaded(directory: Path) -> Any:
         raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    try:
+    weights = directory / "model.safetensors"
+    for name in ("config.json", "generation_config.json"):
+        if os.path.lexists(directory / name):
+            json_member(directory / name, dict[str, Any])
+    with judged(weights, "holds no weights that can be read"):
+        open_regular(weights).close()
         model = transformers.T5ForConditionalGeneration.from_pretrained(
-            directory, dtype=torch.float32, local_files_only=True
+            directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{directory} holds no weights that can be read: {error}") from None
     return model.eval()

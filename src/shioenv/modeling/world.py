@@ -10,17 +10,73 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, Any, Literal, Required, TypedDict
 
-from shioenv.domain.context import Context
+import msgspec
+
+from shioenv.domain.context import MONTHS, Context
 from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
+from shioenv.files.regular import read_regular
+from shioenv.modeling.members import LARGEST as LARGEST_MEMBER
+from shioenv.modeling.members import judged, parsed
 
 LARGEST = 16 * 1024
 """Bytes of a file whose content is kept; ours: of what people ask about, few are longer."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
 """Where files are whose contents people ask about."""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """See `Entry`."""
+
+    perms: Annotated[str, msgspec.Meta(min_length=10)]
+    links: int
+    owner: str
+    group: str
+    size: int
+    month: Literal[MONTHS]  # type: ignore[valid-type]
+    day: int
+    year: int
+    time: str
+    target: str | None = None
+
+
+_ATTRIBUTES = {field.name: field.type for field in msgspec.structs.fields(_File)}
+_Path = Annotated[str, msgspec.Meta(pattern="^/")]
+_VALUES: Mapping[str, tuple[int, Any]] = {
+    "cwd": (0, _Path),
+    "env": (1, str),
+    "settings": (1, str | bool),
+    "shell_options": (1, bool),
+    "functions": (1, str),
+}
+"""What is looked into of a context beside its files: how deep it lies there, and what it is."""
+
+
+class _Document(TypedDict, total=False):
+    """See `Context`: what of it has to be there, and what of it is looked into."""
+
+    cwd: Required[_Path]
+    env: Required[dict[str, str]]
+    settings: Required[dict[str, str | bool]]
+    shell_options: Required[dict[str, bool]]
+    fs: Required[dict[str, _File]]
+    functions: dict[str, str]
+    hostname: str
+    user: str
+
+
+class _Written(TypedDict):
+    """What `World.to_json` writes."""
+
+    context: _Document
+    contents: dict[_Path, str]
 
 
 class _Untouched(State):
@@ -117,8 +173,8 @@ class World:
 
     @classmethod
     def from_json(cls, source: bytes) -> World:
-        """The world that `to_json` wrote. Errors: ValueError, KeyError for what is none."""
-        document = json.loads(source)
+        """The world that `to_json` wrote. Errors: ValueError, ContextError for what is none."""
+        document = parsed(source, _Written)
         contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
         return cls(Context(document["context"]), contents)
 
@@ -140,6 +196,40 @@ class World:
         for key, entry in entries:
             path = posixpath.normpath(posixpath.join(start, name_bytes(key)))
             yield file_key(path, cwd.encode("utf-8", "surrogateescape")), entry
+
+
+def read_world(directory: Path) -> World:
+    """The world in a model's directory. Errors: ModelError."""
+    file = directory / "world.json"
+    with judged(file):
+        return World.from_json(read_regular(file, LARGEST_MEMBER))
+
+
+@lru_cache(maxsize=4096)
+def check_patch(source: str) -> None:
+    """Looks whether what is set of files in a patch, as JSON, are files and their attributes.
+
+    Errors: PatchError, ValueError.
+    """
+    for code, path, *rest in ContextPatch.from_json(source).operations:
+        area, *names = keys(path) or [""]
+        if code == "m" and (area != "fs" or len(names) != 1 or len(keys(rest[0])) != 2):
+            raise ValueError(f"{path!r:.60} is moved, and no file")
+        if code in "rm":
+            continue
+        if area in _VALUES:
+            depth, value = _VALUES[area]
+            if len(names) != depth:
+                raise ValueError(f"{path!r:.60} is nothing that contexts have")
+            msgspec.convert(rest[0], value)
+        elif area != "fs":
+            continue
+        elif len(names) == 1:
+            msgspec.convert(rest[0], _File)
+        elif len(names) != 2 or names[1] not in _ATTRIBUTES:
+            raise ValueError(f"{path!r:.60} is nothing that files have")
+        else:
+            msgspec.convert(rest[0], _ATTRIBUTES[names[1]])
 
 
 def _text(key: str) -> str:

@@ -18,6 +18,7 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.durable import locked, storage_errors
+from shioenv.files.sealed import is_sealed, keep_private, seal
 from shioenv.modeling.index import FORMS, holds_index
 from shioenv.modeling.learning import train_memory
 from shioenv.modeling.material import datasets_in
@@ -147,9 +148,13 @@ def _remembered(datasets: Sequence[Path]) -> Path:
     directory = cache_directory() / "models" / "remembered" / digest
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
+        keep_private(directory.parent)
         with locked(directory):
-            if not (directory / "model.json").exists():
+            if not is_sealed(directory):
+                for path in directory.iterdir():
+                    path.unlink()
                 train_memory(
                     datasets, directory, name=datasets[0].name, questions=QUESTIONS, seed=0
                 )
+                seal(directory)
     return directory

@@ -1,0 +1,76 @@
+"""Directories that are found again as this user left them, or not believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+from shioenv.errors import HostError
+from shioenv.files.durable import atomic_write
+from shioenv.files.regular import read_regular
+
+SEAL = ".sealed"
+"""The file that says what else is in such a directory."""
+
+_LARGEST = 64 * 1024
+_FILE = stat.S_IRUSR | stat.S_IWUSR
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def keep_private(directory: Path) -> None:
+    """Closes a directory of this user to others, who could put one of theirs into it.
+
+    Errors: HostError for somebody else's, or a link.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise HostError(
+            f"{directory} is not this user's own directory: who owns it could change what is read",
+            hint="choose another cache directory: SHIOENV_CACHE=DIR",
+        )
+    if stat.S_IMODE(status.st_mode) != stat.S_IRWXU:
+        directory.chmod(stat.S_IRWXU)
+
+
+def seal(directory: Path) -> None:
+    """Writes down which files are in a directory, once they are all there."""
+    for path in directory.iterdir():
+        path.chmod(_FILE)
+    atomic_write(directory / SEAL, json.dumps(_files(directory)).encode())
+    (directory / SEAL).chmod(_FILE)
+    directory.chmod(stat.S_IRWXU)
+
+
+def is_sealed(directory: Path) -> bool:
+    """Whether a directory is this user's own, nobody else can write to it, and its files are those
+    that were there when it was sealed: none was added, removed, replaced or written to.
+    """
+    try:
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
+            return False
+        known = json.loads(read_regular(directory / SEAL, _LARGEST))
+        return bool(known == _files(directory)) and _is_ours((directory / SEAL).lstat())
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & _OF_OTHERS
+
+
+def _files(directory: Path) -> dict[str, list[int]]:
+    """What identifies each file: any change of it changes the time of its last change, which nobody
+    can set. Errors: ValueError for what is no file of this user.
+    """
+    found: dict[str, list[int]] = {}
+    for path in sorted(directory.iterdir()):
+        if path.name == SEAL:
+            continue
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or not _is_ours(status):
+            raise ValueError(f"{path} is not this user's own file")
+        found[path.name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return found
