@@ -82,10 +82,12 @@ class ArgumentSplitter:
         while index < len(words):
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
-            n = self.run(words, index) if word in self.runs and not endless else 0
-            endless = endless or (word in self.runs and not n)  # nor does a later one end
-            if not n and not (options_end and word.startswith("-")):
-                n = self.templated(words, index)
+            n = 0
+            if word not in self.runs or not endless:  # where one never ends, no later one does
+                n = self.run(words, index) if word in self.runs else 0
+                endless = endless or (word in self.runs and not n)
+                if not n and not (options_end and word.startswith("-")):
+                    n = self.templated(words, index)
             if n:
                 arguments.append(Argument(" ".join(words[index : index + n])))
                 used = n

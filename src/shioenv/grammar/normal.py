@@ -84,13 +84,17 @@ class Command:
 
 def normal(text: str) -> str | None:
     """The normal form of an input; None where it has none: loops, here-documents, brackets, what no
-    Bash parser can read, nothing at all.
+    Bash parser can read, hundreds of commands joined by `&&`, nothing at all.
     """
     root = read_tree(text)
     if root is None or any(node.type in _WHOLE for node in nodes(root)):
         return None
     parts: list[str] = []
-    for piece in _pieces(root, source_of(text)):
+    try:
+        pieces = list(_pieces(root, source_of(text)))
+    except RecursionError:  # a list is a list and one more command
+        return None
+    for piece in pieces:
         if isinstance(piece, str):
             parts.append(piece)
         else:

@@ -35,7 +35,8 @@ _SIMPLE = frozenset(
     }
 )
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
-_DESCRIPTOR = re.compile(rb"(?<![^\s;&|()<>])(\d+|\{\w+\})\Z")
+_DESCRIPTOR = re.compile(rb"\d+|\{\w+\}")
+_PARTING = frozenset(b" \t\n\r\f\v;&|()<>")
 _BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
 
 
@@ -276,8 +277,11 @@ def _without_redirects(source: bytes, node: tree_sitter.Node, piece: _Piece) -> 
 
 def _begin(source: bytes, redirect: tree_sitter.Node) -> int:
     """Where a redirection begins, with a descriptor that the parser took for a word (`0<&-`)."""
-    descriptor = _DESCRIPTOR.search(source, 0, redirect.start_byte)
-    return descriptor.start() if descriptor else redirect.start_byte
+    begin = redirect.start_byte
+    while begin and source[begin - 1] not in _PARTING:
+        begin -= 1
+    written = _DESCRIPTOR.fullmatch(source, begin, redirect.start_byte)
+    return begin if written else redirect.start_byte
 
 
 def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:

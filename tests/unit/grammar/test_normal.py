@@ -76,3 +76,8 @@ def test_utilities_are_found_wherever_they_are_called(text: str, names: tuple[st
 )
 def test_single_is_one_command_and_nothing_else(text: str, single: bool) -> None:
     assert is_single(text) is single
+
+
+def test_a_list_of_very_many_commands_has_no_normal_form() -> None:
+    assert normal("a" + " && a" * 5_000) is None
+    assert normal("a" + "; a" * 5_000)

@@ -163,3 +163,7 @@ def test_a_text_without_bytes_is_refused() -> None:
 def test_commands_of_find_that_never_end_are_looked_for_once() -> None:
     text = "find ." + " -exec a" * 5_000
     assert len(parse_input(text, [load_grammar("find")]).tokens) > 5_000
+
+
+def test_thousands_of_redirections_are_read() -> None:
+    assert len(parse_input("a" + " 2>b" * 5_000, []).tokens) == 10_001
