@@ -138,6 +138,7 @@ def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
     assert pair.real("date +%Y-%m-%dT%H:%M", home).output == b"2025-10-16T19:43\n"
 
 
+@needs(*MICROVM)
 def test_a_machine_that_was_halted_starts_again(pair: Pair) -> None:
     assert pair.real("echo o > /proc/sysrq-trigger; sleep 20", "/home/ubuntu") == STOPPED
     assert pair.real("echo here", "/home/ubuntu").output == b"here\n"
