@@ -300,7 +300,9 @@ def record_problems(
     yield from _input_problems(record)
     yield from _behavior_problems(record)
     if executed:
-        if record.stdout is None or record.stderr is None:
+        if (record.stdout is None) != (record.stderr is None) or (
+            record.stdout is None and not record.volatile
+        ):
             yield "stdout or stderr is missing"
         if scoring.budget if scoring is not None else record.n_executions:
             yield from _score_problems(record, scoring)

@@ -120,8 +120,10 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     segments: Annotated[
         list[ScoredSegment], says("per command: its scores, and the effect of each argument")
     ] = field(default_factory=list)
-    stdout: Annotated[str | None, says("standard output of a run with two pipes")] = None
-    stderr: Annotated[str | None, says("standard error of a run with two pipes")] = None
+    stdout: Annotated[
+        str | None, says("standard output; null where no run gives it with the output")
+    ] = None
+    stderr: Annotated[str | None, says("standard error; null where `stdout` is")] = None
     output_b64: Annotated[
         str | None, says("the output's bytes in base64, where `output` cannot hold them")
     ] = None

@@ -332,9 +332,10 @@ static dev_t unnamed_device(const struct shown *file)
 {
     dev_t device = file->device;
     if (file->inode >> 62 || !elsewhere(device)) return (dev_t)facts.device;
+    if (lies_in("/proc", device)) return PROC_DEVICE;  /* a list of mounts is handed on by a pipe */
     if (S_ISFIFO(file->mode)) return PIPES;
     if (S_ISSOCK(file->mode)) return SOCKETS;
-    return lies_in("/proc", device) ? PROC_DEVICE : lies_in("/sys", device) ? SYS_DEVICE : listed_device(device);
+    return lies_in("/sys", device) ? SYS_DEVICE : listed_device(device);
 }
 
 static void declare_file(const struct named *name, struct shown *file)
