@@ -101,6 +101,9 @@ MICROVM = ("qemu-system-x86_64", "mkfs.ext4", "zstd")
 
 MARK = "needs "
 
+_GROUP = re.compile(r"@[\w-]+$")
+"""What xdist puts behind the id of a test of a group."""
+
 
 def needs(*names: str) -> pytest.MarkDecorator:
     """A mark that skips a test with the names of what this host lacks. KeyError for a new name."""
@@ -126,7 +129,7 @@ def lacked(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> dict[
         assert isinstance(report.longrepr, tuple), report.longrepr
         reason = str(report.longrepr[2]).removeprefix("Skipped: ")
         assert reason.startswith(MARK), f"{report.nodeid} is skipped by other means: {reason}"
-        found[report.nodeid] = reason.removeprefix(MARK).split(", ")
+        found[_GROUP.sub("", report.nodeid)] = reason.removeprefix(MARK).split(", ")
     return dict(sorted(found.items()))
 
 

@@ -59,7 +59,7 @@ def test_one_line_says_what_is_wanted_and_the_command_that_installs_it() -> None
         [
             _skipped("b", "needs mkfs.xfs, root"),
             _skipped("c", "needs mkfs.xfs, zstd"),
-            _skipped("a", "needs torch"),
+            _skipped("a@group", "needs torch"),
         ]
     )
     assert list(found) == ["a", "b", "c"]
