@@ -148,11 +148,11 @@ def test_a_killed_owner_takes_everything_along(system: System) -> None:
 def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
     """No descriptor, mount or process is left by a few hundred resets."""
     with NamespaceSandbox(system, Limits(background_seconds=0.0)) as opened:
-        assert opened._process is not None
-        pid = opened._process.pid
 
         def held() -> tuple[int, int]:
             opened.run(Request("true"))  # answered once the reset after the run before is done
+            assert opened._process is not None
+            pid = opened._process.pid  # another one where a busy host had it opened anew
             mounts = Path(f"/proc/{pid}/mountinfo").read_text().count("\n")
             if os.geteuid() != 0:  # may not see what the supervisor holds
                 return 0, mounts
