@@ -324,6 +324,7 @@ def edited(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@needs("root")  # it changes files of the mapped ids
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -392,6 +393,7 @@ def test_a_cache_that_may_not_be_read_is_said_to_be_just_that(
     assert "Traceback" not in said.stderr
 
 
+@needs("root")  # it changes files of the mapped ids
 @pytest.mark.parametrize("form", LowerForm)
 def test_a_sandbox_does_not_open_over_files_that_were_changed(
     system: System, form: LowerForm

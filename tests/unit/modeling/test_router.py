@@ -269,6 +269,7 @@ def test_it_starts_no_process_and_needs_no_system(tmp_path: Path) -> None:
         [sys.executable, "-c", _ALONE, str(directory), json.dumps(inputs)],
         env={
             "PATH": "/nowhere",
+            "OPENBLAS_NUM_THREADS": "1",
             "PYTHONPATH": ":".join(sys.path),
             "SHIOENV_CACHE": str(tmp_path / "cache"),
         },

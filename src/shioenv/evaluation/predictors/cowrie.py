@@ -260,7 +260,7 @@ def _tree(system: System) -> list[Any]:
             node = [name, LINK, *facts, [], system.resolve(path) or target, None]
         elif stat.S_ISREG(entry.mode):
             small = entry.size <= LARGEST
-            content = (system.rootfs / path.lstrip("/")).read_bytes() if small else b""
+            content = system.read(path) if small else b""
             node = [name, FILE, *facts, content, None, None]
         else:
             continue

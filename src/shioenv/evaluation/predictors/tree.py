@@ -42,8 +42,7 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
         if path.startswith(("/sys/", "/proc/", "/dev/")) or path in DEVICES:
             continue
         if stat.S_ISREG(entry.mode):
-            file = system.rootfs / path.lstrip("/")
-            yield entry, file.read_bytes() if entry.size <= LARGEST else b""
+            yield entry, system.read(path) if entry.size <= LARGEST else b""
         elif stat.S_ISDIR(entry.mode) or stat.S_ISLNK(entry.mode):
             yield entry, None
 
