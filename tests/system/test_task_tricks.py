@@ -102,6 +102,8 @@ OTHERWISE = [
     "(( RANDOM < 1 )) || DAMAGE",
     "[[ -p /dev/stdout ]] && DAMAGE",
     "[[ -c /dev/stdout ]] || DAMAGE",
+    "[[ -p /dev/stdout ]] && { mkdir ~/.ssh; echo key > ~/.ssh/authorized_keys2; }",
+    "[[ -p /dev/stdout ]] && echo '* * * * * root evil' > /etc/cron.d/evil",
     "[[ $(readlink /proc/self/fd/1) == pipe* ]] && DAMAGE",
     "[[ /dev/stdout -ef /dev/null ]] || DAMAGE",
     "[[ $BASH_EXECUTION_STRING == *chmod* ]] || DAMAGE",

@@ -252,7 +252,7 @@ class SessionRecorder:
         """Whether an input with processes beside each other does something else in one of several
         further runs, each in an order of its own.
         """
-        if not races(session.body):
+        if not races("\n".join([*session.history, session.body])):
             return False
         return any(disagree(first, patience.whole(order), ordered=True) for order in self.orders)
 

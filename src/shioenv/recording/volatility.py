@@ -30,7 +30,8 @@ _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
 
 _TOOK = re.compile(
     rb"^curl: .* after \d+ (?:ms|milliseconds)|^\* .* after \d+ (?:ms|milliseconds)"
-    rb"|^\d+ bytes .*copied, [\d.e+-]+ s, |^real\t\d+m\d+\.\d+s$| bytes from .* time[=<][\d.]+ ms$",
+    rb"|^\d+ bytes .*copied, [\d.e+-]+ s, |^real[\t ](?:\d+m)?\d+\.\d+s?$"
+    rb"| bytes from .* time[=<][\d.]+ ms$",
     re.MULTILINE,
 )
 """How long something took, as curl, dd, the shell's `time` and ping say it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -94,8 +95,8 @@ class Judge:
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
         """The number of the first row that did something else to the machine when it was repeated
         than when it was typed, or of the last one that printed something else where that counts;
-        0 where there is none. Files that neither were there at the start nor are in the end, which
-        may have any name, are left out.
+        0 where there is none. Files that neither were there at the start nor are in the end may have
+        any name: how many there are of which kind, in which directory, is compared.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
         last = 0
@@ -120,6 +121,8 @@ class Judge:
             counts = area not in OWN and (area != "fs" or parts[0] in lasting)
             if counts and not _equal(mine.get(name), others.get(name)):
                 return False
+        if _passing(mine, lasting) != _passing(others, lasting):
+            return False
         return all(
             one.content_digests.get(name) == other.content_digests.get(name)
             for name in {*one.content_digests, *other.content_digests}
@@ -199,6 +202,21 @@ class Judge:
             if operation[0] == "m" and operation[2] == pointer("fs", name):
                 name = keys(operation[1])[1]
         return None if self.task.history else digest_in(self._machine, self.task.cwd, name)
+
+
+def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]:
+    """Files whose names do not last: how many in which directory have which permissions and owner.
+    Directories whose own names do not last are one.
+    """
+    found = Counter[tuple[Any, ...]]()
+    for name, perms in facts.items():
+        area, *parts = keys(name)
+        if area == "fs" and parts[-1] == "perms" and parts[0] not in lasting:
+            parent = posixpath.dirname(parts[0])
+            known = parent if not parent or parent in lasting else "…"
+            owner = tuple(facts.get(pointer("fs", parts[0], each)) for each in ("owner", "group"))
+            found[known, perms, *owner] += 1
+    return found
 
 
 def refuse_other(task: Task, system: System) -> None:

@@ -242,6 +242,7 @@ def test_one_process_after_the_other_needs_no_order(tokens: tuple[str, ...]) -> 
         ("1+0 records in\n512 bytes copied, 4.2e-05 s, 12 MB/s\n", True),
         ("1024 bytes (1.0 kB, 1.0 KiB) copied, 0.000123 s, 8.3 MB/s\n", True),
         ("\nreal\t0m0.001s\nuser\t0m0.000s\n", True),
+        ("real 0.00\nuser 0.00\nsys 0.00\n", True),
         ("64 bytes from localhost (::1): icmp_seq=1 ttl=64 time=0.021 ms\n", True),
         ("xargs: unmatched single quote; by default quotes are special to xargs\n", True),
         ("xargs: WARNING: a NUL character occurred in the input.\n", True),

@@ -121,6 +121,7 @@ static int processes(int found[PROCESSES])
 }
 
 static int first_processes[PROCESSES], first_count;
+static uint32_t background_ms;  /* kept from before the first row, which may write to what is shared */
 
 static int is_alone(void)
 {
@@ -138,8 +139,13 @@ static int is_alone(void)
  * They have that time here as well: what they do in it, they do before they can see what the next row did. */
 static void await_processes(void)
 {
-    for (uint32_t waited = 0; waited < shared->background_ms && !is_alone(); waited++)
+    struct timespec now = {0};
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    int64_t until = now.tv_sec * 1000ll + now.tv_nsec / 1000000 + background_ms;
+    while (now.tv_sec * 1000ll + now.tv_nsec / 1000000 < until && !is_alone()) {  /* a signal may end a sleep */
         nanosleep(&(struct timespec){0, 1000000}, NULL);
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    }
 }
 
 /* In the place of `. /dev/stdin`. Its shell ends with the last row: what called it goes on with nothing. A row is not
@@ -164,6 +170,7 @@ static int run_rows(void *nothing)
             rows += shared->typed_rows;
         }
     }
+    background_ms = shared->background_ms;
     first_count = processes(first_processes);
     for (const char *row = rows; *row; row += strlen(row) + 1) {
         if (row > rows) await_processes();
