@@ -94,8 +94,8 @@ class Judge:
 
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
         """The number of the first row that did something else to the machine when it was repeated
-        than when it was typed, or of the last one that printed something else where that counts;
-        0 where there is none. Files that neither were there at the start nor are in the end may have
+        than when it was typed, or of the last one that printed something else where that counts; 0
+        where there is none. Files that neither were there at the start nor are in the end may have
         any name: how many there are of which kind, in which directory, is compared.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
