@@ -36,6 +36,7 @@ test: setup ## the whole test suite
 
 # After `make setup-all`. SKIPPED=FILE: the ids that another run wrote.
 test-skipped: setup ## the tests that were skipped; fails where setup-all left one without its program
+	@test -e $(SKIPPED) || { echo "no $(SKIPPED): make test writes it" >&2; exit 2; }
 	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
 
 # MACHINES="debian-12:root debian-13:user": these of the four.

@@ -27,7 +27,7 @@ registry_directories() {
     {
         python3 -m pip config list 2>/dev/null || true
         registry_environment | tr '\0' '\n'
-    } | grep -oE '/[[:alnum:]_./+-]+' | sort -u | while read -r path; do
+    } | { grep -oE '/[[:alnum:]_./+-]+' || true; } | sort -u | while read -r path; do
         case $path in /etc/* | /usr/* | //*) continue ;; esac
         [ ! -d "$path" ] || echo "${path%/simple}"
     done | sort -u
@@ -154,6 +154,7 @@ for name; do
     *) echo "fresh: $name: root or user?" >&2; exit 2 ;;
     esac
     log=$logs/${name/:/-}.log
+    rm -f "${log%.log}.skipped"
     echo "== $name: $log"
     if [ ! -e "$work/$suite.tar" ]; then make_root "$suite" "$work/$suite.tar"; fi
     root=$work/${name/:/-}
