@@ -16,7 +16,7 @@ wheels)
         case $version in 2014 | 1) echo "--platform manylinux${version}_x86_64" ;;
         *) echo "--platform manylinux_${version}_x86_64" ;; esac
     done)
-    needed=$(sed -n 's/^  "\(\(msgspec\|tree-sitter\|tree-sitter-bash\|zstandard\)[<>=].*\)",/\1/p' \
+    needed=$(sed -n 's/^  "\(\(msgspec\|zstandard\)[<>=].*\)",/\1/p' \
         pyproject.toml)
     # shellcheck disable=SC2086 - words apart
     exec .venv/bin/python -m pip download -q --no-deps --only-binary=:all: --implementation cp \

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shioenv.bash.program import Simple
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.errors import Abstained
 from shioenv.modeling.changes import Changes, composed
 from shioenv.modeling.patterns import escaped, matches
-from shioenv.modeling.program import Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.words import braces, quoted, references
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shioenv.bash.words import split_words
 from shioenv.domain.inputs import Input
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
 from shioenv.grammar.parse import InputParser, parse_input
 from shioenv.grammar.recognise import Recogniser
-from shioenv.grammar.words import split_words
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 

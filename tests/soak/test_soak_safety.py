@@ -57,6 +57,13 @@ def test_fuzzing_finds_nothing(system: System, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_the_reader_accepts_what_bash_accepts(system: System, tmp_path: Path) -> None:
+    status, found = soak("reading.py", "--count", "600", "--seed", "9", work=tmp_path)
+    assert status == 0, found["violations"]
+    assert found["accepted by Bash"] > 1_500
+    assert found["refused by Bash"] > 100
+
+
 @needs(*MICROVM)
 @pytest.mark.xdist_group("microvm")
 def test_a_killed_machine_costs_time_and_no_record(system: System, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import shioenv
 
 HEAVY = (
-    "altair", "gymnasium", "numpy", "pyseccomp", "rapidfuzz", "rich", "scipy", "tree_sitter",
+    "altair", "gymnasium", "numpy", "pyseccomp", "rapidfuzz", "rich", "scipy",
     "typer",
 )  # fmt: skip
 

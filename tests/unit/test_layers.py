@@ -13,9 +13,9 @@ import pytest
 import shioenv
 
 LAYERS = (
-    "errors", "seeding", "version", "native", "files", "domain", "system", "grammar", "synthesis",
-    "sandbox", "behavior", "irreducibility", "recording", "execution", "env", "dataset", "modeling",
-    "report", "evaluation", "tasks", "fronts", "experiments", "cli",
+    "errors", "seeding", "version", "native", "files", "domain", "bash", "system", "grammar",
+    "synthesis", "sandbox", "behavior", "irreducibility", "recording", "execution", "env",
+    "dataset", "modeling", "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 DOORS = frozenset({"__init__", "__main__"})

@@ -305,10 +305,10 @@ def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, An
     """How many inputs of datasets succeed, and how many of those of files stand in them, by text
     and by normal form.
     """
+    from shioenv.bash.normal import normal
     from shioenv.dataset.read import read_records
     from shioenv.domain.inputs import without_start
     from shioenv.evaluation.questions import read_questions
-    from shioenv.grammar.normal import normal
 
     wanted = {name: [question.input for question in read_questions(name)] for name in files}
     texts: set[str] = set()

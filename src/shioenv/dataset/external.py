@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shioenv.bash.words import without_assignments
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
 from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
 from shioenv.dataset.manifest import Plan, scoring_there
@@ -17,7 +18,7 @@ from shioenv.errors import ImportFileError, nearest
 from shioenv.execution.job import Executor
 from shioenv.files.documents import parse_json
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.parse import InputParser, without_assignments
+from shioenv.grammar.parse import InputParser
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator

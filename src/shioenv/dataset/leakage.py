@@ -10,13 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from shioenv.bash.normal import normal
 from shioenv.behavior.nearest import nearest
 from shioenv.dataset.lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import InputError, UsageError
-from shioenv.grammar.normal import normal
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
@@ -35,7 +35,7 @@ class Level(StrEnum):
     NEAR = "near"
     """The same commands, and a line that is as similar as the threshold asks."""
     FORM = "form"
-    """The same normal form: other numbers and names alone (`shioenv.grammar.normal`)."""
+    """The same normal form: other numbers and names alone (`shioenv.bash.normal`)."""
 
 
 @dataclass(frozen=True, slots=True)

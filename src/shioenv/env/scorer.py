@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, cast
 
 from msgspec import to_builtins
 
+from shioenv.bash.words import without_assignments
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Segment, Session
 from shioenv.domain.record import Record, behavior_fields, output_text
@@ -18,7 +19,6 @@ from shioenv.errors import EnvironmentOptionError, UnknownSystemError
 from shioenv.execution.lanes import Reopened
 from shioenv.grammar.library import COMMANDS, names_of_grammars
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.parse import without_assignments
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import MemoryCache

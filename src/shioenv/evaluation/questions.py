@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from shioenv.bash.normal import is_single, utilities
 from shioenv.errors import SuiteError, UsageError
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, read_regular
-from shioenv.grammar.normal import is_single, utilities
 
 PUBLIC = "public"
 """The inputs that come with the package; `public-dev` and `public-test` are its halves."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shioenv.bash.normal import normal
 from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
 from shioenv.evaluation.suite import Suite
-from shioenv.grammar.normal import normal
 from shioenv.modeling.index import Index, holds_index
 from shioenv.modeling.seen import SEEN, Seen
 

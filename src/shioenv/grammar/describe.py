@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import zip_longest
 
+from shioenv.bash.words import is_assignment, n_assignments, split_words, substitutions
 from shioenv.domain.argument import Argument, join
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter, ends_command
@@ -15,12 +16,9 @@ from shioenv.grammar.parse import (
     NESTED_DEPTH,
     InputParser,
     command_place,
-    is_assignment,
-    n_assignments,
 )
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.words import split_words, substitutions
 
 _ASSIGNING = frozenset({"alias", "declare", "env", "export", "local", "readonly", "typeset"})
 """Commands whose operands may set a variable."""

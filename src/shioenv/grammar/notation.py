@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from shioenv.bash.words import CLOSING, OPENINGS, quotation_end
 from shioenv.grammar.faults import FaultKind, suggestion
-from shioenv.grammar.words import CLOSING, OPENINGS, quotation_end
 
 NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")

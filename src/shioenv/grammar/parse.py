@@ -1,44 +1,24 @@
 """Any Bash input taken apart into commands, operators, redirections and arguments.
 
-A Bash parser (tree-sitter) finds the commands, the grammars their arguments.
-What the parser finds no simple command in (a loop, a subshell, a here-document) stays whole as a
-command token; what it cannot read at all becomes one command with its words. Never an exception:
-bash's own error is then the input's behavior.
+The reader of Bash finds the commands, the grammars their arguments. What is no simple command (a
+loop, a subshell) stays whole as a command token; what has a here-document, or cannot be read at
+all, becomes one command with its words. Never an exception: bash's own error is then the input's
+behavior.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
 
-import tree_sitter
-
+from shioenv.bash.program import Redirect, Redirected, Simple
+from shioenv.bash.read import Refused, Source, read
+from shioenv.bash.walk import Piece, commands, pieces, redirects_of
+from shioenv.bash.words import is_assignment, n_assignments, split_words
 from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS, Input, Role, Token
+from shioenv.domain.inputs import REDIRECTIONS, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Terminal
-from shioenv.grammar.tree import read_tree, source_of, text_of
-from shioenv.grammar.words import split_words
-
-_SIMPLE = frozenset(
-    {
-        "command",
-        "declaration_command",
-        "unset_command",
-        "test_command",
-        "variable_assignment",
-        "variable_assignments",
-    }
-)
-_REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
-_DESCRIPTOR = re.compile(rb"\d+|\{\w+\}")
-_PARTING = frozenset(b" \t\n\r\f\v;&|()<>")
-_BLANKS_AFTER_SIGN = re.compile(r"^([^\s<>]*[<>&|]+)[ \t]+")
-
 
 NESTED_DEPTH = 2
 """How deep commands that others run are taken apart and described."""
@@ -64,16 +44,16 @@ class InputParser:
         return self.take_apart(text)[0]
 
     def take_apart(self, text: str) -> tuple[Input, bool]:
-        """The input as by `parse`, and whether the Bash parser could read all of it."""
-        tokens = None
+        """The input as by `parse`, and whether Bash reads all of it."""
         if "\0" not in text:
-            source = source_of(text)
-            with suppress(RecursionError):  # brackets nested by the thousand
-                root = read_tree(text)
-                if root is not None and not _has_heredoc(root):
-                    tokens = self._tokens(source, root)
-        if tokens:
-            return _read_back(tokens), True
+            try:
+                source = read(text)
+            except Refused:
+                pass
+            else:
+                tokens = [] if _has_document(source) else self._tokens(source)
+                if tokens:
+                    return _read_back(tokens), True
         words = split_words(text)
         if not words or "\n" in text.strip():
             return Input.from_marked([Argument(text or " ").marked]), False
@@ -131,32 +111,34 @@ class InputParser:
         for argument in self.arguments(" ".join(words[count:end]), words[end:]):
             yield Token(argument, Role.ARGUMENT)
 
-    def _piece(self, source: bytes, node: tree_sitter.Node, piece: _Piece) -> list[Token]:
+    def _piece(self, text: str, piece: Piece) -> list[Token]:
         """The tokens of one command without its redirections.
 
-        One whose arguments look like operators (`[[ a < b ]]`) is taken as it stands.
+        One whose arguments look like operators (`[[ a < b ]]`) is taken as it stands, as is one
+        behind a `!`.
         """
-        if not piece.whole:
-            words = split_words(_without_redirects(source, node, piece))
+        command = piece.command
+        if command is None or (piece.prefixed and text[piece.start] == "!"):
+            return [Token(Argument(text[piece.start : piece.end]), Role.COMMAND)]
+        if isinstance(command, Simple):
+            words = split_words(_without_redirects(text, piece.start, command))
             tokens = list(self._command(words)) if words else []
             if _read_back(tokens).tokens == tuple(tokens):
                 return tokens
-        return [Token(Argument(text_of(source, node)), Role.COMMAND)]
+        inner = command.command if isinstance(command, Redirected) else command
+        return [Token(Argument(text[piece.start : inner.end]), Role.COMMAND)]
 
-    def _tokens(self, source: bytes, root: tree_sitter.Node) -> list[Token]:
+    def _tokens(self, source: Source) -> list[Token]:
         """The tokens of a whole program."""
         tokens: list[Token] = []
-        for piece in _flat(root):
+        for piece in pieces(source.program):
             if isinstance(piece, str):
-                if tokens and not _is_separator(tokens[-1]):
-                    tokens.append(Token(Argument(piece), Role.OPERATOR))
+                tokens.append(Token(Argument(piece), Role.OPERATOR))
                 continue
-            if piece.node is not None:
-                tokens.extend(self._piece(source, piece.node, piece))
-            for redirect in piece.redirects:
-                tokens.extend(_redirect(source, redirect))
-        while tokens and _is_separator(tokens[-1]) and tokens[-1].argument.text == ";":
-            tokens.pop()
+            tokens += self._piece(source.text, piece)
+            if piece.command is not None:
+                for redirect in redirects_of(piece.command):
+                    tokens += _redirect(redirect)
         return tokens
 
 
@@ -214,119 +196,30 @@ def _literal(body: Body) -> str:
     return ""
 
 
-@dataclass(slots=True)
-class _Piece:
-    """A command of the tree: `whole` where it is taken as it stands, and its redirections.
-
-    `node` is None where there are redirections only.
-    """
-
-    node: tree_sitter.Node | None
-    whole: bool
-    redirects: list[tree_sitter.Node]
+def _has_document(source: Source) -> bool:
+    return any(
+        redirect.operator == "<<"
+        for command, _ in commands(source)
+        for redirect in redirects_of(command)
+    )
 
 
-def _flat(node: tree_sitter.Node) -> list[_Piece | str]:
-    """Commands and the operators between them, from left to right."""
-    if node.type in {"program", "list", "pipeline"}:
-        pieces: list[_Piece | str] = []
-        for child in node.children:
-            if child.type == "comment":
-                continue
-            if child.type in SEPARATORS:
-                pieces.append(child.type)
-                continue
-            if pieces and not isinstance(pieces[-1], str):
-                pieces.append(";")  # a newline between two commands
-            pieces.extend(_flat(child))
-        return pieces
-    if node.type == "redirected_statement":
-        redirects = node.children_by_field_name("redirect")
-        body = node.child_by_field_name("body")
-        if body is None:
-            return [_Piece(None, False, redirects)]
-        pieces = _flat(body)
-        last = pieces[-1]
-        if isinstance(last, _Piece):
-            last.redirects.extend(redirects)
-        return pieces
-    if node.type in _SIMPLE:
-        redirects = [child for child in node.children if child.type in _REDIRECTS]
-        return [_Piece(node, False, redirects)]
-    return [_Piece(node, True, [])]
-
-
-def _has_heredoc(node: tree_sitter.Node) -> bool:
-    return node.type == "heredoc_redirect" or any(map(_has_heredoc, node.children))
-
-
-def _without_redirects(source: bytes, node: tree_sitter.Node, piece: _Piece) -> str:
-    """The source text of a command with its redirections cut out."""
+def _without_redirects(text: str, start: int, command: Simple) -> str:
+    """The text of a command with its redirections cut out."""
     parts = []
-    start = node.start_byte
-    for redirect in piece.redirects:
-        begin = _begin(source, redirect)
-        if begin < node.end_byte:
-            parts.append(source[start:begin])
-            start = redirect.end_byte
-    parts.append(source[start : node.end_byte])
-    for redirect in piece.redirects:
-        parts += [source[word.start_byte : word.end_byte] for word in _extra_words(redirect)]
-    return b" ".join(parts).decode("utf-8", "surrogateescape")
+    for redirect in command.redirects:
+        parts.append(text[start : redirect.start])
+        start = redirect.end
+    return " ".join([*parts, text[start : command.end]])
 
 
-def _begin(source: bytes, redirect: tree_sitter.Node) -> int:
-    """Where a redirection begins, with a descriptor that the parser took for a word (`0<&-`)."""
-    begin = redirect.start_byte
-    while begin and source[begin - 1] not in _PARTING:
-        begin -= 1
-    written = _DESCRIPTOR.fullmatch(source, begin, redirect.start_byte)
-    return begin if written else redirect.start_byte
-
-
-def _redirect(source: bytes, node: tree_sitter.Node) -> Iterator[Token]:
+def _redirect(redirect: Redirect) -> Iterator[Token]:
     """A redirection as operator and target, or as one operator: `2>&1`, rare kinds (`3>&-`)."""
-    extra = _extra_words(node)
-    end = extra[0].start_byte if extra else node.end_byte
-    text = source[_begin(source, node) : end].decode("utf-8", "surrogateescape").strip()
-    if text.replace(" ", "") in DUPLICATIONS:
-        yield Token(Argument(text.replace(" ", "")), Role.OPERATOR)
-        return
-    for operator in sorted(REDIRECTIONS, key=len, reverse=True):
-        target = text[len(operator) :].strip()
-        plain = target and (target[0] not in "&<>|" or target.startswith(("<(", ">(")))
-        if text.startswith(operator) and plain:
-            yield Token(Argument(operator), Role.OPERATOR)
-            yield Token(Argument(target), Role.TARGET)
-            return
-    yield Token(Argument(_BLANKS_AFTER_SIGN.sub(r"\1", text)), Role.OPERATOR)
-
-
-def _is_separator(token: Token) -> bool:
-    return token.role is Role.OPERATOR and token.argument.text in SEPARATORS
-
-
-def is_assignment(word: str) -> bool:
-    """Whether a word sets a variable: `LC_ALL=C`, `PATH+=:/opt`."""
-    name, sign, _ = word.partition("=")
-    return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
-
-
-def n_assignments(words: Sequence[str]) -> int:
-    """How many words set a variable before the command, which is the last word at the latest."""
-    return len(list(takewhile(is_assignment, words[:-1])))
-
-
-def without_assignments(command: str) -> str:
-    """A command without the assignments before it: `TZ=UTC date` is `date`."""
-    words = split_words(command)
-    place = 0
-    for word in words[: n_assignments(words)]:
-        place = command.index(word, place) + len(word)
-    return command[place:].lstrip() if place else command
-
-
-def _extra_words(redirect: tree_sitter.Node) -> list[tree_sitter.Node]:
-    """What the parser takes for further targets of a redirection: really arguments after it."""
-    closes = any(child.type in {">&-", "<&-"} for child in redirect.children)
-    return redirect.children_by_field_name("destination")[0 if closes else 1 :]
+    name = redirect.descriptor
+    before = "" if name is None else f"{{{name}}}" if isinstance(name, str) else str(name)
+    operator = before + redirect.operator
+    if operator in REDIRECTIONS:
+        yield Token(Argument(operator), Role.OPERATOR)
+        yield Token(Argument(redirect.target), Role.TARGET)
+    else:
+        yield Token(Argument(operator + redirect.target), Role.OPERATOR)

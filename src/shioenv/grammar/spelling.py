@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from shioenv.bash.words import CLOSING, quotation_end
 from shioenv.grammar.symbols import Nonterminal, Symbol, Terminal
-from shioenv.grammar.words import CLOSING, quotation_end
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
 """What stands for a protected blank, tab or newline, for `$(…)` and for `$NAME` in plain text."""

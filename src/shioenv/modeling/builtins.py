@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 
+from shioenv.bash.program import Simple
 from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import count
 from shioenv.modeling.environment import Environment, Exit, Loop, Return
-from shioenv.modeling.program import Simple
 from shioenv.modeling.replay import fed
 from shioenv.modeling.words import quoted
 

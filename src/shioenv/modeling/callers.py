@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from shioenv.bash.program import Simple
 from shioenv.domain.behavior import Behavior
 from shioenv.modeling.channels import Sink, Stdin
 from shioenv.modeling.environment import Environment
-from shioenv.modeling.program import Simple
 from shioenv.modeling.unrolling import Found, arguments_passed, found
 from shioenv.modeling.words import quoted
 

@@ -4,15 +4,14 @@ together by Bash's rules. Nothing is executed here, and nothing is learned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from shioenv.bash.normal import is_single
+from shioenv.bash.program import Simple
+from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
-from shioenv.modeling.program import Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.shell import Shell
-from shioenv.modeling.words import references
 from shioenv.modeling.work import answering
 
 
@@ -40,37 +39,24 @@ class Composition:
         with answering(shell_input):
             program = read_program(shell_input)
             try:
-                if is_single(program):
+                if is_asked_whole(shell_input):
                     return answer_of(self._runner, shell_input, start)
                 return Shell(self._runner, start, shell_input).answer(program)
             except RecursionError:
                 raise Abstained("the input is nested too deeply to be put together") from None
 
 
-def is_single(program: Program) -> bool:
-    """Whether there is nothing to put together: at most one simple command, without redirections
-    and substitutions.
+def is_asked_whole(text: str) -> bool:
+    """Whether there is nothing to put together: the text is a single command (`is_single`), no
+    expression, and `find` in it runs no other. False where it cannot be read.
     """
-    commands: Sequence[object] = [
-        command
-        for job in program
-        for _, pipeline in job.pipelines
-        for command in (*pipeline.stages, *[None] * pipeline.negated, *[None] * job.background)
-    ]
-    if len(commands) > 1:
-        return False
-    return all(
-        isinstance(command, Simple)
-        and not command.redirects
-        and not ("find" in command.words[:1] and "-exec" in command.words)
-        and not any(references(word).substitutes for word in (*command.assignments, *command.words))
-        for command in commands
-    )
-
-
-def is_one(text: str) -> bool:
-    """Whether a text is a program that `is_single`; False where it cannot be read."""
     try:
-        return is_single(read_program(text))
-    except (Abstained, RecursionError):
+        program = read_program(text)
+    except Abstained:
         return False
+    return is_single(text) and all(
+        isinstance(command, Simple)
+        and not (command.words[:1] == ("find",) and "-exec" in command.words)
+        for pipeline in pipelines(program)
+        for command in pipeline.stages
+    )

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from shioenv.bash.normal import normal
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role
-from shioenv.grammar.normal import normal
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import slip
@@ -68,7 +68,7 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
     """So many inputs, all different, drawn by the seed: kinds of inputs, in the order in which a
     policy comes to them, each with one operand or one value after the other replaced.
 
-    Inputs of one kind differ in numbers and names alone (`shioenv.grammar.normal`).
+    Inputs of one kind differ in numbers and names alone (`shioenv.bash.normal`).
     """
     start = system.declaration.start_directory
     names = catalogue(system, start)

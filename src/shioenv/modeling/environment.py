@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from shioenv.bash.program import Function, Program, Simple
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
@@ -20,7 +21,6 @@ from shioenv.errors import Abstained
 from shioenv.modeling.asking import Asking, How
 from shioenv.modeling.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv.modeling.patterns import SPECIAL, is_pattern
-from shioenv.modeling.program import Function, Program, Simple
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.replay import fed, written
 from shioenv.modeling.words import Expander, braces, quoted, references

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from shioenv.bash.words import is_assignment, n_assignments, split_words
 from shioenv.domain.argument import Argument
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv.grammar.parse import InputParser, is_assignment, n_assignments
+from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
-from shioenv.grammar.words import split_words
 from shioenv.modeling.words import Expander
 from shioenv.modeling.work import spend
 

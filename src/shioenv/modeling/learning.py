@@ -22,7 +22,7 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.errors import MissingExtraError, ModelError
-from shioenv.modeling.composition import is_one
+from shioenv.modeling.composition import is_asked_whole
 from shioenv.modeling.filling import Kept, Taken
 from shioenv.modeling.forms import Forms
 from shioenv.modeling.index import Index, write_index
@@ -81,7 +81,7 @@ def _apart(
             continue
         state = world.state(cwd)
         command, _ = without_reading(text, state) or (text, state)
-        apart = taken(text, state, forms) if is_one(command) else None
+        apart = taken(text, state, forms) if is_asked_whole(command) else None
         yield cwd, text, apart, kept_of(recorded_behavior(record))
 
 

@@ -12,6 +12,7 @@ from typing import IO
 
 import msgspec
 
+from shioenv.bash.normal import normal
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
@@ -20,10 +21,9 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
-from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec
 from shioenv.modeling.compact import Now, Target, target_of
-from shioenv.modeling.composition import is_one
+from shioenv.modeling.composition import is_asked_whole
 from shioenv.modeling.examples import Example, write_examples
 from shioenv.modeling.material import described
 from shioenv.modeling.memory import Memory
@@ -243,7 +243,7 @@ def _text_of(
         if stdin is None:
             return "what is piped is not known"
         state, text = replace(state, stdin=stdin), stage
-    if not is_one(text):
+    if not is_asked_whole(text):
         return "several commands"
     target = _target(record, state, now)
     if target is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import count
 from shioenv.modeling.channels import Nowhere, OpenFile, Sink, Stdin
 from shioenv.modeling.environment import Environment
-from shioenv.modeling.program import Command, Redirect, Redirected, Simple
 from shioenv.modeling.words import quoted, references
 
 
@@ -46,6 +46,8 @@ class Redirections:
         kept: list[str] = []
         for redirect in redirects:
             operator, descriptor = redirect.operator, redirect.descriptor
+            if isinstance(descriptor, str):
+                raise Abstained("a descriptor in a variable is beyond it")
             if operator in ("<<", "<<<"):
                 if descriptor not in (None, 0):
                     raise Abstained("a here-document on another descriptor")

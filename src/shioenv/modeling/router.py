@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from shioenv.bash.words import without_assignments
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import KEPT, OF_DATE
 from shioenv.domain.names import file_key, name_bytes
@@ -23,7 +24,6 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.grammar.parse import without_assignments
 from shioenv.modeling.changes import attributes
 from shioenv.modeling.composition import Composition
 from shioenv.modeling.memory import Memory

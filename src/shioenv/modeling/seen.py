@@ -44,7 +44,7 @@ class Seen:
         return _holds(self._texts, " ".join(text.split()))
 
     def has_form(self, form: str | None) -> bool:
-        """Whether it learned from an input of this normal form (`shioenv.grammar.normal`)."""
+        """Whether it learned from an input of this normal form (`shioenv.bash.normal`)."""
         return form is not None and _holds(self._forms, form)
 
 

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State
-from shioenv.errors import Abstained
-from shioenv.modeling import builtins
-from shioenv.modeling.callers import Callers
-from shioenv.modeling.changes import composed
-from shioenv.modeling.channels import Buffer, Sink, Stdin
-from shioenv.modeling.environment import UNKNOWN, Environment, Exit, Loop, Over, Return
-from shioenv.modeling.patterns import matches
-from shioenv.modeling.program import (
+from shioenv.bash.program import (
     Case,
     Command,
     Counting,
@@ -34,6 +25,15 @@ from shioenv.modeling.program import (
     Verbatim,
     While,
 )
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State
+from shioenv.errors import Abstained
+from shioenv.modeling import builtins
+from shioenv.modeling.callers import Callers
+from shioenv.modeling.changes import composed
+from shioenv.modeling.channels import Buffer, Sink, Stdin
+from shioenv.modeling.environment import UNKNOWN, Environment, Exit, Loop, Over, Return
+from shioenv.modeling.patterns import matches
 from shioenv.modeling.reading import read_program
 from shioenv.modeling.redirecting import Redirections, as_text
 from shioenv.modeling.words import quoted, references
@@ -204,8 +204,10 @@ class Shell:
             self._here.functions[command.name] = command
             self._here.advance(command.text, self._here.ask(command.text))
             self._here.status = 0
-        else:
+        elif isinstance(command, Verbatim):
             self._verbatim(command)
+        else:
+            raise Abstained("coproc is beyond it")
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.line = self._above + command.line

@@ -14,7 +14,7 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import Input, without_start
 from shioenv.domain.record import Record
 from shioenv.errors import ModelError
-from shioenv.modeling.composition import is_one
+from shioenv.modeling.composition import is_asked_whole
 from shioenv.modeling.reading import read_program
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
@@ -112,4 +112,4 @@ def _is_command(text: str) -> bool:
     """Whether it is one simple command on one line that tells where it ends behind a pipe."""
     if "\n" in text or _PIPE in text or text.startswith("#"):
         return False
-    return is_one(text) and bool(read_program(text))
+    return is_asked_whole(text) and bool(read_program(text))

@@ -8,11 +8,11 @@ import re
 import shlex
 from dataclasses import replace
 
+from shioenv.bash.words import split_words
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv.grammar.words import split_words
 from shioenv.modeling.forms import Variables
 from shioenv.modeling.words import Expander
 

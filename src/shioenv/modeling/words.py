@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
 
+from shioenv.bash.read import RESERVED, Reader
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import evaluate
 from shioenv.modeling.patterns import SPECIAL, escaped, is_pattern, matches, paths
-from shioenv.modeling.reading import RESERVED, Reader
 from shioenv.modeling.work import COPIED, spend
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -419,6 +419,8 @@ class Expander:
             return self._result(str(self.number(unit[3:-2])), quoted=quoted)
         if unit.startswith("$("):
             return self._result(self._command(unit[2:-1]), quoted=quoted)
+        if unit.startswith("$["):
+            raise Abstained("$[…] is beyond it")
         if unit.startswith("${"):
             return self._parameter(unit[2:-1], quoted=quoted)
         return self._plain(unit[1:], quoted=quoted)
@@ -599,7 +601,7 @@ def _pattern(segments: list[_Segment]) -> str:
 def _process_length(text: str) -> int:
     reader = Reader(text, 2)
     reader.program(frozenset({")"}))
-    reader.token()
+    reader.peek()
     return reader.place + 1
 
 

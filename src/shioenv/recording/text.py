@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from shioenv.bash.words import without_assignments
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.parse import InputParser, command_place, without_assignments
+from shioenv.grammar.parse import InputParser, command_place
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from shioenv.bash.words import split_words
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
 from shioenv.grammar.describe import DescribedSegment, Describer, Description, Kind
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, plain
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.words import split_words
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample_on

@@ -11,6 +11,7 @@ from itertools import islice
 from random import Random
 from typing import TypeAlias
 
+from shioenv.bash.words import split_words
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Session, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
@@ -18,7 +19,6 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
-from shioenv.grammar.words import split_words
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composites, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from evaluation_fakes import ENTRY, case, did, suite_of
 
+from shioenv.bash.normal import is_single
 from shioenv.errors import SuiteError, UsageError
 from shioenv.evaluation.questions import read_questions
 from shioenv.evaluation.suite import digest_of, read_suite, write_suite
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.normal import is_single
 
 
 def test_a_suite_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from shioenv.bash.words import split_words
 from shioenv.errors import InputError
 from shioenv.grammar.library import load_grammar, load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser, parse_input
-from shioenv.grammar.words import split_words
 
 FINDER = r"""command finder
 manual finder(1), Things 1.0

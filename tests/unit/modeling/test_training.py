@@ -17,12 +17,12 @@ needed_module("transformers")
 from evaluation_fakes import case, did, suite_of
 from small_world import HOME, small_memory, small_world
 
+from shioenv.bash.normal import normal
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
 from shioenv.evaluation.predictors.seq2seq import Written
 from shioenv.evaluation.training import trained_on
-from shioenv.grammar.normal import normal
 from shioenv.modeling.codec import Codec, Writing
 from shioenv.modeling.compact import ERRORS, OUTPUT, Names, Now, Target, target_of
 from shioenv.modeling.examples import Example, Examples, write_examples

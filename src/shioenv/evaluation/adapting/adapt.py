@@ -15,15 +15,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from shioenv.bash.places import Places, read_places
+from shioenv.bash.words import split_words
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.names import Names
 from shioenv.evaluation.adapting.roles import roles_of
 from shioenv.evaluation.adapting.unfit import unfit
 from shioenv.evaluation.questions import Question
 from shioenv.files.durable import atomic_write, storage_errors
-from shioenv.grammar.places import Places, read_places
 from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
-from shioenv.grammar.words import split_words
 from shioenv.seeding import generator
 from shioenv.system.store import System
 
@@ -268,7 +268,6 @@ def _pieces(
     roles: Mapping[str, str],
 ) -> tuple[str | _Slot, ...] | str:
     """A text in pieces; why, where placeholders are left over."""
-    source = text.encode("utf-8", "surrogateescape")
     slots: list[tuple[int, int, _Slot]] = []
     for word in places.words:
         slots += _generic(word.text, word.start)
@@ -282,17 +281,16 @@ def _pieces(
         if role is None or SUBSTITUTION in plain(written) or _is_set(written, known):
             continue
         if not names.fits(role, written):
-            begin = word.start + len(word.text[:start].encode("utf-8", "surrogateescape"))
-            slots.append((begin, word.end, _Slot(role, written)))
+            slots.append((word.start + start, word.end, _Slot(role, written)))
     for name, place in places.uses:
         if name not in known and not any(start <= place < end for start, end, _ in slots):
             return "left over: a variable that nothing sets"
     pieces: list[str | _Slot] = []
     end = 0
     for start, after, slot in sorted(slots, key=lambda found: found[0]):
-        pieces += [source[end:start].decode("utf-8", "surrogateescape"), slot]
+        pieces += [text[end:start], slot]
         end = after
-    pieces.append(source[end:].decode("utf-8", "surrogateescape"))
+    pieces.append(text[end:])
     rest = "".join(part if isinstance(part, str) else "_" for part in pieces)
     if _PLACEHOLDER.search(rest):
         return "left over: a placeholder inside a word"
@@ -313,10 +311,7 @@ def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
     else:
         spans = [(match.span(), match[1] or match[2]) for match in _WHOLE.finditer(text)]
     for (begin, end), name in spans:
-        before = len(text[:begin].encode("utf-8", "surrogateescape"))
-        length = len(text[begin:end].encode("utf-8", "surrogateescape"))
-        slot = _Slot(f"[{name}]", name)
-        found.append((start + before, start + before + length, slot))
+        found.append((start + begin, start + end, _Slot(f"[{name}]", name)))
     return found
 
 
@@ -367,7 +362,6 @@ def _generic_variable(word: str, known: frozenset[str]) -> str | None:
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    source = text.encode("utf-8", "surrogateescape")
     for start, end in sorted(spans, reverse=True):
-        source = source[:start] + source[end:]
-    return source.decode("utf-8", "surrogateescape")
+        text = text[:start] + text[end:]
+    return text

@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from shioenv.bash.places import Places
+from shioenv.bash.words import split_words
 from shioenv.grammar.describe import DescribedSegment, Describer, Kind
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.places import Places
 from shioenv.grammar.spelling import plain
-from shioenv.grammar.words import split_words
 
 OF_KIND = frozenset(
     {"path", "owner", "user", "users", "group", "host", "url", "interface", "pid", "glob"}

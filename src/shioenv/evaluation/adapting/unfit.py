@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from shioenv.grammar.places import Places
+from shioenv.bash.places import Places
+from shioenv.bash.words import split_words
 from shioenv.grammar.spelling import plain
-from shioenv.grammar.words import split_words
 
 _OFF = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit"})
 _DISKS = re.compile(r"(?:of=)?/dev/(?:[shv]d[a-z]|nvme|mmcblk|mem|kmem|disk)\w*")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
-import tree_sitter
-
-from shioenv.grammar.parse import is_assignment
-from shioenv.grammar.tree import nodes, read_tree, source_of, text_of
-from shioenv.grammar.words import split_words
+from shioenv.bash.program import Simple, Verbatim
+from shioenv.bash.read import Refused, read
+from shioenv.bash.walk import commands, pieces
+from shioenv.bash.words import is_assignment, split_words
 
 _OBJECTS = ("address", "link", "route")
 """What `ip` is asked about, each a utility of its own."""
@@ -45,62 +43,26 @@ _WITH_VALUE = {
     ),
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
 }
-_WHOLE = frozenset(
-    {
-        "for_statement",
-        "c_style_for_statement",
-        "while_statement",
-        "if_statement",
-        "case_statement",
-        "function_definition",
-        "compound_statement",
-        "subshell",
-        "heredoc_redirect",
-    }
-)
-"""What has no normal form: the definition knows lists, pipelines, simple commands."""
-_SEVERAL = _WHOLE | {
-    "list",
-    "pipeline",
-    "redirected_statement",
-    "file_redirect",
-    "herestring_redirect",
-    "command_substitution",
-    "process_substitution",
-    "negated_command",
-}
-_COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
-_REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
-
-
-@dataclass(slots=True)
-class Command:
-    """A simple command: its words with quotes removed, behind its assignments."""
-
-    words: list[str] = field(default_factory=list)
-    events: list[tuple[str, str]] = field(default_factory=list)
-    """`word`, `assignment` or `redirect`, and its text, in the order they are written."""
 
 
 def normal(text: str) -> str | None:
-    """The normal form of an input; None where it has none: loops, here-documents, brackets, what no
-    Bash parser can read, hundreds of commands joined by `&&`, nothing at all.
+    """The normal form of an input; None where it has none: loops, here-documents, brackets, what
+    Bash refuses, nothing at all.
     """
-    root = read_tree(text)
-    if root is None or any(node.type in _WHOLE for node in nodes(root)):
+    try:
+        source = read(text)
+    except Refused:
+        return None
+    if not all(_is_known(command) for command, _ in commands(source)):
         return None
     parts: list[str] = []
-    try:
-        pieces = list(_pieces(root, source_of(text)))
-    except RecursionError:  # a list is a list and one more command
-        return None
-    for piece in pieces:
+    for piece in pieces(source.program):
         if isinstance(piece, str):
             parts.append(piece)
-        else:
-            _normalised(piece, parts)
-    while parts and parts[-1] == ";":
-        parts.pop()
+        elif isinstance(piece.command, Simple):
+            _normalised(_events(piece.command), parts)
+        elif isinstance(piece.command, Verbatim):
+            _normalised([("word", word) for word in _plain(split_words(piece.command.text))], parts)
     return " ".join(parts) or None
 
 
@@ -109,90 +71,57 @@ def utilities(text: str) -> tuple[str, ...]:
     those in substitutions and behind `find -exec`, `xargs`, `env` and `sudo` too. `ip` is told
     apart by its object (`ip-addr`).
     """
-    root = read_tree(text)
     found: dict[str, None] = {}
-    if root is None:
-        words = _plain(split_words(text))
-        return tuple(_called(words))
-    source = source_of(text)
-    for node in nodes(root):
-        if node.type in _COMMANDS:
-            found.update(dict.fromkeys(_called(_command(node, source).words)))
+    try:
+        every = commands(read(text))
+    except Refused:
+        return tuple(_called(_plain(split_words(text))))
+    for command, _ in every:
+        if isinstance(command, Simple):
+            found.update(dict.fromkeys(_called(_plain(command.words))))
+        elif isinstance(command, Verbatim):
+            found[command.text[:2]] = None
     return tuple(found)
 
 
 def is_single(text: str) -> bool:
     """Whether an input is one command without operator, redirection or substitution.
 
-    What no Bash parser can read is single where it holds none of the operators' characters.
+    What Bash refuses is single where it holds none of the operators' characters.
     """
-    root = read_tree(text)
-    if root is None:
+    try:
+        source = read(text)
+    except Refused:
         return not re.search(r"[|;&<>`\n]|\$\(", text.strip())
-    commands = [node for node in root.children if node.is_named and node.type != "comment"]
-    separators = [node for node in root.children if node.type == "&"]
-    several = any(node.type in _SEVERAL for node in nodes(root))
-    return len(commands) <= 1 and not separators and not several
+    if not source.program:
+        return True
+    (top, *more) = pieces(source.program)
+    if more or source.substitutions or isinstance(top, str) or top.prefixed:
+        return False
+    command = top.command
+    return isinstance(command, Verbatim) or (isinstance(command, Simple) and not command.redirects)
 
 
-def _pieces(node: tree_sitter.Node, source: bytes) -> Iterator[Command | str]:
-    """Commands and the operators between them, from left to right."""
-    if node.type in _COMMANDS or node.type in ("variable_assignment", "variable_assignments"):
-        yield _command(node, source)
-    elif node.type == "redirected_statement":
-        body = node.child_by_field_name("body")
-        pieces = [] if body is None else list(_pieces(body, source))
-        last = pieces[-1] if pieces and isinstance(pieces[-1], Command) else Command()
-        if not pieces:
-            pieces.append(last)
-        for redirect in node.children_by_field_name("redirect"):
-            _redirect(redirect, source, last)
-        yield from pieces
-    elif node.type in ("program", "list", "pipeline", "negated_command"):
-        before = False
-        for child in node.children:
-            if child.type == "comment":
-                continue
-            if not child.is_named:
-                if child.type.strip() and child.type != "!":
-                    yield ";" if child.type == ";;" else child.type
-                    before = False
-                continue
-            if before:
-                yield ";"  # a newline
-            yield from _pieces(child, source)
-            before = True
+def _is_known(command: object) -> bool:
+    """Whether the definition knows such a command."""
+    if isinstance(command, Simple):
+        return all(redirect.operator != "<<" for redirect in command.redirects)
+    return isinstance(command, Verbatim) and command.text.startswith("[[")
 
 
-def _command(node: tree_sitter.Node, source: bytes) -> Command:
-    made = Command()
-    if node.type in ("variable_assignment", "variable_assignments"):
-        made.events.append(("assignment", text_of(source, node)))
-        return made
-    for child in node.children:
-        if child.type in _REDIRECTS:
-            _redirect(child, source, made)
-        elif child.type == "variable_assignment" and not made.words:
-            made.events.append(("assignment", text_of(source, child)))
-        else:
-            word = _unquoted(text_of(source, child))
-            made.events.append(("word", word))
-            made.words.append(word)
-    return made
+def _events(command: Simple) -> Iterator[tuple[str, str]]:
+    """`assignment`, `word` or `redirect`, and its text, in the order they are written."""
+    texts = (*command.assignments, *command.words)
+    kinds = ["assignment"] * len(command.assignments) + ["word"] * len(command.words)
+    told = [*zip(command.places, kinds, texts, strict=True)]
+    told += [(one.start, "redirect", one.operator) for one in command.redirects]
+    for _, kind, text in sorted(told):
+        yield kind, _unquoted(text) if kind == "word" else text
 
 
-def _redirect(node: tree_sitter.Node, source: bytes, command: Command) -> None:
-    sign = next((child.type for child in node.children if not child.is_named), "")
-    command.events.append(("redirect", sign))
-    for extra in node.children_by_field_name("destination")[1:]:
-        word = _unquoted(text_of(source, extra))
-        command.events.append(("word", word))
-        command.words.append(word)
-
-
-def _normalised(command: Command, parts: list[str]) -> None:
+def _normalised(events: Iterable[tuple[str, str]], parts: list[str]) -> None:
     first, utility = True, ""
-    for kind, text in command.events:
+    for kind, text in events:
         if kind == "assignment":
             parts.append("X=")
         elif kind == "redirect":

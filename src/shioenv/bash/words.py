@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import takewhile
 
 CLOSING = {"(": ")", "{": "}"}
 OPENINGS = ("$(", "${", "<(", ">(")
@@ -112,3 +114,23 @@ def _bracket_end(text: str, index: int, depth: int = 0) -> int:
             continue
         end += 1
     return len(text)
+
+
+def is_assignment(word: str) -> bool:
+    """Whether a word sets a variable: `LC_ALL=C`, `PATH+=:/opt`."""
+    name, sign, _ = word.partition("=")
+    return bool(sign) and name.removesuffix("+").isidentifier() and name.isascii()
+
+
+def n_assignments(words: Sequence[str]) -> int:
+    """How many words set a variable before the command, which is the last word at the latest."""
+    return len(list(takewhile(is_assignment, words[:-1])))
+
+
+def without_assignments(command: str) -> str:
+    """A command without the assignments before it: `TZ=UTC date` is `date`."""
+    words = split_words(command)
+    place = 0
+    for word in words[: n_assignments(words)]:
+        place = command.index(word, place) + len(word)
+    return command[place:].lstrip() if place else command

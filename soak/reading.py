@@ -1,0 +1,121 @@
+"""Whether the reader of Bash reads what Bash reads, and refuses what Bash refuses.
+
+    python soak/reading.py
+    python soak/reading.py --count 50000 --seed 4
+
+Reads the public suite, the examples of the grammars, and `--count` hostile texts (those of
+`fuzz.py`: inputs with changed tokens, random syntax, lines of the system's scripts, bytes), and
+asks `bash -n` of the system about each. It may accept nothing that Bash refuses, and refuse at most
+1% of what Bash accepts. Bash itself is asked in sandboxes, some hundred texts a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+from common import Progress, parser, report
+from fuzz import Inputs
+
+from shioenv.bash.read import Refused, read
+from shioenv.grammar.examples import example_text
+from shioenv.grammar.library import load_grammars
+from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.system.store import find_system
+
+MOST_REFUSED = 0.01
+"""Of what Bash accepts, the share that may be refused."""
+AT_ONCE = 200
+"""Texts that one run asks Bash about."""
+LONGEST = 4000
+LIMITS = replace(Limits(), wall_seconds=60.0, cpu_seconds=60.0)
+ASK = r"""
+mapfile -t -d '' texts
+for text in "${texts[@]}"; do
+    said=$(bash -n -c -- "$text" 2>&1 >/dev/null </dev/null)
+    status=$?
+    said=${said//*warning:*/}
+    [[ $status = 0 && -z $said ]]
+    printf %s $?
+done
+"""
+"""Prints 0 for each text that Bash accepts. Of some faults, as in `[[ … ]]`, it only says that they
+are there, with status 0; warnings are none."""
+
+
+def main() -> int:
+    """Compares both; gives the exit status."""
+    options = parser(__doc__, count=10_000).parse_args()
+    system = find_system(options.system)
+    texts = [text for text in _texts(system, options.seed, options.count) if _is_askable(text)]
+    progress = Progress("texts", len(texts))
+    counts = Counter[str]()
+    refused: list[dict[str, Any]] = []
+    violations: list[dict[str, Any]] = []
+    with NamespaceSandbox(system, LIMITS) as sandbox:
+        for at in range(0, len(texts), AT_ONCE):
+            chunk = texts[at : at + AT_ONCE]
+            for text, theirs in zip(chunk, _asked(sandbox, chunk), strict=True):
+                why = _refusal(text)
+                counts["accepted" if theirs else "refused"] += 1
+                if theirs and why:
+                    refused.append({"text": text, "why": why})
+                elif not theirs and not why:
+                    violations.append({"text": text, "why": "Bash refuses it"})
+            progress.step(len(chunk))
+    if len(refused) > MOST_REFUSED * counts["accepted"]:
+        violations += refused
+    facts = {
+        "accepted by Bash": counts["accepted"],
+        "refused by Bash": counts["refused"],
+        "refused here alone": len(refused),
+        "why": [f"{one['why']}: {one['text'][:100]!r}" for one in refused[:20]],
+    }
+    return report(facts, violations, as_json=options.json)
+
+
+def _texts(system: Any, seed: int, count: int) -> Iterator[str]:
+    lines = files("shioenv.evaluation").joinpath("suites/public.jsonl").read_text("utf-8")
+    yield from (json.loads(line)["input"] for line in lines.splitlines())
+    for grammar in load_grammars():
+        yield from map(example_text, grammar.examples)
+    inputs = Inputs(system, seed)
+    yield from (inputs.make(number).text for number in range(count))
+
+
+def _is_askable(text: str) -> bool:
+    """Whether Bash can be asked: no NUL, no text that no file could hold, none that is long."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in data and len(data) <= LONGEST
+
+
+def _refusal(text: str) -> str:
+    """Why a text is refused here; "" where it is read."""
+    try:
+        read(text)
+    except Refused as refused:
+        return refused.why
+    return ""
+
+
+def _asked(sandbox: NamespaceSandbox, texts: Sequence[str]) -> list[bool]:
+    """For each text whether Bash accepts it."""
+    stdin = b"".join(os.fsencode(text) + b"\0" for text in texts)
+    said = sandbox.run(Request(ASK, stdin=stdin)).output.decode()
+    if len(said) != len(texts):
+        raise SystemExit(f"bash answered {len(said)} of {len(texts)} texts: {said[-200:]!r}")
+    return [answer == "0" for answer in said]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

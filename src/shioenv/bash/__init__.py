@@ -1,0 +1,1 @@
+"""Bash's language: text read into programs, words, quotes."""

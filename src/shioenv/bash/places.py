@@ -1,0 +1,127 @@
+"""Where commands, words and variables stand in an input's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shioenv.bash.program import For, Function, Simple
+from shioenv.bash.read import Refused, read
+from shioenv.bash.walk import commands, redirects_of
+from shioenv.bash.words import split_words
+
+_READERS = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command, the target of a redirection, or what a loop goes through."""
+
+    text: str
+    """As it is written, quotes included."""
+    start: int
+    """In characters of the text."""
+    end: int
+    sign: str = ""
+    """The operator before it, where it is the target of a redirection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What stands where in a text. Of one that Bash refuses, words alone."""
+
+    commands: tuple[str, ...]
+    """The text of every simple command, however deep, without its redirections."""
+    words: tuple[Word, ...]
+    """Names of commands included; none of them lies in another."""
+    uses: tuple[tuple[str, int], ...]
+    """Variables that are expanded as they are, each with where (`${x:-y}` is none: it says what
+    else)."""
+    sets: frozenset[str]
+    """Variables that are given a value somewhere."""
+    sudo: tuple[tuple[int, int], ...]
+    """Where `sudo` with its options stands before a command."""
+    parsed: bool
+
+
+def read_places(text: str) -> Places:
+    """What stands where in a text."""
+    try:
+        source = read(text)
+    except Refused:
+        words = tuple(_split(text))
+        return Places((text,), words, (), frozenset(), tuple(_sudo(words)), parsed=False)
+    found: list[str] = []
+    words_found: list[Word] = []
+    sets: set[str] = set()
+    sudo: list[tuple[int, int]] = []
+    whole = {(one.start, one.end) for one in source.substitutions}
+    for command, shift in commands(source):
+        for redirect in redirects_of(command):
+            if redirect.operator not in ("<<", "<<<"):
+                start = redirect.end - len(redirect.target) + shift
+                words_found.append(
+                    Word(redirect.target, start, redirect.end + shift, redirect.operator)
+                )
+        if isinstance(command, For):
+            sets.add(command.name)
+            words_found += _words(command.words or (), command.places, shift)
+        elif isinstance(command, Function):
+            sets.update(("@", "*", *"123456789"))
+        elif isinstance(command, Simple):
+            sets.update(_ASSIGNED.split(word)[0] for word in command.assignments)
+            if command.words:
+                count = len(command.assignments)
+                every = list(_words(command.words, command.places[count:], shift))
+                words_found += every
+                found.append(" ".join((*command.assignments, *command.words)))
+                sudo += _sudo(every)
+                if command.words[0] in _READERS | _DECLARING:
+                    sets.update(_ASSIGNED.split(word)[0] for word in command.words[1:])
+    return Places(
+        tuple(found),
+        tuple(
+            word
+            for word in sorted(words_found, key=lambda word: word.start)
+            if (word.start, word.end) not in whole
+        ),
+        source.expansions,
+        frozenset(sets),
+        tuple(sudo),
+        parsed=True,
+    )
+
+
+_ASSIGNED = re.compile(r"[\[+=]")
+_DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset", "unset"})
+_WITH_VALUE = frozenset({"-u", "-g", "-U", "-C", "-h", "-p", "-r", "-t", "-D", "-R", "-T"})
+_BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
+
+
+def _sudo(words: tuple[Word, ...] | list[Word]) -> Iterator[tuple[int, int]]:
+    """Where `sudo` stands that is to run something: first, or behind what runs commands."""
+    runs = bool(words) and words[0].text in _BEFORE
+    for index, word in enumerate(words):
+        before = words[index - 1].text if index else ""
+        if word.text != "sudo" or not (
+            not index or before in _BEFORE or (runs and before.startswith("-")) or before == "sudo"
+        ):
+            continue
+        after = index + 1
+        while after < len(words) and words[after].text.startswith("-"):
+            after += 2 if words[after].text in _WITH_VALUE else 1
+        yield word.start, words[after].start if after < len(words) else words[-1].end
+
+
+def _words(texts: tuple[str, ...], places: tuple[int, ...], shift: int) -> Iterator[Word]:
+    for text, place in zip(texts, places, strict=True):
+        yield Word(text, place + shift, place + shift + len(text))
+
+
+def _split(text: str) -> Iterator[Word]:
+    place = 0
+    for written in split_words(text):
+        place = text.index(written, place)
+        yield Word(written, place, place + len(written))
+        place += len(written)

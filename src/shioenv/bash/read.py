@@ -1,0 +1,1011 @@
+"""Text read as a Bash program, by the grammar and the lexical rules of Bash 5.2.
+
+It reads what `bash -n` accepts and refuses what `bash -n` refuses, as non-interactive shells read:
+no aliases, extended patterns in `[[ … ]]` alone. What stands in backquotes, `$((…))`, `${…}` and
+here-documents is looked into when it is expanded, by Bash as here.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shioenv.bash.program import (
+    Case,
+    Command,
+    Coprocess,
+    Counting,
+    For,
+    Function,
+    Group,
+    If,
+    Job,
+    Pipeline,
+    Program,
+    Redirect,
+    Redirected,
+    Simple,
+    Substitution,
+    Verbatim,
+    While,
+)
+from shioenv.errors import Abstained, InputError
+
+RESERVED = frozenset(
+    {
+        *("!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi"),
+        *("for", "function", "if", "in", "select", "then", "time", "until", "while"),
+    }
+)
+"""Words that mean something where a command may begin."""
+
+DECLARING = frozenset({"alias", "declare", "eval", "export", "let", "local", "readonly", "typeset"})
+"""Builtins whose arguments may be arrays in parentheses."""
+
+_OPERATORS = (
+    *("&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "&>", ">>", "<<", ">|", "<>"),
+    *("<&", ">&", ";", "&", "|", "(", ")", "<", ">", "\n"),
+)
+_BY_FIRST = {
+    first: tuple(operator for operator in _OPERATORS if operator[0] == first)
+    for first in "&<;|>()\n"
+}
+_REDIRECTING = frozenset({"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "<<", "<<-"})
+_META = frozenset(" \t\n;&|<>()")
+_PLAIN = re.compile(r"[^\s;&|<>()\\'\"`$\[=]+")
+"""Characters of a word that mean nothing."""
+_DESCRIPTOR = re.compile(r"([0-9]{1,9}|\{[A-Za-z_]\w*(\[[^]\s]*\])?\})(?=[<>])(?![<>]\()", re.ASCII)
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
+_COMMENT = re.compile(r"#[^\n]*")
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)*")
+_ANSI = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+_BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
+_LINE = re.compile(r"[^\n]*\n?")
+_JOINED_LINE = re.compile(r"(?:[^\\\n]|\\.?)*\n?", re.DOTALL)
+_UNARY = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
+_BINARY = frozenset(
+    {"=", "==", "!=", "=~", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
+)
+_BEFORE_RESERVED = frozenset(
+    {
+        *("", "$(", "\n", ";", "&", "|", "|&", "&&", "||", "(", ")", ";;", ";&", ";;&", "((…))"),
+        *("!", "{", "}", "do", "done", "elif", "else", "esac", "fi", "if", "then", "time"),
+        *("coproc", "until", "while", "]]"),
+    }
+)
+"""Tokens behind which a word may be a reserved one."""
+_BEFORE_TIME = _BEFORE_RESERVED - {
+    "$(",
+    "|",
+    "|&",
+    "}",
+    "done",
+    "esac",
+    "fi",
+    "coproc",
+    "]]",
+    "((…))",
+}
+_DEEPEST = 80
+"""Commands and expansions in each other at most; ours: what is deeper would end Python's stack."""
+
+
+class Refused(Abstained):
+    """Bash refuses the text, or it is nested deeper than is read here; `why`, and at which `place`.
+
+    Whoever answers inputs without Bash has nothing to say of such a text.
+    """
+
+    def __init__(self, why: str, text: str, place: int) -> None:
+        around = text[max(0, place - 10) : place + 20]
+        super().__init__(
+            f"the input cannot be taken apart at {around!r}: {why}",
+            hint="ask a runner that answers whole inputs",
+        )
+        self.why, self.place = why, place
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that was read."""
+
+    text: str
+    program: Program
+    """Empty where the text holds no command."""
+    substitutions: tuple[Substitution, ...]
+    """Those at any depth that Bash expands as commands, in the order in which they begin."""
+    expansions: tuple[tuple[str, int], ...]
+    """Variables and arguments that are expanded as they are (`$x`, `${x}`, `$1`, `$@`), each with
+    where it begins."""
+
+
+@lru_cache(maxsize=1024)
+def read(text: str) -> Source:
+    """The text read as `bash -c` reads it.
+
+    Errors: Refused where Bash refuses it, and where it is nested too deeply; InputError for a text
+    that no bytes stand for.
+    """
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InputError(f"the input cannot be encoded: {error}") from None
+    reader = Reader(text)
+    try:
+        program = reader.whole()
+    except RecursionError:
+        raise reader.refusal("it is nested too deeply") from None
+    return Source(
+        text,
+        program,
+        tuple(reader.substitutions[place] for place in sorted(reader.substitutions)),
+        tuple(sorted(((name, at) for at, name in reader.expansions.items()), key=lambda x: x[1])),
+    )
+
+
+class Reader:
+    """Reads from a place in a text on; `place` is where it is."""
+
+    def __init__(self, text: str, place: int = 0, around: Reader | None = None) -> None:
+        self.text, self.place = text, place
+        self._last, self._before_last = "$(" if around else "", ""
+        """The last tokens: an operator, a reserved word, or `word`."""
+        self._depth: int = around._depth + 1 if around else 0
+        self._inner = around is not None
+        """Whether a `)` ends it, with the here-documents in it."""
+        self._pending: list[tuple[Redirect, str, bool]] = []
+        """Here-documents whose text stands behind the next newline."""
+        self._ends: dict[tuple[str, int], int] = around._ends if around else {}
+        """Where expansions and programs in them end, by where they begin: one comes by inner ones
+        again and again."""
+        self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
+        self.expansions: dict[int, str] = around.expansions if around else {}
+        self._newlines_at: list[int] = around._newlines_at if around else _newlines_of(text)
+        if self._depth > _DEEPEST:
+            raise self.refusal("it is nested too deeply")
+
+    # ---- what may be asked of a place ----
+
+    def refusal(self, why: str) -> Refused:
+        """What to raise where Bash refuses the text."""
+        return Refused(why, self.text, self.place)
+
+    def line(self, place: int) -> int:
+        """The number of a place's line, from 1."""
+        return bisect_right(self._newlines_at, place - 1) + 1
+
+    def word_end(self, place: int, *, subscript: bool = False) -> int:
+        """Where the word at `place` ends: at the first metacharacter outside all quotes.
+
+        With `subscript` blanks in the brackets of `name[…]` belong to it.
+        """
+        text, start = self.text, place
+        while place < len(text):
+            plain = _PLAIN.match(text, place)
+            if plain:
+                place = plain.end()
+                continue
+            character = text[place]
+            if character in "<>" and text.startswith("(", place + 1):
+                place = self.unit_end(place)
+            elif character in _META:
+                break
+            elif character == "[" and subscript and _ASSIGNED.match(text, start, place):
+                place = self._subscript_end(place + 1)
+            else:
+                place = self.unit_end(place)
+        return place
+
+    def unit_end(self, place: int) -> int:
+        """Where the character, quotation or expansion at `place` ends."""
+        text = self.text
+        character = text[place]
+        if character == "\\":
+            return min(place + 2, len(text))
+        if character == "'":
+            return self._find("'", place + 1)
+        if character == '"':
+            return self.double_quote_end(place)
+        if character == "`":
+            return self._backquote_end(place)
+        if character == "$":
+            if text.startswith("$'", place):
+                return self._matched(_ANSI, place + 1)
+            if text.startswith('$"', place):
+                return self.double_quote_end(place + 1)
+            return self.expansion_end(place)
+        if character in "<>" and text.startswith("(", place + 1):
+            return self._substitution_end(place)
+        return place + 1
+
+    def double_quote_end(self, place: int) -> int:
+        """Where the `"…"` at `place` ends."""
+        if ('"', place) in self._ends:
+            return self._ends['"', place]
+        start, text = place, self.text
+        place += 1
+        while place < len(text):
+            character = text[place]
+            if character == '"':
+                self._ends['"', start] = place + 1
+                return place + 1
+            if character == "\\":
+                place += 2
+            elif character == "`":
+                place = self._backquote_end(place)
+            elif character == "$":
+                place = self.expansion_end(place)
+            else:
+                place += 1
+        raise self.refusal('a " is never closed')
+
+    def expansion_end(self, place: int) -> int:
+        """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
+        if ("$", place) not in self._ends:
+            self._ends["$", place] = self._expansion_end(place)
+        return self._ends["$", place]
+
+    def arithmetic_end(self, place: int) -> int:
+        """Behind the `))` of what begins here, behind `((`; 0 where it is none."""
+        try:
+            end = self._closed(place, "(", ")")
+        except Refused:
+            return 0
+        return end + 1 if self.text.startswith(")", end) else 0
+
+    # ---- expansions ----
+
+    def _expansion_end(self, place: int) -> int:
+        text = self.text
+        behind = text[place + 1 : place + 2]
+        if behind == "(":
+            return self._substitution_end(place)
+        if behind == "{":
+            return self._brace_end(place)
+        if behind == "[":
+            return self._closed(place + 2, "[", "]")
+        name = _NAME.match(text, place + 1)
+        end = name.end() if name else place + 2
+        if name or (behind and behind in "123456789@*"):
+            self.expansions[place] = text[place + 1 : end]
+            return end
+        if behind and behind in "0?#$!-":
+            return end
+        return place + 1
+
+    def _brace_end(self, place: int) -> int:
+        """Behind the first `}` outside all quotes and expansions."""
+        text, start = self.text, place
+        if name := _NAMED.match(text, place):
+            self.expansions[place] = name[1]
+            return name.end()
+        place += 2
+        with self._deeper():
+            while place < len(text):
+                if text[place] == "}":
+                    return place + 1
+                place = self.unit_end(place)
+        self.place = start
+        raise self.refusal("a ${ is never closed")
+
+    def _substitution_end(self, place: int) -> int:
+        """Behind the `)` of the `$(`, `<(` or `>(` at `place`."""
+        if ("(", place) in self._ends:
+            return self._ends["(", place]
+        text = self.text
+        end = 0
+        if text.startswith("$((", place):
+            end = self._closed(place + 2, "(", ")")
+            if self.arithmetic_end(place + 3) != end:
+                self._read_inner(place, kept=True)
+        else:
+            end = self._read_inner(place, kept=False)
+        self._ends["(", place] = end
+        return end
+
+    def _read_inner(self, place: int, *, kept: bool) -> int:
+        """Reads the program of a substitution; where one is `kept`, it may be none."""
+        inner = Reader(self.text, place + 2, self)
+        try:
+            program = inner.program(frozenset({")"}))
+            if inner.peek() != ")":
+                raise inner.refusal("a $( is never closed")
+        except Refused:
+            if kept:
+                return 0
+            raise
+        end = inner.place + 1
+        self.substitutions[place] = Substitution(program, start=place, end=end)
+        return end
+
+    def _backquote_end(self, place: int) -> int:
+        if ("`", place) not in self._ends:
+            end = self._ends["`", place] = self._matched(_BACKQUOTED, place)
+            text = re.sub(r"\\([`\\$])", r"\1", self.text[place + 1 : end - 1])
+            self.substitutions[place] = Substitution((), start=place, end=end)
+            with suppress(Refused, RecursionError), self._deeper():
+                inner = Reader(text)
+                inner._depth = self._depth
+                program, shift = inner.whole(), place + 1
+                self.substitutions[place] = Substitution(program, shift, start=place, end=end)
+                for at, one in inner.substitutions.items():
+                    self.substitutions[shift + at] = replace(
+                        one, shift=one.shift + shift, start=one.start + shift, end=one.end + shift
+                    )
+                self.expansions |= {shift + at: name for at, name in inner.expansions.items()}
+        return self._ends["`", place]
+
+    def _closed(self, place: int, opening: str, closing: str) -> int:
+        """Behind the bracket that closes the one before `place`; inner ones and quotes are passed.
+
+        As in Bash only `$(…)` is read in arithmetic, all else in it when it is expanded.
+        """
+        return self._bracket_end(place, opening, closing, self._arithmetic_unit_end)
+
+    def _subscript_end(self, place: int) -> int:
+        return self._bracket_end(place, "[", "]", self.unit_end)
+
+    def _pattern_group_end(self, place: int) -> int:
+        return self._bracket_end(place, "(", ")", self._pattern_unit_end)
+
+    def _bracket_end(
+        self, place: int, opening: str, closing: str, unit_end: Callable[[int], int]
+    ) -> int:
+        kind = f"{unit_end.__name__} {opening}"
+        if (kind, place) in self._ends:
+            return self._ends[kind, place]
+        text, nesting, start = self.text, 0, place
+        with self._deeper():
+            while place < len(text):
+                character = text[place]
+                if character == opening:
+                    nesting += 1
+                elif character == closing:
+                    if not nesting:
+                        self._ends[kind, start] = place + 1
+                        return place + 1
+                    nesting -= 1
+                elif character in "'\"\\`$<>":
+                    place = unit_end(place)
+                    continue
+                place += 1
+        self.place = start
+        raise self.refusal(f"a {opening} is never closed")
+
+    def _arithmetic_unit_end(self, place: int) -> int:
+        text = self.text
+        if text[place] in "<>":
+            return place + 1
+        if text.startswith(("${", "$["), place):
+            if name := _NAMED.match(text, place):
+                self.expansions[place] = name[1]
+            return place + 1
+        return self.unit_end(place)
+
+    def _pattern_unit_end(self, place: int) -> int:
+        if self.text.startswith("$(", place):
+            with suppress(Refused):
+                self._substitution_end(place)
+            return place + 1
+        return self._arithmetic_unit_end(place)
+
+    def _deeper(self) -> _Deeper:
+        return _Deeper(self)
+
+    def _find(self, mark: str, place: int) -> int:
+        end = self.text.find(mark, place)
+        if end < 0:
+            raise self.refusal(f"a {mark} is never closed")
+        return end + 1
+
+    def _matched(self, pattern: re.Pattern[str], place: int) -> int:
+        match = pattern.match(self.text, place)
+        if not match:
+            raise self.refusal(f"a {self.text[place]} is never closed")
+        return match.end()
+
+    # ---- tokens ----
+
+    def peek(self) -> str:
+        """The operator or word that comes next, read but not taken; "" at the end."""
+        self._skip_blanks()
+        if self.place >= len(self.text):
+            return ""
+        return self._operator() or self.text[self.place : self.word_end(self.place)]
+
+    def _skip_blanks(self) -> None:
+        match = _BLANKS.match(self.text, self.place)
+        self.place = match.end() if match else self.place
+        if self.text.startswith("#", self.place):
+            comment = _COMMENT.match(self.text, self.place)
+            self.place = comment.end() if comment else self.place
+
+    def _operator(self) -> str:
+        text, place = self.text, self.place
+        for operator in _BY_FIRST.get(text[place : place + 1], ()):
+            if text.startswith(operator, place):
+                if operator in "<>" and text.startswith("(", place + 1):
+                    return ""
+                return operator
+        return ""
+
+    def _reserved(self) -> str:
+        """The reserved word that comes next; "" where there is none, or it would be a plain one."""
+        if self._last not in _BEFORE_RESERVED and not (
+            self._last == "word" and self._before_last in ("coproc", "function")
+        ):
+            return ""
+        token = self.peek()
+        if token not in RESERVED:
+            return ""
+        if token == "time" and (
+            self._last not in _BEFORE_TIME or (self._last == "\n" and self._before_last == "|")
+        ):
+            return ""
+        return token
+
+    def _took(self, token: str, kind: str = "") -> None:
+        """Goes behind a token that comes next."""
+        if token == "\n":
+            self.place += 1
+            self._read_documents()
+            if self._last != "\n":
+                self._before_last = self._last
+        else:
+            self.place += len(token)
+            self._before_last = self._last
+        self._last = kind or token
+
+    def _ends_here(self, ends: frozenset[str]) -> bool:
+        """Whether one of these operators or reserved words comes next."""
+        token = self.peek()
+        return token in ends and (bool(self._operator()) or bool(self._reserved()))
+
+    def _newlines(self) -> None:
+        while self.peek() == "\n":
+            self._took("\n")
+
+    def _word(self) -> str:
+        token = self.peek()
+        if not token or self._operator() or self._descriptor():
+            raise self.refusal("a word is missing")
+        self._took(token, "word")
+        return token
+
+    def _descriptor(self) -> str:
+        """The number or `{name}` right before the operator of a redirection; "" without one."""
+        found = _DESCRIPTOR.match(self.text, self.place)
+        return found[0] if found else ""
+
+    def _expect(self, *tokens: str) -> str:
+        token = self.peek()
+        if token not in tokens:
+            raise self.refusal(f"{' or '.join(tokens)} is missing")
+        self._took(token)
+        return token
+
+    def _expect_reserved(self, *tokens: str) -> str:
+        token = self._reserved()
+        if token not in tokens:
+            raise self.refusal(f"{' or '.join(tokens)} is missing")
+        self._took(token)
+        return token
+
+    # ---- lists and pipelines ----
+
+    def whole(self) -> Program:
+        """All commands of the text, each with the line on which what is read with it ends."""
+        program = self.program(frozenset())
+        if token := self.peek():
+            raise self.refusal(f"{token!r} begins no command")
+        self._read_documents()
+        return program
+
+    def program(self, ends: frozenset[str]) -> Program:
+        """Commands up to one of these words or operators, which is left."""
+        with self._deeper():
+            return self._program(ends)
+
+    def _program(self, ends: frozenset[str]) -> Program:
+        jobs: list[Job] = []
+        ended = 0
+        while True:
+            if not ends and self.peek() in ("", "\n"):
+                line = self.line(self.place)
+                jobs[ended:] = [replace(job, end=line) for job in jobs[ended:]]
+                ended = len(jobs)
+            self._newlines()
+            if not self.peek() or self._ends_here(ends):
+                return tuple(jobs)
+            pipelines = [("", self._pipeline())]
+            while (operator := self.peek()) in ("&&", "||"):
+                self._took(operator)
+                self._newlines()
+                pipelines.append((operator, self._pipeline()))
+            jobs.append(Job(tuple(pipelines), operator == "&"))
+            if operator in (";", "&"):
+                self._took(operator)
+            elif operator not in ("", "\n") and not self._ends_here(ends):
+                raise self.refusal(f"{operator!r} after a command")
+
+    def _pipeline(self) -> Pipeline:
+        negated = timed = alone = False
+        self.peek()
+        start = self.place
+        while (token := self._reserved()) in ("!", "time"):
+            self._took(token)
+            alone = True
+            if token == "!":
+                negated = not negated
+                continue
+            timed = True
+            for option in ("-p", "--"):
+                if self.peek() == option:
+                    self._took(option, "time")
+        if alone and self.peek() in ("", "\n", ";"):
+            return Pipeline((), (), negated, timed, start=start, end=self.place)
+        stages, merged = [self._command()], []
+        while (operator := self.peek()) in ("|", "|&"):
+            self._took(operator)
+            self._newlines()
+            merged.append(operator == "|&")
+            if (token := self._reserved()) in ("!", "time"):
+                raise self.refusal(f"{token} behind a pipe")
+            stages.append(self._command())
+        end = stages[-1].end
+        return Pipeline(tuple(stages), tuple(merged), negated, timed, start=start, end=end)
+
+    # ---- commands ----
+
+    def _command(self) -> Command:
+        self.peek()
+        start, line = self.place, self.line(self.place)
+        reserved = self._reserved()
+        if reserved == "coproc":
+            return self._coprocess(start, line)
+        compound = self._compound(reserved, start, line)
+        if compound is None:
+            return self._simple()
+        if isinstance(compound, Function):
+            return compound
+        return self._redirected(compound)
+
+    def _redirected(self, compound: Command) -> Command:
+        redirects: list[Redirect] = []
+        while self._redirect(redirects):
+            pass
+        if not redirects:
+            return compound
+        return Redirected(compound, tuple(redirects), start=compound.start, end=redirects[-1].end)
+
+    def _coprocess(self, start: int, line: int) -> Coprocess:
+        self._took("coproc")
+        name = "COPROC"
+        body: Command | None = None
+        self.peek()
+        if not self._reserved() and self._operator() != "(":
+            place, last = self.place, (self._last, self._before_last)
+            token = self.peek()
+            if token and not self._operator():
+                self._took(token, "word")
+                self.peek()
+                if self._reserved() not in ("", "coproc", "!", "time") or self._operator() == "(":
+                    name = token
+                    inner, at = self.place, self.line(self.place)
+                    body = self._compound(self._reserved(), inner, at, definitions=False)
+            if body is None:
+                self.place, (self._last, self._before_last) = place, last
+                body = self._simple()
+                return Coprocess(name, body, line, start=start, end=body.end)
+        else:
+            body = self._compound(
+                self._reserved(), self.place, self.line(self.place), definitions=False
+            )
+        if body is None:
+            raise self.refusal("a command is missing")
+        body = self._redirected(body)
+        return Coprocess(name, body, line, start=start, end=body.end)
+
+    def _compound(
+        self, reserved: str, start: int, line: int, *, definitions: bool = True
+    ) -> Command | None:
+        if reserved == "{":
+            self._took(reserved)
+            body = self._body("}")
+            return Group(body, subshell=False, line=line, start=start, end=self.place)
+        if self._operator() == "(":
+            return self._parenthesis(start, line)
+        if reserved == "[[":
+            return self._conditional(start, line)
+        if reserved == "if":
+            return self._if(start)
+        if reserved in ("while", "until"):
+            self._took(reserved)
+            condition = self._body("do")
+            body = self._body("done")
+            wanted = reserved == "while"
+            return While(condition, body, wanted, start=start, end=self.place)
+        if reserved in ("for", "select"):
+            return self._for(reserved, start, line)
+        if reserved == "case":
+            return self._case(start, line)
+        if reserved and reserved != "function":
+            raise self.refusal(f"{reserved} begins no command")
+        return self._function(reserved, start, line) if definitions else None
+
+    def _parenthesis(self, start: int, line: int) -> Command:
+        if self.text.startswith("((", start) and self._last in _BEFORE_RESERVED:
+            end = self.arithmetic_end(start + 2)
+            if end:
+                self._took(self.text[start:end], "((…))")
+                return Verbatim(self.text[start:end], line, start=start, end=end)
+        self._took("(")
+        body = self._body(")")
+        return Group(body, subshell=True, line=line, start=start, end=self.place)
+
+    def _body(self, end: str) -> Program:
+        body = self.program(frozenset({end}))
+        if not body:
+            raise self.refusal("a command is missing")
+        if not self._ends_here(frozenset({end})):
+            raise self.refusal(f"{end} is missing")
+        self._took(end)
+        return body
+
+    def _if(self, start: int) -> If:
+        branches: list[tuple[Program, Program]] = []
+        otherwise: Program = ()
+        token = "if"
+        self._took(token)
+        while token in ("if", "elif"):
+            condition = self._body("then")
+            then = self.program(frozenset({"elif", "else", "fi"}))
+            if not then:
+                raise self.refusal("a command is missing")
+            branches.append((condition, then))
+            token = self._expect_reserved("elif", "else", "fi")
+        if token == "else":
+            otherwise = self._body("fi")
+        return If(tuple(branches), otherwise, start=start, end=self.place)
+
+    def _for(self, reserved: str, start: int, line: int) -> Command:
+        self._took(reserved)
+        self._skip_blanks()
+        if reserved == "for" and self.text.startswith("((", self.place):
+            return self._counting(start, line)
+        name = self._word()
+        words: list[str] | None = None
+        places: list[int] = []
+        if self.peek() == ";":
+            self._took(";")
+            self._newlines()
+        else:
+            self._newlines()
+            if self.peek() == "in":
+                self._took("in")
+                words = []
+                while (token := self.peek()) not in ("", ";", "\n"):
+                    if self._operator():
+                        raise self.refusal(f"{token!r} among words")
+                    places.append(self.place)
+                    words.append(self._word())
+                if self.peek() == ";":
+                    self._took(";")
+                self._newlines()
+        body = self._loop_body()
+        return For(
+            name, None if words is None else tuple(words), body, line, reserved == "select",
+            places=tuple(places), start=start, end=self.place,
+        )  # fmt: skip
+
+    def _loop_body(self) -> Program:
+        """`do …; done`, or `{ …; }` as well; it is known where it begins, whatever came before."""
+        token = self.peek()
+        if token not in ("do", "{"):
+            raise self.refusal("do is missing")
+        self._took(token)
+        return self._body("done" if token == "do" else "}")
+
+    def _counting(self, start: int, line: int) -> Counting:
+        end = self.arithmetic_end(self.place + 2)
+        parts = self._expressions(self.place + 2, end - 2) if end else []
+        if len(parts) != 3:
+            raise self.refusal("for ((…)) has three expressions")
+        self._took(self.text[self.place : end], "((…))")
+        if self.peek() == ";":
+            self._took(";")
+        self._newlines()
+        body = self._loop_body()
+        expressions = (parts[0], parts[1], parts[2])
+        return Counting(expressions, body, line, start=start, end=self.place)
+
+    def _expressions(self, place: int, end: int) -> list[str]:
+        """The parts between semicolons outside quotes and expansions."""
+        parts, start = [], place
+        while place < end:
+            if self.text[place] == ";":
+                parts.append(self.text[start:place])
+                start = place + 1
+            place = self.unit_end(place) if self.text[place] in "'\"\\`$" else place + 1
+        return [*parts, self.text[start:end]]
+
+    def _case(self, start: int, line: int) -> Case:
+        self._took("case")
+        word = self._word()
+        self._newlines()
+        self._expect("in")
+        items: list[tuple[tuple[str, ...], Program, str]] = []
+        self._newlines()
+        while self.peek() != "esac":
+            if self.peek() == "(":
+                self._took("(")
+            patterns = [self._word()]
+            while self.peek() == "|":
+                self._took("|")
+                patterns.append(self._word())
+            self._expect(")")
+            body = self.program(frozenset({";;", ";&", ";;&", "esac"}))
+            end = ";;"
+            if self._ends_here(frozenset({"esac"})):
+                items.append((tuple(patterns), body, end))
+                break
+            end = self._expect(";;", ";&", ";;&")
+            items.append((tuple(patterns), body, end))
+            self._newlines()
+        self._took("esac")
+        return Case(word, tuple(items), line, start=start, end=self.place)
+
+    def _function(self, reserved: str, start: int, line: int) -> Function | None:
+        if reserved:
+            self._took(reserved)
+            name = self._word()
+            if self.peek() == "(" and re.match(r"\((?:[ \t]|\\\n)*\)", self.text[self.place :]):
+                self._took("(")
+                self._expect(")")
+        else:
+            name = self.peek()
+            if not name or self._operator() or self._descriptor():
+                return None
+            end = self.place + len(name)
+            if not re.compile(r"(?:[ \t]|\\\n)*\(").match(self.text, end):
+                return None
+            if self.text.startswith("(", end) and _ASSIGNMENT.fullmatch(name):
+                return None
+            self._took(name, "word")
+            self._expect("(")
+            self._expect(")")
+        self._newlines()
+        self.peek()
+        inner = self.place
+        body = self._compound(self._reserved(), inner, self.line(inner), definitions=False)
+        if body is None:
+            raise self.refusal("the body of a function is missing")
+        body = self._redirected(body)
+        text = self.text[start : body.end]
+        return Function(name, body, text, line, start=start, end=body.end)
+
+    # ---- [[ … ]] ----
+
+    def _conditional(self, start: int, line: int) -> Verbatim:
+        self._took("[[")
+        self._condition()
+        if self.peek() != "]]":
+            raise self.refusal("]] is missing")
+        self._took("]]")
+        text = self.text[start : self.place]
+        return Verbatim(text, line, start=start, end=self.place)
+
+    def _condition(self) -> None:
+        with self._deeper():
+            while True:
+                self._term()
+                self._newlines()
+                if self.peek() not in ("&&", "||"):
+                    return
+                self._took(self.peek())
+
+    def _term(self) -> None:
+        self._newlines()
+        token = self.peek()
+        if token == "!":
+            self._took(token)
+            with self._deeper():
+                self._term()
+            return
+        if token == "(":
+            self._took(token)
+            self._condition()
+            self._newlines()
+            self._expect(")")
+            return
+        if token == "]]" or not token or self._operator() or self._descriptor():
+            raise self.refusal("an expression is missing")
+        self._took(token, "word")
+        if _UNARY.fullmatch(token):
+            if self.peek() in ("", "]]") or self._operator() or self._descriptor():
+                raise self.refusal(f"{token} has no operand")
+            self._took(self.peek(), "word")
+            return
+        operator = self.peek()
+        if operator in ("]]", "&&", "||", ")"):
+            return
+        if operator not in _BINARY and operator not in ("<", ">"):
+            raise self.refusal(f"{operator!r} is no operator")
+        self._took(operator, "word")
+        self._skip_blanks()
+        end = self.place if self._descriptor() else self._pattern_end(operator)
+        if end == self.place or self.text[self.place : end] == "]]":
+            raise self.refusal(f"{operator} has no operand")
+        self._took(self.text[self.place : end], "word")
+
+    def _pattern_end(self, operator: str) -> int:
+        """Where the word behind an operator ends: an expression, an extended pattern, or a word."""
+        text, place = self.text, self.place
+        while place < len(text):
+            character = text[place]
+            if operator == "=~" and character in "(|":
+                place = self._pattern_group_end(place + 1) if character == "(" else place + 1
+            elif (
+                operator in ("=", "==", "!=")
+                and character in "?*+@!"
+                and text.startswith("(", place + 1)
+            ):
+                place = self._pattern_group_end(place + 2)
+            elif character in _META and not (character in "<>" and text.startswith("(", place + 1)):
+                break
+            else:
+                place = self.unit_end(place)
+        return place
+
+    # ---- simple commands ----
+
+    def _simple(self) -> Command:
+        assignments: list[str] = []
+        words: list[str] = []
+        places: list[int] = []
+        redirects: list[Redirect] = []
+        self.peek()
+        start, line = self.place, self.line(self.place)
+        end = start
+        while True:
+            if self._redirect(redirects):
+                end = self.place
+                continue
+            if not self.peek() or self._operator():
+                break
+            may_assign = not words or words[0] in DECLARING
+            stop = self.word_end(self.place, subscript=may_assign)
+            token = self.text[self.place : stop]
+            if (
+                may_assign
+                and self.text.startswith("(", stop)
+                and (found := _ASSIGNMENT.match(token))
+                and found.end() == len(token)
+            ):
+                stop = self._array_end(stop)
+                token = self.text[self.place : stop]
+            places.append(self.place)
+            is_assignment = not words and _ASSIGNMENT.match(token)
+            self._took(token, "word")
+            end = self.place
+            (assignments if is_assignment else words).append(token)
+        if not (assignments or words or redirects):
+            raise self.refusal("a command is missing")
+        if self.peek() == "(":
+            raise self.refusal("( after a word")
+        return Simple(
+            tuple(assignments), tuple(words), tuple(redirects), line, places=tuple(places),
+            start=start, end=end,
+        )  # fmt: skip
+
+    def _array_end(self, place: int) -> int:
+        """Behind the `)` of an array's elements, which are words on any lines."""
+        inner = Reader(self.text, place + 1, self)
+        inner._last = "array"
+        while (token := inner.peek()) != ")":
+            if token == "\n":
+                inner.place += 1
+            elif not token or inner._operator():
+                raise inner.refusal("an array is never closed")
+            else:
+                end = inner.place
+                if inner.text[end] == "[":
+                    with inner._deeper():
+                        end = inner._subscript_end(end + 1)
+                inner.place = inner.word_end(end)
+        return inner.place + 1
+
+    def _redirect(self, redirects: list[Redirect]) -> bool:
+        """Takes a redirection where one comes next; whether one did."""
+        self._skip_blanks()
+        start = self.place
+        told = self._descriptor()
+        descriptor = int(told) if told.isdigit() else told.strip("{}") or None
+        self.place += len(told)
+        operator = self._operator()
+        if operator not in _REDIRECTING or (told and operator[0] == "&"):
+            self.place = start
+            return False
+        self._took(operator)
+        self._skip_blanks()
+        if operator in ("<&", ">&") and self.text.startswith("-", self.place):
+            self._took("-", "word")
+            redirects.append(Redirect(descriptor, operator, "-", start=start, end=self.place))
+            return True
+        if operator in ("<&", ">&") and self._descriptor():
+            word = self._descriptor()
+            self._took(word, "word")
+        else:
+            word = self._word()
+        if operator in ("<<", "<<-"):
+            quoted = any(mark in word for mark in "'\"\\")
+            document = Redirect(
+                descriptor, "<<", "", quoted, ended=False, start=start, end=self.place
+            )
+            self._pending.append((document, _unquoted(word), operator == "<<-"))
+            redirects.append(document)
+        else:
+            redirects.append(Redirect(descriptor, operator, word, start=start, end=self.place))
+        return True
+
+    def _read_documents(self) -> None:
+        """Completes the here-documents that stand where a line begins, and goes behind them."""
+        pending, self._pending = self._pending, []
+        for document, delimiter, tabs in pending:
+            text, ended = self._document(delimiter, tabs=tabs, quoted=document.quoted)
+            object.__setattr__(document, "target", text)  # nobody but this reader has it yet
+            object.__setattr__(document, "ended", ended)
+
+    def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> tuple[str, bool]:
+        lines: list[str] = []
+        while self.place < len(self.text):
+            end = self._line_end(quoted=quoted)
+            line = self.text[self.place : end]
+            self.place = end
+            line = line.lstrip("\t") if tabs else line
+            if line.removesuffix("\n") == delimiter:
+                return "".join(lines), True
+            if self._inner and line.startswith(delimiter + ")"):
+                self.place = end - len(line) + len(delimiter)
+                return "".join(lines), True
+            lines.append(line if line.endswith("\n") else line + "\n")
+        return "".join(lines), False
+
+    def _line_end(self, *, quoted: bool) -> int:
+        """Behind the line at this place; one that ends in a backslash goes on where nothing is
+        quoted.
+        """
+        pattern = _LINE if quoted else _JOINED_LINE
+        match = pattern.match(self.text, self.place)
+        return match.end() if match else len(self.text)
+
+
+@dataclass(slots=True)
+class _Deeper:
+    """Counts what stands in each other while a part is read."""
+
+    reader: Reader
+
+    def __enter__(self) -> None:
+        self.reader._depth += 1
+        if self.reader._depth > _DEEPEST:
+            raise self.reader.refusal("it is nested too deeply")
+
+    def __exit__(self, *error: object) -> None:
+        self.reader._depth -= 1
+
+
+def _newlines_of(text: str) -> list[int]:
+    return [match.start() for match in re.finditer("\n", text)]
+
+
+def _unquoted(word: str) -> str:
+    """A here-document's delimiter as its line has it."""
+    return re.sub(r"\\(.)|['\"]", r"\1", word, flags=re.DOTALL)

@@ -1,0 +1,120 @@
+"""A program gone through: every command in it, and what stands between those of its top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shioenv.bash.program import (
+    Case,
+    Command,
+    Coprocess,
+    Counting,
+    For,
+    Function,
+    Group,
+    If,
+    Pipeline,
+    Program,
+    Redirect,
+    Redirected,
+    Simple,
+    While,
+)
+from shioenv.bash.read import Source
+
+
+def commands(source: Source) -> list[tuple[Command, int]]:
+    """Every command of a text, however deep, those in substitutions too, in the order they begin;
+    each with what is added to its places.
+    """
+    found = [(command, 0) for command in _below(source.program)]
+    for substitution in source.substitutions:
+        found += [(command, substitution.shift) for command in _below(substitution.program)]
+    return sorted(found, key=lambda each: each[0].start + each[1])
+
+
+def redirects_of(command: Command) -> tuple[Redirect, ...]:
+    """A command's own redirections."""
+    return command.redirects if isinstance(command, (Simple, Redirected)) else ()
+
+
+def pipelines(program: Program) -> Iterator[Pipeline]:
+    """Every pipeline of a program, however deep, without those in substitutions."""
+    for job in program:
+        for _, pipeline in job.pipelines:
+            yield pipeline
+            for stage in pipeline.stages:
+                for inner in _programs_in(stage):
+                    yield from pipelines(inner)
+
+
+def _below(program: Program) -> Iterator[Command]:
+    for pipeline in pipelines(program):
+        for stage in pipeline.stages:
+            yield stage
+            while isinstance(stage, Redirected | Function | Coprocess):
+                stage = stage.command if isinstance(stage, Redirected) else stage.body
+                yield stage
+
+
+def _programs_in(command: Command) -> Iterator[Program]:
+    match command:
+        case Redirected():
+            yield from _programs_in(command.command)
+        case Function() | Coprocess():
+            yield from _programs_in(command.body)
+        case Group() | For() | Counting():
+            yield command.body
+        case While():
+            yield command.condition
+            yield command.body
+        case If():
+            for condition, then in command.branches:
+                yield condition
+                yield then
+            yield command.otherwise
+        case Case():
+            yield from (body for _, body, _ in command.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A command at the top of a program, or one stage of a pipeline there."""
+
+    command: Command | None
+    """None where `!` or `time` stands alone."""
+    start: int
+    """Where it begins, with a `!` or a `time` before it."""
+    end: int
+    prefixed: bool
+    """Whether there is one."""
+
+
+def pieces(program: Program) -> list[Piece | str]:
+    """The commands at a program's top and the operators between them, `;` for a newline; the last
+    one has none behind it but `&`.
+    """
+    found: list[Piece | str] = []
+    for number, job in enumerate(program):
+        if number:
+            found.append("&" if program[number - 1].background else ";")
+        for operator, pipeline in job.pipelines:
+            if operator:
+                found.append(operator)
+            found += _stages(pipeline)
+    if program and program[-1].background:
+        found.append("&")
+    return found
+
+
+def _stages(pipeline: Pipeline) -> Iterator[Piece | str]:
+    prefixed = pipeline.negated or pipeline.timed or not pipeline.stages
+    if not pipeline.stages:
+        yield Piece(None, pipeline.start, pipeline.end, prefixed)
+    for number, stage in enumerate(pipeline.stages):
+        if number:
+            yield "|&" if pipeline.merged[number - 1] else "|"
+        first = not number
+        start = pipeline.start if first else stage.start
+        yield Piece(stage, start, stage.end, prefixed and first)
