@@ -59,7 +59,6 @@ _META = frozenset(" \t\n;&|<>()")
 _PLAIN = re.compile(r"[^\s;&|<>()\\'\"`$\[=]+")
 """Characters of a word that mean nothing."""
 _DESCRIPTOR = re.compile(r"([0-9]{1,9}|\{[A-Za-z_]\w*(\[[^]\s]*\])?\})(?=[<>])(?![<>]\()", re.ASCII)
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
@@ -197,7 +196,7 @@ class Reader:
                 place = self.unit_end(place)
             elif character in _META:
                 break
-            elif character == "[" and subscript and _ASSIGNED.match(text, start, place):
+            elif character == "[" and subscript and _NAME.fullmatch(text, start, place):
                 place = self._subscript_end(place + 1)
             else:
                 place = self.unit_end(place)
