@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, Self
 
 from shioenv.errors import RootfsTarError
 from shioenv.system.declare import SystemDeclaration
@@ -82,6 +82,19 @@ def base_time(declaration: SystemDeclaration) -> int:
     return int((declaration.instant - timedelta(days=177)).timestamp())
 
 
+class _Member(tarfile.TarInfo):
+    """A member whose header must be sound: tarfile takes a faulty one for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.EOFHeaderError, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"a header is damaged or cut off: {error}") from error
+
+
 def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     """The entries of a root filesystem's tarball that are kept, by path.
 
@@ -92,7 +105,7 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     origins: dict[str, str] = {}
     size = base.stat().st_size
     try:
-        with tarfile.open(base, "r:") as archive:
+        with tarfile.open(base, "r:", tarinfo=_Member) as archive:
             for member in archive:
                 entry = _from_member(member, latest)
                 if entry is not None and not 0 <= entry.size <= size - entry.offset:
@@ -102,8 +115,6 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
                     origins.pop(entry.path, None)
                     if member.islnk():
                         origins[entry.path] = "/".join(_parts(member.linkname))
-            if 0 < size - archive.offset < tarfile.BLOCKSIZE:
-                raise RootfsTarError(f"{base} is cut off")
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         raise RootfsTarError(f"{base} cannot be read as a tarball: {error}") from error
     _separate(entries, origins)

@@ -50,6 +50,13 @@ def pax(name: str, **headers: str) -> Add:
     return member(name, pax_headers={key.replace("_", "."): text for key, text in headers.items()})
 
 
+def garbage(archive: tarfile.TarFile) -> None:
+    """A block that is no header, where a header is due."""
+    assert archive.fileobj is not None
+    archive.fileobj.write(b"x" * tarfile.BLOCKSIZE)
+    archive.offset += tarfile.BLOCKSIZE
+
+
 def packed(path: Path, *adds: Add, **files: bytes) -> Path:
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in {**FILES, **files}.items():
@@ -92,7 +99,10 @@ def composed(path: Path) -> dict[str, image.ImageEntry]:
         [member("a" * 300)],
         [member("a/" * 3000 + "b")],
         [member("a/" * 1500 + "b")],
+        [garbage, member("x")],
+        [member("x"), garbage],
         [pax("x", size="-5")],
+        [pax("x", size="-5"), member("y")],
         [pax("x", size="99999999999999")],
         [pax("x", GNU_sparse_map="0,1", GNU_sparse_size="1000000000000", GNU_sparse_name="x")],
     ],
