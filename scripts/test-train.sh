@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # a build for the processor alone would need an index of its own; this one is pinned
 scripts/environment.sh .train train,export,report,evaluation,rl 'torch==2.13.0'
-.train/bin/python -m pytest -q tests/unit/modeling/test_training.py \
-    tests/unit/modeling/test_checkpoint.py tests/unit/env/test_stable_baselines.py \
+.train/bin/python -m pytest -q tests/unit/training/test_training.py \
+    tests/unit/training/test_checkpoint.py tests/unit/env/test_stable_baselines.py \
     tests/system/test_tiny_model.py \
     tests/system/test_experiments.py::test_regimes_of_sequence_models

@@ -25,10 +25,10 @@ from common import Progress, parser, report
 from programs import Programs
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.composition.inputs import Composition
+from shioenv.composition.replay import Replay
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
-from shioenv.modeling.composition import Composition
-from shioenv.modeling.replay import Replay
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on

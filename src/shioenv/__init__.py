@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
-    from shioenv.modeling.model import load_model
+    from shioenv.model.files import load_model
     from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
@@ -51,7 +51,7 @@ _HOMES = {
     "estimate_irreducibility": "shioenv.irreducibility.score",
     "find_system": "shioenv.system.store",
     "generate": "shioenv.dataset.generate",
-    "load_model": "shioenv.modeling.model",
+    "load_model": "shioenv.model.files",
     "open_sandbox": "shioenv.behavior.observe",
     "read_records": "shioenv.dataset.read",
     "sample": "shioenv.synthesis.sample",

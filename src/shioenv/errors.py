@@ -405,7 +405,7 @@ class TerminalError(ShioenvError):
     code = "SHIO-T02"
 
 
-# modeling
+# models
 
 
 class ModelError(ShioenvError):

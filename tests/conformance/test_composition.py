@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.composition.inputs import Composition
+from shioenv.composition.replay import Replay
 from shioenv.domain.conformance import run_checks
 from shioenv.errors import Abstained
-from shioenv.modeling.composition import Composition
-from shioenv.modeling.replay import Replay
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 

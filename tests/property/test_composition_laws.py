@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.bash.program import Simple
+from shioenv.composition.changes import Changes, composed
+from shioenv.composition.reading import read_program
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.errors import Abstained
-from shioenv.modeling.changes import Changes, composed
 from shioenv.modeling.patterns import escaped, matches
-from shioenv.modeling.reading import read_program
 from shioenv.modeling.words import braces, quoted, references
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)

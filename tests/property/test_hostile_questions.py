@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shioenv.domain import work
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
-from shioenv.modeling import work
-from shioenv.modeling.memory import Memory
-from shioenv.modeling.model import load_model
-from shioenv.modeling.router import Router
+from shioenv.model.files import load_model
+from shioenv.model.memory.memory import Memory
+from shioenv.model.model import Model
 
 pytestmark = pytest.mark.xdist_group("hostile questions")
 """One process opens the model, once."""
@@ -67,7 +67,7 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def model() -> Router:
+def model() -> Model:
     return load_model()
 
 
@@ -76,7 +76,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "MOST_STEPS", FEW)
 
 
-def said(model: Router, text: str, state: State | None = None) -> Answer | str:
+def said(model: Model, text: str, state: State | None = None) -> Answer | str:
     try:
         return model.answer(text, state)
     except Abstained as declined:
@@ -84,23 +84,23 @@ def said(model: Router, text: str, state: State | None = None) -> Answer | str:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{text[:30]!r}")
-def test_a_hostile_question_is_answered_or_abstained_from(model: Router, text: str) -> None:
+def test_a_hostile_question_is_answered_or_abstained_from(model: Model, text: str) -> None:
     first = said(model, text)
     assert said(model, text) == first  # whatever is remembered by then
 
 
 @pytest.mark.parametrize("last", ["ls", "echo /*/../*/../*/../*/../*/.."])
-def test_what_came_before_is_bounded_too(model: Router, last: str) -> None:
+def test_what_came_before_is_bounded_too(model: Model, last: str) -> None:
     state = State(cwd="/home/ubuntu", history=("x=1", "echo /*/../*/../*/../*/../*/..", last))
     assert "takes more work to answer than 300,000 steps" in str(said(model, "pwd", state))
 
 
 def test_an_answer_is_the_same_whatever_was_asked_before(
-    model: Router, monkeypatch: pytest.MonkeyPatch
+    model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget that ends in the midst of the answer ends it there for all."""
     text = "for f in /etc/*; do cat $f | grep -c root | sort; done; ls /etc/*.conf"
-    other = Router(Memory(model.memory.index.directory))
+    other = Model(Memory(model.memory.index.directory))
     for steps in (2_000, 20_000, 60_000, 150_000):
         monkeypatch.setattr(work, "MOST_STEPS", steps)
         assert said(other, text) == said(model, text)
@@ -121,5 +121,5 @@ TEXTS = st.lists(
 
 @settings(derandomize=True, max_examples=150)
 @given(TEXTS)
-def test_every_text_is_answered_or_abstained_from(model: Router, text: str) -> None:
+def test_every_text_is_answered_or_abstained_from(model: Model, text: str) -> None:
     said(model, text)

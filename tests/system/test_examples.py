@@ -13,14 +13,14 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.execution.local import SerialExecutor
-from shioenv.modeling.codec import Codec
-from shioenv.modeling.compact import Names
-from shioenv.modeling.examples import Examples
-from shioenv.modeling.material import make_material
-from shioenv.modeling.preparing import Shape, prepare
-from shioenv.modeling.stages import PIPED, is_source, parted
-from shioenv.modeling.world import World
+from shioenv.model.sequence.codec import Codec
+from shioenv.model.sequence.compact import Names
 from shioenv.system.store import System
+from shioenv.system.world import World
+from shioenv.training.examples import Examples
+from shioenv.training.material import make_material
+from shioenv.training.preparing import Shape, prepare
+from shioenv.training.stages import PIPED, is_source, parted
 
 RECIPE = """
 schema = 1

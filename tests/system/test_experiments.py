@@ -162,7 +162,7 @@ def test_regimes(out: Path) -> None:
 @needs("torch", "transformers")
 def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One regime, since each is trained; of enough records that one of them judges."""
-    from shioenv.modeling import training
+    from shioenv.training import sequence as training
 
     monkeypatch.setattr(regimes, "REGIMES", {"ucs": REGIMES["ucs"]})
     suite, pool = asked_and_pool(tmp_path, {"pwd": "single"}, 150)

@@ -16,8 +16,8 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ModelError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
-from shioenv.modeling.facts import Tree
-from shioenv.modeling.worlds import world_called
+from shioenv.model.facts import Tree
+from shioenv.model.worlds import world_called
 from shioenv.system.store import System
 
 pytestmark = pytest.mark.xdist_group("memory")  # one dataset and one model for all
@@ -54,7 +54,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, system: System) -> Path:
 def remembered(
     dataset: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Remembering, Remembering]:
-    from shioenv.modeling.learning import train_memory
+    from shioenv.training.memory import train_memory
 
     directory = tmp_path_factory.mktemp("made") / "model"
     card = train_memory([dataset], directory, name="small", questions=40, seed=0)

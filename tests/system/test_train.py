@@ -10,18 +10,18 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import Input
 from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor
-from shioenv.modeling.crossing import OTHERS, PATHS, crossed, variants
-from shioenv.modeling.material import (
+from shioenv.model.files import load_model, pack
+from shioenv.seeding import generator
+from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.store import System
+from shioenv.training.crossing import OTHERS, PATHS, crossed, variants
+from shioenv.training.material import (
     datasets_in,
     described,
     find_recipe,
     make_material,
     probes,
 )
-from shioenv.modeling.model import load_model, pack
-from shioenv.seeding import generator
-from shioenv.system.catalogue import catalogue, quoted
-from shioenv.system.store import System
 
 RECIPE = """
 schema = 1
@@ -46,7 +46,7 @@ seed = 3
 def test_a_model_is_made_from_a_recipe(
     tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv.modeling.learning import train_memory
+    from shioenv.training.memory import train_memory
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
     told: list[str] = []

@@ -185,13 +185,7 @@ class SandboxRunner:
         """The content of a regular file of the pristine system, by its absolute path; None for
         what is none.
         """
-        entry = self.system.index.get(self.system.resolve(path) or "")
-        if entry is None or not stat.S_ISREG(entry.mode):
-            return None
-        try:
-            return self.system.read(entry.path)
-        except OSError:
-            return None
+        return self.system.content(path)
 
     def close(self) -> None:
         """Ends the sandbox; closing twice does nothing."""

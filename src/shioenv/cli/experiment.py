@@ -325,7 +325,7 @@ def _training(size: str, minutes: float, steps: int, device: str) -> Training:
     from shioenv.experiments.regimes import Training
 
     try:
-        from shioenv.modeling.training import SIZES, Plan
+        from shioenv.training.sequence import SIZES, Plan
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:

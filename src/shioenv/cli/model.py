@@ -15,7 +15,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="[MODEL]",
-        autocompletion=shared.completing("shioenv.modeling.model:model_names"),
+        autocompletion=shared.completing("shioenv.model.files:model_names"),
         help="A model's name, or its file.",
         show_default="default",
     ),
@@ -29,7 +29,7 @@ Repository: TypeAlias = Annotated[
 @shared.command(app, "shioenv model list", name="list")
 def list_() -> shared.Printout:
     """List the models: the one that comes with shioenv, and those in the user's cache."""
-    from shioenv.modeling.model import model_names
+    from shioenv.model.files import model_names
 
     found = model_names()
     document = {name: {"file": str(path), "bytes": path.stat().st_size} for name, path in
@@ -43,7 +43,7 @@ def list_() -> shared.Printout:
 @shared.command(app, "shioenv model show")
 def show(model: Name = "default") -> shared.Printout:
     """Show a model's card: what it was made of, how right it is, what it must not be used for."""
-    from shioenv.modeling.model import located, opened, read_card
+    from shioenv.model.files import located, opened, read_card
 
     path = located(model)
     card = read_card(opened(path))
@@ -80,7 +80,7 @@ def get(
 
     It needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face Hub.
     """
-    from shioenv.modeling.hub import get as fetch
+    from shioenv.model.hub import get as fetch
 
     file = fetch(repository, name)
     called = file.name.partition(".")[0]
@@ -100,7 +100,7 @@ def push(
 
     It needs the extra shioenv[train], and a token in HF_TOKEN.
     """
-    from shioenv.modeling.hub import push as put
+    from shioenv.model.hub import push as put
 
     url = put(model, repository, private=private)
     return shared.Printout({"repository": repository, "url": url}, [f"{model} is in {url}"])

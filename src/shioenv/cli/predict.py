@@ -12,8 +12,8 @@ from shioenv.cli import shared
 
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
-    from shioenv.modeling.router import Router, Step
-    from shioenv.modeling.world import World
+    from shioenv.model.model import Model, Step
+    from shioenv.system.world import World
 
 
 def predict(
@@ -32,7 +32,7 @@ def predict(
         str,
         typer.Option(
             metavar="MODEL",
-            autocompletion=shared.completing("shioenv.modeling.model:model_names"),
+            autocompletion=shared.completing("shioenv.model.files:model_names"),
             help="A model's name, or its file.",
         ),
     ] = "default",
@@ -71,10 +71,10 @@ def predict(
     """
     from dataclasses import replace
 
-    from shioenv.modeling.model import card_of, load_model
+    from shioenv.model.files import card_of, load_model
 
     card = card_of(model)
-    router = load_model(
+    loaded = load_model(
         model,
         seq2seq=seq2seq,
         stages=_emulator(stages, system or card.get("system")) if stages else None,
@@ -82,19 +82,19 @@ def predict(
         abstain_below=abstain_below,
         world=_asked(card, system) if system else None,
     )
-    state = router.world.state(cwd)
-    if cwd is not None and not router.world.has_directory(cwd):
+    state = loaded.world.state(cwd)
+    if cwd is not None and not loaded.world.has_directory(cwd):
         from shioenv.errors import StartDirectoryError
 
         raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
     if history is not None:
         state = replace(state, history=tuple(_inputs(history)))
-    answer = router.answer(shell_input, state)
+    answer = loaded.answer(shell_input, state)
     document = {
-        **_document(shell_input, state.cwd, router, answer),
-        "steps": [_step(each) for each in router.steps],
+        **_document(shell_input, state.cwd, loaded, answer),
+        "steps": [_step(each) for each in loaded.steps],
     }
-    return shared.Printout(document, _parts(answer, router, explain=explain), indent=2)
+    return shared.Printout(document, _parts(answer, loaded, explain=explain), indent=2)
 
 
 def _emulator(name: str, system: str | None) -> Runner:
@@ -106,7 +106,7 @@ def _emulator(name: str, system: str | None) -> Runner:
 
 def _asked(card: Mapping[str, Any], name: str) -> World | None:
     """The built system that is asked about; None where it is the model's own."""
-    from shioenv.modeling.worlds import asked_elsewhere
+    from shioenv.model.worlds import asked_elsewhere
     from shioenv.system.store import find_system
 
     system = find_system(name)
@@ -123,11 +123,11 @@ def _inputs(path: Path) -> Iterator[str]:
     yield from (line for line in text.splitlines() if line.strip())
 
 
-def _document(text: str, cwd: str, router: Router, answer: Answer) -> dict[str, Any]:
+def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, Any]:
     return {
         "input": text,
         "cwd": cwd,
-        "model": router.version,
+        "model": model.version,
         **_behavior(answer),
     }
 
@@ -164,7 +164,7 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _parts(answer: Answer, router: Router, *, explain: bool) -> Iterator[bytes]:
+def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
     from rich.text import Text
 
     from shioenv.cli.run import describe
@@ -179,7 +179,7 @@ def _parts(answer: Answer, router: Router, *, explain: bool) -> Iterator[bytes]:
     console.print(Text(said, style="dim"))
     for operation in answer.behavior.patch.operations:
         console.print(Text(f"  {describe(operation)}", style="dim"))
-    for step in router.steps if explain else ():
+    for step in model.steps if explain else ():
         said = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         console.print(Text(shared.printable(said)))
         for text, distance in step.nearest:

@@ -12,7 +12,7 @@ from shioenv.cli import shared
 from shioenv.cli.progress import Meter, counting
 
 if TYPE_CHECKING:
-    from shioenv.modeling.memory import Memory
+    from shioenv.model.memory.memory import Memory
 
 app = typer.Typer(no_args_is_help=True, help="Make models that answer without executing.")
 
@@ -32,7 +32,7 @@ def material(
         str,
         typer.Argument(
             metavar="RECIPE",
-            autocompletion=shared.completing("shioenv.modeling.material:recipe_names"),
+            autocompletion=shared.completing("shioenv.training.material:recipe_names"),
             help="A recipe that comes with shioenv (default, small), or a TOML file.",
         ),
     ],
@@ -56,7 +56,7 @@ def material(
     """
     from shioenv.evaluation.questions import PUBLIC
     from shioenv.execution.engines import executor_named
-    from shioenv.modeling.material import make_material
+    from shioenv.training.material import make_material
 
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
     with Meter(lasting=True, stopped=stopped) as meter:
@@ -111,9 +111,9 @@ def memory(
     """
     import tempfile
 
-    from shioenv.modeling.learning import train_memory
-    from shioenv.modeling.material import datasets_in
-    from shioenv.modeling.model import pack
+    from shioenv.model.files import pack
+    from shioenv.training.material import datasets_in
+    from shioenv.training.memory import train_memory
 
     found = [each for directory in datasets for each in datasets_in(directory)]
     name = out.name.partition(".")[0]
@@ -157,9 +157,9 @@ def examples(
     """
     import tempfile
 
-    from shioenv.modeling.examples import Examples
-    from shioenv.modeling.memory import Memory
-    from shioenv.modeling.model import LARGEST_TRAINED, located, opened, pack
+    from shioenv.model.files import LARGEST_TRAINED, located, opened, pack
+    from shioenv.model.memory.memory import Memory
+    from shioenv.training.examples import Examples
 
     kept = Memory(opened(located(memory))) if memory else None
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
@@ -218,11 +218,11 @@ def model(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv.modeling.training import Plan, train
+        from shioenv.training.sequence import Plan, train
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
-    from shioenv.modeling.examples import Examples
-    from shioenv.modeling.model import LARGEST_TRAINED, opened, pack
+    from shioenv.model.files import LARGEST_TRAINED, opened, pack
+    from shioenv.training.examples import Examples
 
     kept = out / "examples"
     plan = Plan(
@@ -281,17 +281,17 @@ def _prepare(
 ) -> None:
     """Makes examples of material; of a recipe's, which is executed into `beside` first."""
     from shioenv.errors import MissingExtraError
-    from shioenv.modeling.material import datasets_in, recipe_names
+    from shioenv.training.material import datasets_in, recipe_names
 
     try:
-        from shioenv.modeling.preparing import Shape, prepare
+        from shioenv.training.preparing import Shape, prepare
     except ImportError:
         raise MissingExtraError("training", "train", "regex", "tokenizers") from None
     datasets: list[Path] = []
     for name in material:
         if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):
             from shioenv.execution.engines import executor_named
-            from shioenv.modeling.material import make_material
+            from shioenv.training.material import make_material
 
             made = make_material(name, beside / "material", executor_named("local", None))
             datasets += made.directories

@@ -11,8 +11,8 @@ from shioenv.bash.normal import normal
 from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
 from shioenv.evaluation.suite import Suite
-from shioenv.modeling.index import Index, holds_index
-from shioenv.modeling.seen import SEEN, Seen
+from shioenv.model.memory.index import Index, holds_index
+from shioenv.training.seen import SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)

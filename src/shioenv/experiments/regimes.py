@@ -31,19 +31,18 @@ from shioenv.experiments.scores import made
 from shioenv.experiments.setting import Setting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
-from shioenv.modeling.examples import Examples
-from shioenv.modeling.index import Index
-from shioenv.modeling.learning import learn, write_memory
-from shioenv.modeling.model import CARD, write_card
-from shioenv.modeling.world import World
-from shioenv.modeling.worlds import world_of
+from shioenv.model.files import CARD, write_card
+from shioenv.model.memory.index import Index
 from shioenv.report.drawing import require_libraries
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import find_system
+from shioenv.system.world import World, world_of
+from shioenv.training.examples import Examples
+from shioenv.training.memory import learn, write_memory
 
 if TYPE_CHECKING:
-    from shioenv.modeling.training import Plan
+    from shioenv.training.sequence import Plan
 
 NAME = "regimes"
 MEMORY, SEQ2SEQ = "memory", "seq2seq"
@@ -330,8 +329,8 @@ def _written(
     seed: int,
 ) -> Path:
     """The run of a sequence model of these records of a pool, beside their memory."""
-    from shioenv.modeling.preparing import Shape, prepare
-    from shioenv.modeling.training import train
+    from shioenv.training.preparing import Shape, prepare
+    from shioenv.training.sequence import train
 
     plan = msgspec.structs.replace(training.plan, seed=seed)
     run = memory / f"{SEQ2SEQ}-{plan.size}"

@@ -1,1 +1,1 @@
-"""Inputs answered without executing them: by rule over what answers single commands."""
+"""Words expanded by rule."""

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from shioenv.bash.read import RESERVED, Reader
 from shioenv.domain.runner import State
+from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import evaluate
 from shioenv.modeling.patterns import SPECIAL, escaped, is_pattern, matches, paths
-from shioenv.modeling.work import COPIED, spend
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)

@@ -194,6 +194,23 @@ class System:
                 raise
             return done.stdout
 
+    def content(self, path: str) -> bytes | None:
+        """The content of a regular file, by its absolute path, links followed; None for what is
+        none. Errors: HostError where this host forbids to read as the system's own root.
+        """
+        entry = self.index.get(self.resolve(path) or "")
+        if entry is None or not stat.S_ISREG(entry.mode):
+            return None
+        try:
+            return self.read(entry.path)
+        except OSError:
+            return None
+
+    def shown_in_proc(self) -> dict[str, bytes]:
+        """The files of /proc that the system declares, by absolute path, sorted."""
+        files = (file for file in sorted(self.proc_files.rglob("*")) if file.is_file())
+        return {f"/proc/{file.relative_to(self.proc_files)}": file.read_bytes() for file in files}
+
     @cached_property
     def index(self) -> Mapping[str, IndexEntry]:
         """Every path of the root filesystem, sorted; read when first asked for."""

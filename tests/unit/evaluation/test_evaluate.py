@@ -18,7 +18,7 @@ from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
 from shioenv.evaluation.training import trained_on
-from shioenv.modeling.router import Router
+from shioenv.model.model import Model
 
 PROGRAM = """
 import json, os, sys, time
@@ -204,7 +204,7 @@ def test_a_memory_was_trained_on_what_it_holds(tmp_path: Path) -> None:
     found = trained_on(made, memory.index.directory)
     assert found.inputs == len(memory.index)
     assert (set(found.text), set(found.form)) == ({0, 3}, {0, 1, 3})
-    assert Path(Router(memory).training) == tmp_path / "memory"
+    assert Path(Model(memory).training) == tmp_path / "memory"
 
 
 def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(

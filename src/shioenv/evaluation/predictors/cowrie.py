@@ -34,7 +34,6 @@ from shioenv.errors import AnswerError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
-from shioenv.evaluation.predictors.tree import shown_in_proc
 from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system
 
@@ -246,7 +245,7 @@ def _tree(system: System) -> list[Any]:
     others from the root.
     """
     nodes: dict[str, list[Any]] = {}
-    proc = dict(shown_in_proc(system))
+    proc = system.shown_in_proc()
     for path, entry in sorted(system.index.items()):
         facts = [entry.uid, entry.gid, entry.size, entry.mode, entry.mtime]
         name = path.rpartition("/")[2] or "/"

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shioenv.composition.replay import written
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.bashkit import Bashkit
-from shioenv.modeling.model import DEFAULT, card_of, load_model
-from shioenv.modeling.replay import written
-from shioenv.modeling.router import Router
-from shioenv.modeling.worlds import asked_elsewhere
+from shioenv.model.files import DEFAULT, card_of, load_model
+from shioenv.model.model import Model
+from shioenv.model.worlds import asked_elsewhere
 from shioenv.system.store import find_system
 
 STAGES = "bashkit"
@@ -42,7 +42,7 @@ class Emulated:
         return replace(done, patch=ContextPatch(), stdout=done.output, stderr=b"")
 
 
-def default(setting: Setting) -> Router:
+def default(setting: Setting) -> Model:
     """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
     `default:stages=bashkit`, with `seq2seq=MODEL` a sequence model beside the memory, and with
     `abstain-below=P` an abstention wherever it is less sure. Asked about another system than the

@@ -18,7 +18,7 @@ from shioenv.errors import HostError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
-from shioenv.evaluation.predictors.tree import loaded, shown_in_proc
+from shioenv.evaluation.predictors.tree import loaded
 from shioenv.system.store import System, find_system
 
 VERSION = "3.4.2"
@@ -84,7 +84,7 @@ def _described(system: System) -> dict[str, object]:
         else:
             encoded = base64.b64encode(content).decode()
             found.append([entry.path, "file", mode, entry.mtime, encoded])
-    for path, content in shown_in_proc(system):
+    for path, content in system.shown_in_proc().items():
         found.append([path, "file", 0o444, 0, base64.b64encode(content).decode()])
     return {"files": found, "environment": dict(system.declaration.session.environment)}
 

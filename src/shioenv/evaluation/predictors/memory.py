@@ -19,15 +19,15 @@ from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.durable import locked, storage_errors
 from shioenv.files.sealed import is_sealed, keep_private, seal
-from shioenv.modeling.index import FORMS, holds_index
-from shioenv.modeling.learning import train_memory
-from shioenv.modeling.material import datasets_in
-from shioenv.modeling.memory import Memory, behavior_of
-from shioenv.modeling.model import located, opened, read_card
-from shioenv.modeling.ranking import difference
-from shioenv.modeling.world import World
-from shioenv.modeling.worlds import asked_elsewhere
+from shioenv.model.files import located, opened, read_card
+from shioenv.model.memory.index import FORMS, holds_index
+from shioenv.model.memory.memory import Memory, behavior_of
+from shioenv.model.memory.rank import difference
+from shioenv.model.worlds import asked_elsewhere
 from shioenv.system.build import cache_directory
+from shioenv.system.world import World
+from shioenv.training.material import datasets_in
+from shioenv.training.memory import train_memory
 
 QUESTIONS = 2000
 """Records that a dataset's memory asks itself about, where it is first used."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shioenv.composition.inputs import Composition
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
-from shioenv.modeling.composition import Composition
-from shioenv.modeling.memory import Memory
-from shioenv.modeling.model import card_of, load_seq2seq, located, opened
-from shioenv.modeling.preparing import now_of
-from shioenv.modeling.seq2seq import Seq2seq
-from shioenv.modeling.worlds import world_called
+from shioenv.model.files import card_of, load_seq2seq, located, opened
+from shioenv.model.memory.memory import Memory
+from shioenv.model.sequence.seq2seq import Seq2seq
+from shioenv.model.worlds import world_called
 from shioenv.system.store import find_system
+from shioenv.training.preparing import now_of
 
 
 class Written:

@@ -47,13 +47,6 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
             yield entry, None
 
 
-def shown_in_proc(system: System) -> Iterator[tuple[str, bytes]]:
-    """The files of /proc that the system declares, by absolute path."""
-    for file in sorted(system.proc_files.rglob("*")):
-        if file.is_file():
-            yield f"/proc/{file.relative_to(system.proc_files)}", file.read_bytes()
-
-
 def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
     """The patch at the level of files: what was added, removed or changed, and how.
 

@@ -1,0 +1,1 @@
+"""Inputs of several commands, answered by asking a runner about each command."""

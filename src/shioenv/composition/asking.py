@@ -1,0 +1,252 @@
+"""The state that commands of one input leave each other, and who is asked about them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shioenv.behavior.diff import diff_documents
+from shioenv.composition.replay import connected
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Runner, State, answer_of
+from shioenv.domain.work import COPIED, spend
+from shioenv.errors import Abstained, PatchError
+
+MOST_ASKED = 400
+"""Commands that one input may ask about; ours: a loop beyond it ends in no useful time."""
+
+LONGEST_INPUT = 1024 * 1024
+"""Bytes that go through a pipe at most, as through a sandbox's standard input."""
+
+_LOOK_UP = 20
+"""Steps to a file."""
+_ADVANCE = 1_000
+"""Steps from a state to the next one, which has a context of its own."""
+
+_OF_THE_SHELL = (
+    *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
+)
+"""What a subshell changes for itself alone."""
+
+_TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a command is run, beside its text."""
+
+    stdin: bytes = b""
+    separate: bool = False
+    """Its two output channels go to different places."""
+    piped: bool = False
+    """Its standard input is a pipe, even where that is empty."""
+    final: bool = False
+    """Bash becomes it: nothing comes after it."""
+    beside: str = ""
+    """What runs at the same time, where it shows processes."""
+    place: bytes = b"bash: line 1: "
+    """How Bash begins its messages there."""
+
+
+class Asking:
+    """Asks a runner about the commands of one input, each in the state that those before left.
+
+    `text` is the whole input.
+    """
+
+    def __init__(self, runner: Runner, state: State, text: str) -> None:
+        self.state = state
+        self.patches: list[ContextPatch] = []
+        """What the commands did, one after the other."""
+        self.digests: dict[str, str] = {}
+        """Of contents that changed, by name in `fs`."""
+        self.pipes: dict[str, bytes | None] = {}
+        """What is read from `<(…)`, by its path."""
+        self.set_here: set[str] = set()
+        """Variables that the input set."""
+        self.confidence = 1.0
+        self.volatile, self.shell_state_known = False, True
+        self._runner, self._text = runner, text
+        self._execute = getattr(runner, "execute", None)
+        self._contents: dict[str, bytes] = {}
+        self._asked = 0
+
+    def ask(self, text: str, how: How = How()) -> Behavior:
+        """What a command does in the state, which stays as it is. Errors: Abstained."""
+        self.count()
+        spend(len(text) + len(how.stdin) // COPIED)
+        settings = self.state.before.document["settings"]
+        if any(settings.get(option) for option in _TRACING):
+            raise Abstained("set -x, -v, -u or -n is on")
+        if len(how.stdin) > LONGEST_INPUT:
+            raise Abstained("more goes through a pipe than is passed on")
+        state = replace(self.state, stdin=how.stdin)
+        if self.pipes:
+            state = replace(state, written={**state.written, **self.pipes})
+        if self._execute is not None:
+            behavior = self._executed(text, state, how)
+        else:
+            answer = answer_of(self._runner, text, state)
+            self.confidence *= answer.confidence
+            behavior = answer.behavior
+        if behavior.patch_truncated:
+            raise Abstained("more changed than a patch can say")
+        if how.separate and behavior.stdout is None:
+            if behavior.output:
+                raise Abstained(f"nobody knows which channel {text!r:.40} writes to")
+            behavior = replace(behavior, stdout=b"", stderr=b"")
+        self.volatile |= behavior.volatile
+        self.shell_state_known &= behavior.shell_state_known
+        # a shell that is asked about has lines of its own
+        return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
+
+    def count(self) -> None:
+        """One more step of the input. Errors: Abstained past `MOST_ASKED`."""
+        self._asked += 1
+        if self._asked > MOST_ASKED:
+            raise Abstained(f"more than {MOST_ASKED} commands to ask about")
+
+    def advance(self, text: str, behavior: Behavior) -> list[tuple[str, str | None]]:
+        """Goes to the state after a command, which `text` brings about once more. Gives the files
+        that are gone, each with what it is called now. Errors: Abstained.
+        """
+        spend(_ADVANCE + len(text))
+        known = {
+            name: self._contents[digest]
+            for name, digest in behavior.content_digests.items()
+            if digest in self._contents
+        }
+        bare = replace(self.state, stdin=b"")
+        try:
+            self.state = bare.after(connected(text, self.pipes), behavior, known)
+        except PatchError as misfit:
+            raise Abstained(f"answers do not fit together: {misfit.message}") from None
+        gone: list[tuple[str, str | None]] = []
+        if not behavior.patch and not behavior.content_digests:
+            return gone
+        self.patches.append(behavior.patch)
+        for operation in behavior.patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area in ("env", "settings") and names:
+                self.set_here.add(names[0])
+            elif area == "fs" and len(names) == 1 and operation[0] in "rm":
+                target = keys(operation[2])[1] if operation[0] == "m" else None
+                digest = self.digests.pop(names[0], None)
+                if digest is not None and target is not None:
+                    self.digests[target] = digest
+                gone.append((names[0], target))
+        self.digests |= behavior.content_digests
+        return gone
+
+    def know(self, data: bytes) -> str:
+        """Remembers a text that files may hold; its digest."""
+        spend(1 + len(data) // COPIED)
+        digest = hashlib.sha256(data).hexdigest()
+        self._contents[digest] = data
+        return digest
+
+    def learn(self, text: str, behavior: Behavior) -> None:
+        """Remembers what is in the files that a command names, where it wrote what nobody knows:
+        copies are found again.
+        """
+        if not set(behavior.content_digests.values()) - self._contents.keys():
+            return
+        self.know(b"")
+        for word in text.split():
+            spend(_LOOK_UP)
+            content = self.state.read(word.strip("'\"")) if "\0" not in word else None
+            if content is not None and len(content) <= LONGEST_INPUT:
+                self.know(content)
+
+    def mark(self) -> Mark:
+        """Where it is now."""
+        return Mark(self.state, len(self.patches), dict(self.digests), frozenset(self.set_here))
+
+    def back_to(self, mark: Mark) -> None:
+        """Forgets what was done since."""
+        self.state, self.digests, self.set_here = mark.state, mark.digests, set(mark.set_here)
+        del self.patches[mark.patches :]
+
+    def leave(self, mark: Mark) -> None:
+        """Ends the subshell that began there: what it changed of itself is as it was."""
+        history = mark.state.history
+        inner = [text for text in self.state.history[len(history) :] if text]
+        lasting = any(
+            (keys(operation[1]) or [""])[0] not in _OF_THE_SHELL
+            for patch in self.patches[mark.patches :]
+            for operation in patch.operations
+        )
+        now, then = self.state.before.document, mark.state.before.document
+        undone = diff_documents(_own(now), _own(then))
+        if undone:
+            self.patches.append(undone)
+            self.state = self.state.after("", Behavior(0, b"", undone))
+        if inner and lasting:
+            history = (*history, f"( {'; '.join(inner)} )")
+        self.state = replace(self.state, history=history)
+        self.set_here = set(mark.set_here)
+
+    @contextmanager
+    def other_pipes(self) -> Iterator[None]:
+        """Commands inside that have pipes of their own."""
+        saved, self.pipes = self.pipes, {}
+        try:
+            yield
+        finally:
+            self.pipes = saved
+
+    def _executed(self, text: str, state: State, how: How) -> Behavior:
+        """The answer of a runner that executes, to which it matters how Bash runs the command. What
+        shows the shell's own command line shows the whole input's.
+        """
+        if how.beside:
+            # what it prints goes past those that it runs beside, who wait for it
+            text = f"{{ {text} 4>&1 >&3 | {how.beside}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
+        elif how.piped and not state.stdin:
+            text = f"{{ {text}; }} < <(:)"
+        elif not how.final:
+            text = f"{{ {text}; }}"
+        assert self._execute is not None
+        behavior: Behavior = self._execute(text, state, separate=how.separate)
+        old, new = (os.fsencode(started(state.cwd, each)) for each in (text, self._text))
+        behavior = replace(
+            behavior,
+            output=behavior.output.replace(old, new),
+            stdout=behavior.stdout and behavior.stdout.replace(old, new),
+        )
+        if not how.beside:
+            return behavior
+        return replace(behavior, patch=ContextPatch(), content_digests={})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place to come back to."""
+
+    state: State
+    patches: int
+    digests: dict[str, str]
+    set_here: frozenset[str]
+
+
+def _own(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in _OF_THE_SHELL if name in document}
+
+
+def _at(behavior: Behavior, place: bytes) -> Behavior:
+    """The behavior with Bash's own messages from this place of the input."""
+    first = b"bash: line 1: "
+    if place == first or first not in behavior.output + (behavior.stderr or b""):
+        return behavior
+    return replace(
+        behavior,
+        output=behavior.output.replace(first, place),
+        stderr=behavior.stderr and behavior.stderr.replace(first, place),
+    )

@@ -1,0 +1,435 @@
+"""The environment that a shell's commands run in (POSIX 2.12): what is open, its variables,
+functions and parameters, its status, and the state that the commands before left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from shioenv.bash.program import Function, Program, Simple
+from shioenv.composition.asking import Asking, How
+from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
+from shioenv.composition.reading import read_program
+from shioenv.composition.replay import fed, written
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.runner import Runner, State
+from shioenv.domain.work import COPIED, spend
+from shioenv.errors import Abstained
+from shioenv.modeling.patterns import SPECIAL, is_pattern
+from shioenv.modeling.words import Expander, braces, quoted, references
+
+_READ_NOTHING = frozenset(
+    {
+        *(":", "[", "alias", "cd", "command", "declare", "dirs", "echo", "export", "false", "hash"),
+        *("help", "let", "popd", "printf", "pushd", "pwd", "readonly", "set", "shift", "shopt"),
+        *("test", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait"),
+    }
+)
+"""Builtins that leave standard input alone."""
+
+_OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
+"""What may change of a file while it is written to."""
+
+UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
+"""Variables that nobody knows without the shell."""
+
+LONGEST_VALUE = 131_072
+"""Characters of a variable that is followed; ours: as much as one argument may have."""
+
+_SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
+_ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_BLOCK = 4096
+"""Bytes that a program reads at once at least, where it reads."""
+
+
+class Exit(Exception):  # noqa: N818 - control flow
+    """The shell ends with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Loop(Exception):  # noqa: N818 - control flow
+    """`break`, or `continue`, out of so many loops."""
+
+    def __init__(self, levels: int, *, goes_on: bool) -> None:
+        self.levels, self.goes_on = levels, goes_on
+
+
+class Return(Exception):  # noqa: N818 - control flow
+    """`return` with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Over(Exception):  # noqa: N818 - control flow
+    """The whole run is over: out of time, or its shell was killed."""
+
+    def __init__(self, behavior: Behavior) -> None:
+        self.behavior = behavior
+
+
+class Environment:
+    """Where the commands of one run over a runner are, from a state. Also the scope that words
+    expand in. `walk` runs a program that is read where the shell is, for substitutions.
+    """
+
+    def __init__(
+        self, runner: Runner, state: State, text: str, walk: Callable[[Program], None]
+    ) -> None:
+        self.start, self.input = state, text
+        self.asking = Asking(runner, state, text)
+        self.expander = Expander(self)
+        self.arguments: Sequence[str] = ()
+        self.functions: dict[str, Function] = {}
+        self.output = Buffer()
+        """What the whole input prints."""
+        self.fds: dict[int, Sink] = {1: self.output, 2: self.output}
+        self.stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
+        self.status, self.line, self.level, self.calls = 0, 1, 0, 0
+        """The last status; the line that is run; how deep in subshells, and in functions."""
+        self.statuses: Sequence[int] = (0,)
+        """`$PIPESTATUS`."""
+        self.substituted: int | None = None
+        """The status of the newest substitution of the command, where there was one."""
+        self.last: str | None = None
+        """`$_`, where anything asks for it."""
+        self.left: str | None = None
+        """`$OLDPWD`, where the run changed it."""
+        self.racing = False
+        """What prints to the whole input's output prints at an unknown moment."""
+        self.beside = ""
+        """What runs beside the next command, where that shows processes."""
+        self._walk = walk
+
+    @property
+    def state(self) -> State:
+        """See `Scope.state`."""
+        return self.asking.state
+
+    def variable(self, name: str) -> str | None:
+        """See `Scope.variable`."""
+        if name == "?":
+            return str(self.status)
+        if name == "BASH_SUBSHELL":
+            return str(self.level)
+        if name == "LINENO":
+            return str(self.line)
+        if name == "PIPESTATUS":
+            return " ".join(map(str, self.statuses))
+        if name == "_" and self.last is not None:
+            return self.last
+        if name == "OLDPWD" and self.left is not None:
+            return self.left
+        if name in UNKNOWN:
+            raise Abstained(f"${name} is beyond it")
+        if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
+            return os.fsdecode(self.ask(f'printf %s "${name}"', separate=True).stdout or b"")
+        document = self.state.before.document
+        value = document["env"].get(name, document["settings"].get(name))
+        if isinstance(value, str) and value.startswith("declare -"):
+            match = _ATTRIBUTES.fullmatch(value)
+            if match is None:
+                raise Abstained(f"the variable {name} is more than a text")
+            return match[1]
+        if isinstance(value, str) and (value.startswith("(") or "\\x" in value):
+            raise Abstained(f"the variable {name} may be more than a text")
+        return None if value is None else str(value)
+
+    def assign(self, name: str, value: str) -> None:
+        """See `Scope.assign`. Errors: Abstained for a value of more than `LONGEST_VALUE`."""
+        if len(value) > LONGEST_VALUE:
+            raise Abstained(f"the variable {name} is longer than is followed")
+        document = self.state.before.document
+        ruled = not (
+            name in _SPECIAL | UNKNOWN
+            or name.startswith("BASH")
+            or self.has_attributes(name)
+            or document["settings"].get("-o allexport")
+            or _SURROGATE.search(value)
+        )
+        self.set_variable(name, f"{name}={quoted(value)}", value if ruled else None)
+
+    def has_attributes(self, name: str) -> bool:
+        """Whether a variable is more than a text, as numbers, lists and constants are."""
+        old = self.state.before.document["settings"].get(name)
+        return isinstance(old, str) and old.startswith(("declare -", "("))
+
+    def set_variable(self, name: str, text: str, value: str | None) -> None:
+        """Sets a variable as `text` does; its value is None where only Bash can tell."""
+        document = self.state.before.document
+        if value is None:
+            behavior = self.ask(text)
+            self.advance(text, behavior)
+            self.write(self.fds[2], behavior.output)
+            self.substituted = behavior.exit_code or self.substituted
+            return
+        area = "env" if name in document["env"] else "settings"
+        code = "=" if name in document[area] else "a"
+        patch = ContextPatch(((code, pointer(area, name), value),))
+        self.advance(text, Behavior(exit_code=0, output=b"", patch=patch))
+
+    def substitute(self, source: str) -> str:
+        """See `Scope.substitute`."""
+        data = self.captured(source)
+        if b"\0" in data:
+            raise Abstained("a substitution prints a NUL byte")
+        return os.fsdecode(data)
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """See `Scope.connect`."""
+        if not reading or len(self.asking.pipes) > 3:
+            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+        data = self.captured(source)
+        path = f"/dev/fd/{63 - len(self.asking.pipes)}"
+        self.asking.pipes[path] = data
+        return path
+
+    def captured(self, source: str) -> bytes:
+        """What a program prints, in a shell of its own. Errors: Abstained."""
+        program = read_program(source)
+        buffer = Buffer()
+        fds = {**self.fds, 1: buffer}
+        with self.subshell(), self.to(fds, self.stdin), self.asking.other_pipes():
+            self._walk(_read_files(program))
+        self.substituted = self.status
+        if buffer.endless:
+            raise Abstained("a substitution prints more than is known")
+        return bytes(buffer.data)
+
+    def ask(
+        self,
+        text: str,
+        *,
+        stdin: bytes = b"",
+        separate: bool = False,
+        piped: bool = False,
+        final: bool = False,
+    ) -> Behavior:
+        """What a command does here, which stays as it is: see `Asking.ask`."""
+        # functions were defined nowhere: `bash -c` calls that place the environment
+        place = f"{'environment' if self.calls else 'bash'}: line {self.line}: ".encode()
+        beside, self.beside = self.beside, ""
+        how = How(
+            stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
+        )
+        return self.asking.ask(text, how)
+
+    def advance(self, text: str, behavior: Behavior) -> None:
+        """Goes to where a command leads: see `Asking.advance`."""
+        if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
+            self.left = self.state.before.document["env"].get("PWD")
+        for name, target in self.asking.advance(text, behavior):
+            for sink in self.fds.values():
+                if isinstance(sink, OpenFile) and sink.name == name:
+                    sink.name = target
+
+    def put(
+        self,
+        text: str,
+        name: str,
+        fds: Mapping[int, Sink],
+        stdin: Stdin,
+        *,
+        final: bool = False,
+    ) -> None:
+        """Asks about a command, and puts what it prints and changes where it belongs."""
+        separate = fds[1] is not fds[2]
+        data = stdin.data if name not in _READ_NOTHING and not _reads_a_file(text) else b""
+        piped = stdin.piped and name not in _READ_NOTHING and not _reads_a_file(text)
+        behavior = self.ask(text, stdin=data, separate=separate, piped=piped, final=final)
+        if stdin.endless and data:
+            half = self.ask(text, stdin=data[: len(data) // 2], separate=separate)
+            if _said(half) != _said(behavior):
+                raise Abstained("more comes through a pipe than is known")
+        if stdin.shared and (data or stdin.perhaps) and name not in _READ_NOTHING:
+            self._consume(text, stdin, behavior, separate=separate)
+        self.asking.know(behavior.stdout if separate and behavior.stdout else behavior.output)
+        self.asking.know(data)
+        self.asking.learn(text, behavior)
+        again = _made_again(behavior.patch) if name == "mktemp" else None
+        self.advance(again or (fed(text, data) if data else text), behavior)
+        for sink in set(fds.values()):
+            if isinstance(sink, OpenFile) and sink.name is not None:
+                self._check_own(sink.name, behavior)
+        with self.to(fds, stdin):
+            truncated = behavior.output_truncated
+            if separate:
+                self.write(fds[1], behavior.stdout, endless=truncated)
+                self.write(fds[2], behavior.stderr)
+            else:
+                self.write(fds[1], behavior.output, endless=truncated)
+        self.status = behavior.exit_code
+        if behavior.timed_out or behavior.died_by_signal:
+            raise Over(behavior)
+
+    def _check_own(self, name: str, behavior: Behavior) -> None:
+        """Refuses a command that changes the very file its output goes to."""
+        for operation in behavior.patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area != "fs" or names[:1] != [name] or operation[0] == "r":
+                continue
+            if names[1:] not in _OF_ACCESS:
+                raise Abstained("a command changes the file that its output goes to")
+
+    def _consume(self, text: str, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
+        """Settles what of a shared input is left: all, nothing, or nobody knows."""
+        data = stdin.data or stdin.perhaps
+        fuller = behavior if stdin.data else self.ask(text, stdin=data, separate=separate)
+        empty = self.ask(text, separate=separate) if stdin.data else behavior
+        if _said(fuller) == _said(empty):
+            return
+        if not stdin.data:
+            raise Abstained("nobody knows how much of their input commands left to each other")
+        if stdin.seekable or len(stdin.data) > _BLOCK:
+            # who is told by more at its end has read up to there
+            more = self.ask(text, stdin=stdin.data + b"0 ~\n", separate=separate)
+            if _said(more) == _said(behavior):
+                stdin.perhaps = stdin.data
+        stdin.data = b""
+
+    def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
+        """Puts what is printed where it goes; `endless`: more than is known. Errors: Abstained."""
+        spend(1 + len(data or b"") // COPIED)
+        if isinstance(sink, Buffer):
+            if sink is self.output and data and self.racing:
+                raise Abstained("a background job prints at an unknown moment")
+            sink.data += data or b""
+            sink.endless |= endless
+        elif isinstance(sink, OpenFile):
+            if endless:
+                raise Abstained("more is written to a file than is known")
+            if data and sink.name is not None:
+                self._append(sink, data)
+
+    def _append(self, sink: OpenFile, data: bytes) -> None:
+        name = str(sink.name)
+        entry = self.state.before.entry(name)
+        if entry is None:
+            raise Abstained("a file that is written to is not there")
+        if not sink.appends and entry.size != sink.offset:
+            raise Abstained("a file is written to in two places")
+        sink.offset += len(data)
+        old = self.state.read(sink.path)
+        spend(len(old or b"") // COPIED)
+        operations: list[tuple[Any, ...]] = []
+        if not sink.fresh:
+            touched = self.ask(f"echo >> {quoted(sink.path)}")
+            operations = [
+                operation
+                for operation in touched.patch.operations
+                if keys(operation[1])[-1] != "size"
+            ]
+            sink.fresh = True
+        operations.append(("=", pointer("fs", name, "size"), entry.size + len(data)))
+        digests = {}
+        if old is not None and len(old) == entry.size:
+            digests = {name: self.asking.know(old + data)}
+        behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
+        self.advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
+
+    @contextmanager
+    def to(self, fds: Mapping[int, Sink], stdin: Stdin) -> Iterator[None]:
+        """Output and input are these inside."""
+        saved = self.fds, self.stdin
+        self.fds, self.stdin = dict(fds), stdin
+        try:
+            yield
+        finally:
+            self.fds, self.stdin = saved
+
+    @contextmanager
+    def subshell(self) -> Iterator[None]:
+        """What is inside is done by a shell of its own, which takes what it is with it."""
+        mark = self.asking.mark()
+        saved = self.arguments, dict(self.functions), self.last, self.left
+        self.level += 1
+        try:
+            yield
+        except Exit as ended:
+            self.status = ended.status
+        except Loop:
+            self.status = 0
+        except Return as returned:
+            self.status = returned.status
+        finally:
+            self.level -= 1
+            self.arguments, self.functions, self.last, self.left = saved
+        self.asking.leave(mark)
+
+    def is_on(self, option: str) -> bool:
+        """Whether an option of `set -o` is."""
+        return bool(self.state.before.document["settings"].get(f"-o {option}"))
+
+    def is_matched(self, word: str) -> bool:
+        """Whether a word is a pattern of path names."""
+        if not SPECIAL & set(word) or self.is_unknown(word):
+            return False
+        return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
+
+    def is_ours(self, word: str) -> bool:
+        """Whether a word stands for something that only this run knows."""
+        found = references(word)
+        if found.substitutes:
+            return True
+        known = self.asking.set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
+        if self.arguments or self.calls:
+            known |= {"@", "*", "#", *"123456789"}
+        if not found.names & known:
+            return False
+        try:
+            if "$((" in word and re.search(r"\+\+|--|[^=!<>]=[^=]", word):
+                raise Abstained("an assignment in an expression")
+            for one in braces(word):
+                self.expander.fields(one)
+        except Abstained:
+            return bool(found.names & {"?", "_", "PIPESTATUS", "@", "*", "#", *"123456789"})
+        return True
+
+    def is_unknown(self, word: str) -> bool:
+        """Whether a word stands for more than variables that have names."""
+        found = references(word)
+        return found.substitutes or not all(name.isidentifier() for name in found.names)
+
+
+def _read_files(program: Program) -> Program:
+    """`$(< file)` as `cat < file`."""
+    pipelines = [pipeline for job in program for _, pipeline in job.pipelines]
+    command = pipelines[0].stages[0] if pipelines else None
+    if len(pipelines) != 1 or not isinstance(command, Simple) or command.words:
+        return program
+    if [redirect.operator for redirect in command.redirects] != ["<"]:
+        return program
+    cat = replace(pipelines[0], stages=(replace(command, words=("cat",)),))
+    return (replace(program[0], pipelines=(("", cat),)),)
+
+
+def _made_again(patch: ContextPatch) -> str | None:
+    """The commands that make what `mktemp` made, which itself would choose another name."""
+    made = []
+    for code, path, *entry in patch.operations:
+        area, *names = keys(path)
+        if code != "a" or area != "fs" or len(names) != 1:
+            return None
+        file = quoted(os.fsdecode(name_bytes(names[0])))
+        directory = entry[0]["perms"].startswith("d")
+        made.append(f"mkdir -m 700 {file}" if directory else f"(umask 077; : > {file})")
+    return "; ".join(made) or None
+
+
+def _reads_a_file(text: str) -> bool:
+    return re.search(r" < \S+$| 0?<&-$", text) is not None
+
+
+def _said(behavior: Behavior) -> tuple[object, ...]:
+    return behavior.exit_code, behavior.output, behavior.stdout, behavior.stderr, behavior.patch

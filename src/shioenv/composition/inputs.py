@@ -1,0 +1,62 @@
+"""Inputs of several commands, answered by asking about each command and putting the answers
+together by Bash's rules. Nothing is executed here, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+from shioenv.bash.normal import is_single
+from shioenv.bash.program import Simple
+from shioenv.bash.walk import pipelines
+from shioenv.composition.reading import read_program
+from shioenv.composition.shell import Shell
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.domain.work import answering
+from shioenv.errors import Abstained
+
+
+class Composition:
+    """A runner over one that answers single commands.
+
+    An input of one command is that runner's to answer. Of all others each simple command is asked
+    about in the state that those before it left: their files, their working directory and their
+    variables are in `State`, and what is piped into it is its standard input. `start` is the
+    pristine state.
+    """
+
+    def __init__(self, runner: Runner, start: State) -> None:
+        self._runner, self._start = runner, start
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the input does. Errors: Abstained for what Bash refuses to read, for what cannot be
+        put together by rule, and where the runner abstains; those of the runner.
+        """
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """The same with how sure it is: as sure as of all its commands together."""
+        start = state or self._start
+        with answering(shell_input):
+            program = read_program(shell_input)
+            try:
+                if is_asked_whole(shell_input):
+                    return answer_of(self._runner, shell_input, start)
+                return Shell(self._runner, start, shell_input).answer(program)
+            except RecursionError:
+                raise Abstained("the input is nested too deeply to be put together") from None
+
+
+def is_asked_whole(text: str) -> bool:
+    """Whether there is nothing to put together: the text is a single command (`is_single`), no
+    expression, and `find` in it runs no other. False where it cannot be read.
+    """
+    try:
+        program = read_program(text)
+    except Abstained:
+        return False
+    return is_single(text) and all(
+        isinstance(command, Simple)
+        and not (command.words[:1] == ("find",) and "-exec" in command.words)
+        for pipeline in pipelines(program)
+        for command in pipeline.stages
+    )

@@ -1,0 +1,88 @@
+"""What Bash does to a file that a redirection opens, told by rule."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shioenv.composition.variables import Variables
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import OF_DATE
+from shioenv.domain.names import file_key
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.modeling.words import Expander
+
+_OPENS = re.compile(r"(:|echo) (>>|>\||>|<) (\S.*)", re.DOTALL)
+_READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
+_EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
+    """What `: > FILE`, `echo >> FILE` and their like do; None for other commands. `fresh` is the
+    entry of an empty file that is made now.
+
+    Errors: Abstained where the file's name is not known.
+    """
+    match = _OPENS.fullmatch(text)
+    if match is None:
+        return None
+    command, operator, word = match.groups()
+    fields = Expander(Variables(state)).fields(word)
+    if len(fields) != 1:
+        raise Abstained(f"{word!r:.40} is not one file")
+    path = fields[0]
+    entry = state.entry(path) if path else None
+    above = state.entry(posixpath.dirname(path) or ".")
+    wrong = ""
+    if entry is not None and entry.perms.startswith("d") and operator != "<":
+        wrong = "Is a directory"
+    elif entry is None and (operator == "<" or not path or above is None):
+        wrong = "No such file or directory"
+    elif entry is None and above is not None and not above.perms.startswith("d"):
+        wrong = "Not a directory"
+    if wrong:
+        said = os.fsencode(f"bash: line 1: {path}: {wrong}\n")
+        return Behavior(1, said, stdout=b"", stderr=said)
+    if operator == "<":
+        return Behavior(0, b"", stdout=b"", stderr=b"")
+    name = file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
+    size = 1 if command == "echo" else 0
+    if entry is None:
+        made = {**fresh, "size": size}
+        digests = {} if size else {name: _EMPTY}
+        patch = ContextPatch((("a", pointer("fs", name), made),))
+        return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+    if operator == ">>" and not size:
+        return Behavior(0, b"", stdout=b"", stderr=b"")
+    now = {each: fresh[each] for each in OF_DATE}
+    now["size"] = entry.size + size if operator == ">>" else size
+    operations: list[Operation] = [
+        ("=", pointer("fs", name, each), value)
+        for each, value in now.items()
+        if getattr(entry, each) != value
+    ]
+    digests = {name: _EMPTY} if not now["size"] else {}
+    patch = ContextPatch(tuple(operations))
+    return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+
+
+def without_reading(text: str, state: State) -> tuple[str, State] | None:
+    """A command that reads a file by `<`, as one that is given its text; None where it reads none,
+    or one that nobody knows.
+    """
+    match = _READS.fullmatch(text) if " < " in text else None
+    if match is None:
+        return None
+    try:
+        fields = Expander(Variables(state)).fields(match[2])
+    except Abstained:
+        return None
+    content = state.read(fields[0]) if len(fields) == 1 else None
+    return None if content is None else (match[1], replace(state, stdin=content))

@@ -1,0 +1,67 @@
+"""Programs that can be put together from their commands: less than Bash reads."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
+from shioenv.bash.read import read
+from shioenv.bash.walk import pipelines, redirects_of
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+
+_ARRAY = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=\(", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_FUNCTION = re.compile(r"[\w.:-]+")
+
+
+def read_program(text: str) -> Program:
+    """The program that `text` is; empty where it holds no command.
+
+    Errors: Abstained for what Bash refuses, with where, and for what is beyond being put together.
+    """
+    spend(len(text))
+    return _program(text)
+
+
+@lru_cache(maxsize=512)
+def _program(text: str) -> Program:
+    program = read(text).program
+    for pipeline in pipelines(program):
+        if pipeline.timed or not pipeline.stages:
+            raise _beyond("time, or ! alone,")
+        for stage in pipeline.stages:
+            _refuse_beyond(stage)
+    return program
+
+
+def _refuse_beyond(command: Command) -> None:
+    if isinstance(command, Coprocess) or (isinstance(command, For) and command.menu):
+        raise _beyond("coproc, or select,")
+    if isinstance(command, For) and not _NAME.fullmatch(command.name):
+        raise _beyond(f"a loop over {command.name!r}")
+    if isinstance(command, Function) and (
+        isinstance(command.body, Redirected) or not _FUNCTION.fullmatch(command.name)
+    ):
+        raise _beyond("this definition of a function")
+    if isinstance(command, Simple) and any(
+        _ARRAY.match(word) for word in (*command.assignments, *command.words)
+    ):
+        raise _beyond("an array")
+    for redirect in redirects_of(command):
+        if isinstance(redirect.descriptor, str):
+            raise _beyond("a descriptor in a variable")
+        if redirect.operator == "<<" and not redirect.ended:
+            raise _beyond("a here-document that never ends")
+    if isinstance(command, Redirected):
+        _refuse_beyond(command.command)
+    elif isinstance(command, Function):
+        _refuse_beyond(command.body)
+
+
+def _beyond(what: str) -> Abstained:
+    return Abstained(
+        f"{what} is beyond what is put together from commands",
+        hint="ask a runner that answers whole inputs",
+    )

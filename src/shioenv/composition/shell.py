@@ -1,0 +1,536 @@
+"""A Bash program walked: who asks which command in which state, and where its output goes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from shioenv.bash.program import (
+    Case,
+    Command,
+    Counting,
+    For,
+    Function,
+    Group,
+    If,
+    Job,
+    Pipeline,
+    Program,
+    Redirect,
+    Redirected,
+    Simple,
+    Verbatim,
+    While,
+)
+from shioenv.composition import builtins
+from shioenv.composition.callers import Callers
+from shioenv.composition.changes import composed
+from shioenv.composition.channels import Buffer, Sink, Stdin
+from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return
+from shioenv.composition.reading import read_program
+from shioenv.composition.redirecting import Redirections, as_text
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+from shioenv.modeling.patterns import matches
+from shioenv.modeling.words import quoted, references
+
+_LISTING = (("ps",), ("pstree",), ("top",))
+"""Programs that show what runs beside them."""
+
+_DECLARING = frozenset({"declare", "export", "readonly", "typeset"})
+"""Builtins whose operands are assignments: their values are not split."""
+
+_JOB = 20
+"""Steps that are taken to come to a command, whatever it is."""
+
+_ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+
+
+class Shell:
+    """Walks the programs of one run."""
+
+    def __init__(self, runner: Runner, state: State, text: str) -> None:
+        self._here = Environment(runner, state, text, self._inside)
+        self._redirections = Redirections(self._here)
+        self._callers = Callers(self._here)
+        self._above, self._end_line = 0, 1
+        self._final = 0
+        self._conditions = 0
+        self._has_jobs, self._refused_whole = False, False
+
+    def answer(self, program: Program) -> Answer:
+        """What the program does, put together. Errors: Abstained."""
+        self._final = _replacing(program)
+        over: Behavior | None = None
+        try:
+            self._program(program)
+        except Exit as ended:
+            self._here.status = ended.status
+        except Over as ended:
+            over, self._here.status = ended.behavior, ended.behavior.exit_code
+        except (Loop, Return):
+            raise Abstained("break, continue or return outside of what it leaves") from None
+        asking = self._here.asking
+        behavior = Behavior(
+            exit_code=self._here.status,
+            output=bytes(self._here.output.data),
+            patch=composed(self._here.start.before.document, asking.patches, self._here.start.cwd),
+            content_digests=asking.digests,
+            timed_out=over is not None and over.timed_out,
+            died_by_signal=over.died_by_signal if over else None,
+            volatile=asking.volatile,
+            shell_state_known=asking.shell_state_known,
+        )
+        return Answer(behavior, asking.confidence, "composition")
+
+    def _program(self, program: Program) -> None:
+        for job in program:
+            spend(_JOB)
+            self._end_line = self._above + job.end if job.end else self._end_line
+            if job.background:
+                self._background(job)
+            else:
+                self._job(job)
+
+    def _inside(self, program: Program) -> None:
+        """A program that is read where the shell is: its lines count on from there."""
+        saved = self._above, self._here.line, self._end_line
+        self._above = self._here.line - 1
+        try:
+            self._program(program)
+        finally:
+            self._above, self._here.line, self._end_line = saved
+
+    def _background(self, job: Job) -> None:
+        before = len(self._here.output.data)
+        with (
+            self._here.subshell(),
+            self._here.to(self._here.fds, Stdin(b"", piped=False)),
+            suppress(Over),
+        ):
+            self._job(job)  # nobody waits for what runs out of time
+        if len(self._here.output.data) > before:
+            self._here.racing = True
+        self._here.status = 0
+        self._has_jobs = True
+
+    def _job(self, job: Job) -> None:
+        last = len(job.pipelines) - 1
+        for number, (operator, pipeline) in enumerate(job.pipelines):
+            if (operator == "&&" and self._here.status) or (
+                operator == "||" and not self._here.status
+            ):
+                continue
+            condition = number < last or pipeline.negated
+            self._conditions += condition
+            try:
+                self._pipeline(pipeline)
+            finally:
+                self._conditions -= condition
+            failed = self._here.status != 0
+            refused, self._refused_whole = self._refused_whole, False
+            if pipeline.negated and refused:
+                continue  # Bash forgets the ! of a compound command whose redirection fails
+            if pipeline.negated:
+                self._here.status = int(not failed)
+            elif failed and not condition and not self._conditions and self._here.is_on("errexit"):
+                raise Exit(self._here.status)
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        if len(pipeline.stages) == 1:
+            self._command(pipeline.stages[0])
+            if isinstance(pipeline.stages[0], Simple | Verbatim):
+                self._here.statuses = (self._here.status,)
+            return
+        stages = [
+            _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
+            for number, stage in enumerate(pipeline.stages)
+        ]
+        for stage in stages[1:]:
+            self._redirections.open_early(stage)
+        statuses: list[int] = []
+        self._refused_whole = False
+        over: Over | None = None
+        stdin = self._here.stdin
+        for number, stage in enumerate(stages):
+            last = number == len(stages) - 1
+            buffer = self._here.fds[1] if last else Buffer()
+            self._here.beside = _beside(stages[number:])
+            with self._here.subshell(), self._here.to({**self._here.fds, 1: buffer}, stdin):
+                try:
+                    self._command(stage)
+                except Over as ended:
+                    over = ended
+            statuses.append(self._here.status)
+            if isinstance(buffer, Buffer) and not last:
+                shared = not isinstance(stage_of(stages[number + 1]), Simple)
+                stdin = Stdin(bytes(buffer.data), shared=shared, endless=buffer.endless)
+                self._here.asking.know(stdin.data)
+                if over is not None and buffer.data:
+                    stdin.endless, over = True, None
+        if over is not None:
+            raise over
+        self._here.statuses, self._refused_whole, self._here.beside = statuses, False, ""
+        failed = [status for status in statuses if status]
+        self._here.status = failed[-1] if failed and self._here.is_on("pipefail") else statuses[-1]
+
+    def _command(self, command: Command) -> None:
+        if isinstance(command, Simple):
+            self._simple(command)
+        elif isinstance(command, Redirected):
+            self._redirected(command)
+        elif isinstance(command, Group):
+            self._group(command)
+        elif isinstance(command, If):
+            self._if(command)
+        elif isinstance(command, While):
+            self._while(command)
+        elif isinstance(command, For):
+            with self._on_line(command.line):
+                self._for(command)
+        elif isinstance(command, Counting):
+            with self._on_line(command.line):
+                self._counting(command)
+        elif isinstance(command, Case):
+            with self._on_line(command.line):
+                self._case(command)
+        elif isinstance(command, Function):
+            self._here.functions[command.name] = command
+            self._here.advance(command.text, self._here.ask(command.text))
+            self._here.status = 0
+        elif isinstance(command, Verbatim):
+            self._verbatim(command)
+        else:
+            raise Abstained("coproc is beyond it")
+
+    def _verbatim(self, command: Verbatim) -> None:
+        self._here.line = self._above + command.line
+        found = references(command.text.replace("<(", "< ("))
+        if found.substitutes or found.names & UNKNOWN or "?" in found.names:
+            raise Abstained("a substitution inside an expression is beyond it")
+        self._here.put(command.text, command.text.split()[0], self._here.fds, self._here.stdin)
+
+    def _redirected(self, command: Redirected) -> None:
+        self._here.line = self._end_line
+        opened = self._redirections.open_all(command.redirects)
+        if isinstance(opened, int):
+            self._here.status, self._refused_whole = opened, True
+            return
+        fds, stdin, kept = opened
+        if kept:
+            stdin = self._redirections.content(kept)
+        with self._here.to(fds, stdin):
+            self._command(command.command)
+
+    def _group(self, group: Group) -> None:
+        if not group.subshell:
+            self._program(group.body)
+            return
+        with self._here.subshell(), self._on_line(group.line):
+            self._program(group.body)
+
+    def _condition(self, program: Program) -> bool:
+        self._conditions += 1
+        try:
+            self._program(program)
+        finally:
+            self._conditions -= 1
+        return self._here.status == 0
+
+    def _if(self, command: If) -> None:
+        for condition, body in command.branches:
+            if self._condition(condition):
+                self._program(body)
+                return
+        self._here.status = 0
+        self._program(command.otherwise)
+
+    def _while(self, command: While) -> None:
+        status = 0
+        while self._condition(command.condition) == command.wanted:
+            self._here.asking.count()
+            if not self._once(command.body):
+                status = self._here.status
+                break
+            status = self._here.status
+        self._here.status = status
+
+    @contextmanager
+    def _on_line(self, line: int) -> Iterator[None]:
+        """Where messages say that redirections of compound commands fail."""
+        saved, self._end_line = self._end_line, self._above + line
+        try:
+            yield
+        finally:
+            self._end_line = saved
+
+    def _for(self, command: For) -> None:
+        words = ['"$@"'] if command.words is None else command.words
+        values = [field for word in words for field in self._here.expander.fields(word)]
+        self._here.status = 0
+        for value in values:
+            self._here.assign(command.name, value)
+            if not self._once(command.body):
+                break
+
+    def _counting(self, command: Counting) -> None:
+        first, condition, step = command.expressions
+        self._here.expander.number(first)
+        self._here.status = 0
+        while not condition.strip() or self._here.expander.number(condition):
+            self._here.asking.count()
+            if not self._once(command.body):
+                break
+            self._here.expander.number(step)
+
+    def _once(self, body: Program) -> bool:
+        """Runs a loop's body; whether the loop goes on."""
+        try:
+            self._program(body)
+        except Loop as loop:
+            self._here.status = 0
+            if loop.levels > 1:
+                raise Loop(loop.levels - 1, goes_on=loop.goes_on) from None
+            return loop.goes_on
+        return True
+
+    def _case(self, command: Case) -> None:
+        text = self._here.expander.text(command.word)
+        self._here.status = 0
+        falling = False
+        for patterns, body, end in command.items:
+            if falling or any(
+                matches(self._here.expander.pattern(each), text) for each in patterns
+            ):
+                self._program(body)
+                if end == ";;":
+                    return
+                falling = end == ";&"
+
+    def _simple(self, command: Simple) -> None:
+        self._here.line = self._above + command.line
+        self._here.asking.pipes = {}
+        self._here.substituted = None
+        name = command.words[0] if command.words else ""
+        self._refuse(name, command)
+        if self._here.state.before.document["shell_options"].get("expand_aliases"):
+            raise Abstained("aliases are expanded")
+        for word in command.words:
+            if references(word).names & UNKNOWN - {"_"}:
+                raise Abstained(f"{word!r:.40} is beyond it")
+        last = self._last_argument(command)
+        try:
+            self._run_simple(command, name)
+        finally:
+            self._here.last = last
+
+    def _refuse(self, name: str, command: Simple) -> None:
+        """Raises Abstained for builtins whose effects come later or on what is not told here."""
+        alone = len(command.words) == 1
+        if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
+            raise Abstained("what a trap does is done later")
+        if name == "local" and self._here.calls:
+            raise Abstained("variables of functions are beyond it")
+        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
+            if name != "wait" or not alone:
+                raise Abstained(f"{name} is told the numbers of jobs")
+            self._here.racing = False
+
+    def _last_argument(self, command: Simple) -> str | None:
+        """What `$_` will be, where anything asks for it; None where nobody knows."""
+        if (
+            not command.words
+            or "_" not in self._here.input
+            or self._here.is_unknown(command.words[-1])
+        ):
+            return None
+        fields = self._here.expander.fields(command.words[-1])
+        return fields[-1] if fields else None
+
+    def _run_simple(self, command: Simple, name: str) -> None:
+        if self._redirections.touches(command):
+            self._here.put(self._text(command, whole=True), name, self._here.fds, self._here.stdin)
+            return
+        values = None
+        if self._is_ruled(command, name):
+            values = [field for word in command.words for field in self._here.expander.fields(word)]
+            text = ""
+        else:
+            text = self._text(command)
+        if values is None and not text:
+            self._assignments(command)
+        pipes = self._here.asking.pipes
+        opened = self._redirections.open_all(command.redirects)
+        self._here.asking.pipes = {**pipes, **self._here.asking.pipes}
+        if isinstance(opened, int):
+            self._here.status = opened
+            return
+        fds, stdin, kept = opened
+        if values == ["exec"]:
+            self._here.fds, self._here.stdin = (
+                fds,
+                self._redirections.content(kept) if kept else stdin,
+            )
+            self._here.status = 0
+        elif values is not None:
+            stdin = self._redirections.content(kept) if kept else stdin
+            with self._here.to(fds, stdin):
+                self._builtin(command, values)
+        elif text:
+            if name in ("xargs", "find") and not kept and self._callers.run(command, fds, stdin):
+                return
+            if text == "cd -" and self._here.left is not None:
+                self._go_back(fds, stdin)
+                return
+            final = id(command) == self._final
+            forgotten = self._forgotten(command) if name == "unset" and self._here.functions else ()
+            self._here.put(" ".join([text, *kept]), name, fds, stdin, final=final)
+            for each in forgotten:
+                self._here.functions.pop(each, None)
+
+    def _go_back(self, fds: Mapping[int, Sink], stdin: Stdin) -> None:
+        """`cd -`: to where the shell was before, which it says."""
+        place = self._here.left or ""
+        self._here.put(f"cd {quoted(place)}", "cd", fds, stdin)
+        if not self._here.status:
+            self._here.write(fds[1], os.fsencode(f"{place}\n"))
+
+    def _forgotten(self, command: Simple) -> list[str]:
+        """Functions that an `unset` takes back: those behind `-f`, and those that no variable is
+        called like.
+        """
+        if any(map(self._here.is_unknown, command.words)):
+            raise Abstained("nobody knows which function is unset")
+        words = [field for word in command.words[1:] for field in self._here.expander.fields(word)]
+        options = [word for word in words if word.startswith("-")]
+        names = [word for word in words if not word.startswith("-")]
+        if options:
+            return names if all(set(each) <= set("-f") for each in options) else []
+        document = self._here.state.before.document
+        variables = document["env"].keys() | document["settings"].keys()
+        return [name for name in names if name not in variables]
+
+    def _is_ruled(self, command: Simple, name: str) -> bool:
+        if name in self._here.functions or name in _ENDING or name in ("eval", "shift", "read"):
+            return True
+        return name == "set" and "--" in command.words
+
+    def _assignments(self, command: Simple) -> None:
+        for assignment in command.assignments:
+            match = _ASSIGNMENT.fullmatch(assignment)
+            if match is None:
+                raise Abstained(f"{assignment!r:.40} is beyond it")
+            name, adds, _ = match.groups()
+            value = self._here.expander.text(match[3], assigned=True)
+            if adds and self._here.has_attributes(name):  # to a number it is added
+                self._here.set_variable(name, f"{name}+={quoted(value)}", None)
+                continue
+            self._here.assign(name, (self._here.variable(name) or "") + value if adds else value)
+        self._here.status = self._here.substituted or 0
+
+    def _text(self, command: Simple, *, whole: bool = False) -> str:
+        """The command as it is asked about: as it is written, but for what this run alone knows."""
+        parts: list[str] = []
+        for assignment in command.assignments if command.words else ():
+            match = _ASSIGNMENT.fullmatch(assignment)
+            if self._here.is_ours(assignment) and match and not match[2]:
+                value = self._here.expander.text(match[3], assigned=True)
+                assignment = f"{match[1]}={quoted(value)}"
+            parts.append(assignment)
+        named = False
+        # words are expanded before a redirection makes its file
+        opens = self._redirections.opened or any(
+            ">" in redirect.operator for redirect in command.redirects
+        )
+        for word in command.words:
+            match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
+            if match and self._here.is_ours(word):
+                value = self._here.expander.text(match[3], assigned=True)
+                parts.append(f"{match[1]}{match[2]}={quoted(value)}")
+            elif self._here.is_ours(word) or (opens and self._here.is_matched(word)):
+                for value in self._here.expander.fields(word):
+                    parts.append(quoted(value, command=not named))
+                    named = True
+            else:
+                parts.append(word)
+                named = True
+        for redirect in command.redirects if whole else ():
+            parts.append(as_text(redirect, redirect.target))
+        return " ".join(parts) if named else ""
+
+    def _builtin(self, command: Simple, values: list[str]) -> None:
+        name, *rest = values
+        if name in self._here.functions:
+            self._call(name, rest)
+        elif name == "eval":
+            self._inside(read_program(" ".join(rest)))
+        elif name == "exec":
+            builtins.become(self._here, values)
+        elif name in ("break", "continue"):
+            builtins.leave_loop(name, rest)
+        elif name == "read":
+            builtins.read(self._here, command, rest)
+        elif name in ("set", "shift"):
+            builtins.shift(self._here, values)
+        else:
+            builtins.end(self._here, name, values)
+
+    def _call(self, name: str, arguments: list[str]) -> None:
+        if self._here.calls > 20:
+            raise Abstained(f"{name} calls itself too often")
+        saved, self._here.arguments = self._here.arguments, tuple(arguments)
+        self._here.calls += 1
+        try:
+            with self._on_line(self._here.functions[name].line):
+                self._command(self._here.functions[name].body)
+        except Return as returned:
+            self._here.status = returned.status
+        finally:
+            self._here.calls -= 1
+            self._here.arguments = saved
+
+
+def _replacing(program: Program) -> int:
+    """Which command Bash becomes instead of waiting for it: the input's last one, where it is a
+    simple command of its own (its `id`; 0 for none).
+    """
+    last = program[-1].pipelines[-1][1] if program else None
+    if last is None or program[-1].background or last.negated or len(last.stages) > 1:
+        return 0
+    command = last.stages[0]
+    return id(command) if isinstance(command, Simple) and not command.redirects else 0
+
+
+def stage_of(command: Command) -> Command:
+    """The command under its redirections."""
+    return stage_of(command.command) if isinstance(command, Redirected) else command
+
+
+def _beside(stages: Sequence[Command]) -> str:
+    """The other stages of a pipeline that begins with a list of processes, as they are seen in it;
+    "" for any other pipeline.
+    """
+    simple = [stage for stage in stages if isinstance(stage, Simple)]
+    if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
+        return ""
+    words = [word for stage in simple[1:] for word in (*stage.assignments, *stage.words)]
+    if any(references(word).substitutes for word in words):
+        return ""
+    others = " | ".join(" ".join((*stage.assignments, *stage.words)) for stage in simple[1:])
+    return f"{others} >/dev/null 2>&1"
+
+
+def _merged(stage: Command) -> Command:
+    """A stage whose standard error goes into the pipe as well."""
+    both = Redirect(2, ">&", "1")
+    if isinstance(stage, Simple):
+        return replace(stage, redirects=(*stage.redirects, both))
+    if isinstance(stage, Redirected):
+        return replace(stage, redirects=(*stage.redirects, both))
+    return Redirected(stage, (both,))

@@ -1,0 +1,115 @@
+"""Commands that work on the directory they are called in without naming it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shlex
+from dataclasses import replace
+
+from shioenv.bash.words import split_words
+from shioenv.composition.variables import Variables
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.modeling.words import Expander
+
+_IS_ROOT = re.compile(r"\b0\b")
+_HERE = {
+    "ls": re.compile(r"(?P<before>ls(?: -\S+)*)(?P<after>)"),
+    "du": re.compile(r"(?P<before>du(?: -\S+)*)(?: \.)?(?P<after>)"),
+    "find": re.compile(r"(?P<before>find)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL),
+}
+"""What they are called where they name no other directory, and where its name would stand."""
+
+
+def printed_directory(text: str, state: State) -> Behavior | None:
+    """What `pwd` says, by rule; None for other commands."""
+    if text not in {"pwd", "pwd -L", "pwd -P"}:
+        return None
+    where: str = state.before.document["cwd"] if text == "pwd -P" else _logical(state)
+    said = where.encode("utf-8", "surrogateescape") + b"\n"
+    return Behavior(0, said, stdout=said, stderr=b"")
+
+
+def _logical(state: State) -> str:
+    """The working directory as Bash got there, by its links."""
+    document = state.before.document
+    cwd: str = document["cwd"]
+    named: str = document["env"].get("PWD", cwd)
+    return named if state.resolve(named) == cwd else cwd
+
+
+def changed_directory(text: str, state: State) -> Behavior | None:
+    """What a `cd` to one directory does, by rule; None for other commands, for `cd -`, and where
+    the shell looks or moves in another way.
+    """
+    document = state.before.document
+    environment, settings = document["env"], document["settings"]
+    if not text.startswith("cd") or "CDPATH" in environment.keys() | settings.keys():
+        return None
+    try:
+        expander = Expander(Variables(state))
+        words = [field for word in split_words(text) for field in expander.fields(word)]
+    except Abstained:
+        return None
+    if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):
+        return None
+    name = words[1] if len(words) == 2 else environment.get("HOME", "")
+    if (
+        name.startswith("-")
+        or not _IS_ROOT.search(str(settings.get("EUID", 0)))
+        or (len(words) == 1 and not name)
+    ):
+        return None
+    logical = posixpath.normpath(posixpath.join(_logical(state), name)).replace("//", "/")
+    entry = state.entry(logical)
+    if entry is None or not entry.perms.startswith("d"):
+        above = state.entry(posixpath.dirname(logical))
+        wrong = "No such file or directory" if entry is None else "Not a directory"
+        if above is None or not above.perms.startswith("d"):
+            return None
+        said = os.fsencode(f"bash: line 1: cd: {name}: {wrong}\n")
+        return Behavior(1, said, stdout=b"", stderr=said)
+    operations: list[Operation] = []
+    for path, old, new in (
+        ("/cwd", document["cwd"], state.resolve(logical)),
+        ("/env/PWD", environment.get("PWD"), logical),
+    ):
+        if old != new:
+            operations.append(("=" if old is not None else "a", path, new))
+    return Behavior(0, b"", ContextPatch(tuple(operations)), stdout=b"", stderr=b"")
+
+
+def unnamed(text: str, state: State, start: str) -> bool:
+    """Whether the command works on the directory it is called in, another one than `start`, where
+    it was often enough executed as it is, and does not name it.
+    """
+    here = state.before.document["cwd"]
+    pattern = _HERE.get(text.partition(" ")[0])
+    return pattern is not None and here not in {start, "/"} and bool(pattern.fullmatch(text))
+
+
+def named(text: str, name: str) -> str:
+    """An `unnamed` command with the name of its directory."""
+    match = _HERE[text.partition(" ")[0]].fullmatch(text)
+    assert match is not None
+    return f"{match['before']} {shlex.quote(name)}{match['after']}"
+
+
+def without_name(behavior: Behavior, name: str) -> Behavior:
+    """What a command that was given the name says without it: `.` stands in its place."""
+    escaped = re.escape(name.encode("utf-8", "surrogateescape"))
+    place = re.compile(rb"(?m)(^|\t|'|\xe2\x80\x98)" + escaped + rb"(?=$|[/:'\n\xe2])")
+
+    def dotted(text: bytes | None) -> bytes | None:
+        return None if text is None else place.sub(rb"\1.", text)
+
+    return replace(
+        behavior,
+        output=place.sub(rb"\1.", behavior.output),
+        stdout=dotted(behavior.stdout),
+        stderr=dotted(behavior.stderr),
+    )

@@ -1,0 +1,1 @@
+"""Models: inputs answered without executing them."""

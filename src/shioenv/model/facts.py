@@ -1,0 +1,283 @@
+"""What operands are in a state: their class, their path, and what is known of the file there."""
+
+from __future__ import annotations
+
+import math
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import islice
+
+from shioenv.domain.context import MONTHS, Entry
+from shioenv.domain.names import file_key, place_in_directory
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.model.forms import ASSIGNMENT, Form
+from shioenv.system.world import World
+
+CLASSES = "NGUHWmMfdlsx"
+"""Of operands: number, pattern, address of a page, of a host, other word; missing in a directory
+that is there, missing with its directory; file, directory, link, special file; standard input.
+"""
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
+_PATTERN = re.compile(r"[*?\[]")
+_HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
+_NAME = re.compile(r"[\w.~/+@%:,=-]+")
+_LONGEST_NAME = 200
+MOST_ENTRIES = 4_000
+"""Files of one tree that are looked at, at most."""
+
+MOST_NAMES = 200
+"""Names of one directory that are looked at, at most."""
+
+_LOOK_UP = 20
+"""Steps to a file."""
+
+_NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
+"""Where files are that a context does not have: those of the kernel, and pipes."""
+
+_MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
+
+
+class Tree:
+    """All that is in a directory. Equal where it is the same directory of the same files."""
+
+    def __init__(self, path: str, state: State) -> None:
+        self._path, self._state = state.resolve(path), state
+        self._files = state.before.document["fs"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return self._path == other._path and self._files is other._files
+
+    def __hash__(self) -> int:
+        return hash((self._path, id(self._files)))
+
+    @cached_property
+    def entries(self) -> tuple[tuple[str, str], ...] | None:
+        """The names below it, each with the letter of its kind (`-`, `d`, `l`), as who goes through
+        it meets them: each directory before what is in it. None for more than `MOST_ENTRIES`.
+        """
+        found = list(islice(self._below(""), MOST_ENTRIES + 1))
+        return tuple(found) if len(found) <= MOST_ENTRIES else None
+
+    def _below(self, inner: str) -> Iterator[tuple[str, str]]:
+        above = posixpath.join(self._path, inner)
+        names = sorted(
+            self._state.names(above),
+            key=lambda name: place_in_directory(os.fsencode(name)),
+        )
+        for name in names:
+            path = posixpath.join(inner, name)
+            whole = os.fsencode(posixpath.join(self._path, path))
+            entry = self._files.get(file_key(whole, os.fsencode(self._state.cwd)))
+            kind = entry["perms"][0] if entry else "-"
+            yield path, kind
+            if kind == "d":
+                yield from self._below(path)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A word, and what it stands for."""
+
+    word: str
+    kind: str
+    """One of `CLASSES`."""
+    path: str = ""
+    """Absolute; empty where it names no file."""
+    key: str = ""
+    """The same as names in `fs` are written."""
+    entry: Entry | None = None
+    content: bytes | None = None
+    """Of a regular file; None where that is not known."""
+    names: tuple[str, ...] | None = None
+    """Of a directory: see `listing`."""
+    tree: Tree | None = field(default=None, compare=False)
+    """Of a directory."""
+
+    @property
+    def is_system(self) -> bool:
+        """It lies outside of the start directory."""
+        return self.key.startswith("/")
+
+    @cached_property
+    def details(self) -> dict[str, str]:
+        """What programs print of the file, by what it is, as they write it."""
+        entry = self.entry
+        found: dict[str, str] = {}
+        if self.content is not None:
+            text = self.content
+            found["size"] = str(len(text))
+            found["lines"] = str(text.count(b"\n"))
+            found["words"] = str(len(text.split()))
+            found["characters"] = str(len(text.decode("utf-8", "ignore")))
+        if entry is None:
+            return found
+        month = MONTHS.index(entry.month) + 1
+        day = f"{entry.year}-{month:02}-{entry.day:02}"
+        return found | {
+            "mode": entry.perms,
+            "rights": entry.perms[1:],
+            "octal": _octal(entry.perms),
+            "owner": entry.owner,
+            "group": entry.group,
+            "size": str(entry.size),
+            "binary": rounded(entry.size, 1024),
+            "decimal": rounded(entry.size, 1000),
+            "when": f"{entry.month} {entry.day:2} {entry.time}",
+            "year": f"{entry.month} {entry.day:2}  {entry.year}",
+            "iso": f"{day} {entry.time}",
+            "day": day,
+        }
+
+
+def operands(form: Form, state: State) -> tuple[Operand, ...]:
+    """What the operands of a form are in a state; standard input is what `-` names, or one behind
+    them, where the command is a filter that is given some and no file.
+    """
+    looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
+    spend((_LOOK_UP + looked_through) * len(form.operands))
+    given = state.stdin if form.filters else b""
+    found = [
+        Operand(word, "x", content=given) if word == "-" and given else operand(word, state)
+        for word in form.operands
+    ]
+    if "-" in form.operands and given:
+        return tuple(found)
+    if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):
+        found.append(Operand("", "x", content=state.stdin))
+    return tuple(found)
+
+
+def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
+    """The options of a form whose values name files that are there, each with what that is."""
+    found = []
+    for name, value in form.options:
+        if value and name != ASSIGNMENT and len(value) < _LONGEST_NAME and "\0" not in value:
+            one = operand(value, state)
+            if one.kind in "fdl":
+                found.append((name, one))
+    return tuple(found)
+
+
+def here(form: Form, state: State) -> tuple[str, ...] | None:
+    """What the working directory holds, where a command names nothing: see `listing`."""
+    return None if form.operands else listing(".", state)
+
+
+def listing(path: str, state: State) -> tuple[str, ...] | None:
+    """What a directory holds, sorted, each name with the mark of its kind as `ls -F` shows it; None
+    for more than are looked at.
+    """
+    if state.context is None and isinstance(state.pristine, World):
+        return _pristine_listing(path, state.cwd, state.pristine)
+    return _listing(path, state)
+
+
+@lru_cache(maxsize=2_000)
+def _pristine_listing(path: str, cwd: str, world: World) -> tuple[str, ...] | None:
+    """The same on a machine on which nothing was run."""
+    return _listing(path, world.state(cwd))
+
+
+def _listing(path: str, state: State) -> tuple[str, ...] | None:
+    names = state.names(path)
+    if len(names) > MOST_NAMES:
+        return None
+    directory, cwd = state.resolve(path), os.fsencode(state.cwd)
+    files = state.before.document["fs"]
+    marked = []
+    for name in names:
+        key = file_key(os.fsencode(posixpath.join(directory, name)), cwd)
+        perms = files.get(key, {}).get("perms", "-")
+        runs = perms.startswith("-") and "x" in perms.replace("s", "x").replace("t", "x")
+        marked.append(name + ("*" if runs else _MARKS.get(perms[0], "")))
+    return tuple(marked)
+
+
+def operand(word: str, state: State) -> Operand:
+    """What one word is in a state."""
+    if state.context is None and not state.written and isinstance(state.pristine, World):
+        return _pristine(word, state.cwd, state.pristine)
+    return _operand(word, state)
+
+
+@lru_cache(maxsize=20_000)
+def _pristine(word: str, cwd: str, world: World) -> Operand:
+    """The same on a machine on which nothing was run: records are of few words."""
+    return _operand(word, world.state(cwd))
+
+
+def _operand(word: str, state: State) -> Operand:
+    if _NUMBER.fullmatch(word):
+        path = posixpath.normpath(posixpath.join(state.before.document["cwd"], word))
+        return Operand(word, "N", key=file_key(os.fsencode(path), os.fsencode(state.cwd)))
+    if "://" in word:
+        return Operand(word, "U")
+    if _HOST.match(word):
+        return Operand(word, "H")
+    if not word or "\0" in word or len(word) > 4096:
+        return Operand(word, "W")
+    cwd = state.before.document["cwd"]
+    path = posixpath.normpath(posixpath.join(cwd, word)).replace("//", "/")
+    key = file_key(os.fsencode(path), os.fsencode(state.cwd))
+    entry = state.before.entry(key)
+    whole = path
+    if entry is None or entry.target is not None or word.endswith("/"):
+        whole = state.resolve(word)
+        resolved = state.before.entry(file_key(os.fsencode(whole), os.fsencode(state.cwd)))
+        entry = entry or resolved
+    if entry is not None:
+        kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
+        content = state.read(word) if kind in "fl" else None
+        names = listing(word, state) if kind == "d" else None
+        tree = Tree(word, state) if kind == "d" else None
+        return Operand(word, kind, path, key, entry, content, names, tree)
+    content = state.pristine.read(whole) if state.pristine is not None else None
+    content = state.written.get(key, content)
+    if content is not None and whole.startswith(_NOT_IN_A_CONTEXT):
+        return Operand(word, "f", path, key, None, content)
+    if _PATTERN.search(word):
+        return Operand(word, "G")
+    if not _NAME.fullmatch(word):
+        return Operand(word, "W")
+    parent = state.entry(posixpath.dirname(word) or ".")
+    kind = "m" if parent is not None and parent.perms.startswith("d") else "M"
+    return Operand(word, kind, path, key)
+
+
+def rounded(size: int, base: int) -> str:
+    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`; with a small `k`
+    for thousands.
+    """
+    if size < base:
+        return str(size)
+    value, unit = float(size), 0
+    while value >= base and unit < len(_LETTERS) - 1:
+        value, unit = value / base, unit + 1
+    shown = math.ceil(value * 10) / 10
+    letter = "k" if base == 1000 and unit == 1 else _LETTERS[unit]
+    return f"{shown:.1f}{letter}" if shown < 10 else f"{math.ceil(value)}{letter}"
+
+
+_LETTERS = " KMGTPE"
+
+
+def _octal(perms: str) -> str:
+    """`-rwxr-xr-x` as `755`, in four digits where there is a special bit."""
+    bits = 0
+    for place, letter in enumerate(perms[1:10]):
+        if letter not in "-ST":
+            bits |= 1 << 8 - place
+    special = (
+        4 * (perms[3:4] in "sS" and perms[3:4] != "")
+        + 2 * (perms[6:7] in "sS" and perms[6:7] != "")
+        + (perms[9:10] in "tT" and perms[9:10] != "")
+    )
+    return f"{special or ''}{bits:03o}"

@@ -1,0 +1,303 @@
+"""Models as files: packed, listed, opened. The default one comes with the package."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Required, TypedDict
+
+import zstandard
+
+from shioenv.domain.runner import Runner
+from shioenv.errors import MissingExtraError, ModelError, did_you_mean
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.members import json_member, judged
+from shioenv.files.regular import read_regular
+from shioenv.files.sealed import is_sealed, keep_private, seal
+from shioenv.model.memory.memory import Memory
+from shioenv.model.model import Model
+from shioenv.system.build import cache_directory
+from shioenv.system.world import World
+
+if TYPE_CHECKING:
+    from shioenv.model.sequence.compact import Now
+    from shioenv.model.sequence.seq2seq import Seq2seq
+
+SUFFIX = ".model"
+DEFAULT = "default"
+SHIPPED = Path(__file__).parent / "models"
+"""Models that come with the package."""
+
+CARD = "model.json"
+LARGEST_FILE = 16 * 1024 * 1024
+"""Bytes of a packed memory at most."""
+
+LARGEST_TRAINED = 60_000_000
+"""Bytes of a packed sequence model at most, and of packed examples."""
+
+SEQ2SEQ = "seq2seq"
+"""What the card of a sequence model says that it is."""
+
+FEWER = "make it of fewer records"
+
+_LARGEST_OPEN = 1 << 30
+_LARGEST_PACKED = 2 * LARGEST_TRAINED
+_FILES = frozenset(
+    {
+        *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", "rows.npy"),
+        *("texts.bin", "world.json"),
+        *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
+        *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
+    }
+)
+
+
+class _Material(TypedDict, total=False):
+    """Records that a model was made of."""
+
+    records: Required[int]
+    policy: Required[str]
+    sampler: Required[str]
+    seed: Required[int]
+    grammar_digest: str
+    recipe_sha256: str
+
+
+class _Card(TypedDict, total=False):
+    """What a card says, as far as it is read here."""
+
+    name: str
+    kind: str
+    system: str
+    system_digest: str
+    records: int
+    material: list[_Material]
+    learned: dict[str, Any]
+    license: str
+    limits: str
+    version: str
+
+
+class _System(TypedDict):
+    digest: str
+    now: str
+
+
+class _Learned(TypedDict):
+    right: float
+    held_back: int
+    scores: list[float]
+    shares: list[float]
+
+
+class _Shape(TypedDict):
+    source_tokens: int
+    target_tokens: int
+    neighbours: int
+
+
+class _Plan(TypedDict):
+    seed: int
+
+
+class _Seq2seqCard(TypedDict, total=False):
+    """What that of a sequence model has to say beside it."""
+
+    name: Required[str]
+    systems: Required[dict[str, _System]]
+    records: Required[int]
+    learned: Required[_Learned]
+    shape: Required[_Shape]
+    plan: Required[_Plan]
+    parameters: Required[int]
+    steps: Required[int]
+    limits: Required[str]
+    license: Required[str]
+
+
+def load_model(
+    name: str | Path | None = None,
+    *,
+    seq2seq: str | Path | None = None,
+    stages: Runner | None = None,
+    stages_name: str = "another",
+    abstain_below: float = 0.0,
+    world: World | None = None,
+) -> Model:
+    """A model, ready to be asked: `load_model().run("ls -l").output`. Starts no process, and needs
+    no built system.
+
+    `name` is that of a model (default: the one that comes with the package), or the path of a
+    packed model or of its directory. `seq2seq` is a sequence model, by name or path, which answers
+    where it is surer than the memory, and needs the extra `train`. `stages` answers commands that
+    read a pipe (default: the model itself), and is called `stages_name` in every answer that used
+    it. Below a confidence of `abstain_below`, 0 to 1, it abstains (default: never). `world` is the
+    machine that it is asked about (default: the one that it was made on); `world_called` gives that
+    of a built system. Errors: ModelError with the names that are known, or for what holds no model.
+    """
+    directory = opened(located(name or DEFAULT))
+    card = read_card(directory)
+    if card.get("kind") == SEQ2SEQ:
+        raise ModelError(
+            f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
+        )
+    memory = Memory(directory)
+    written = None
+    if seq2seq is not None:
+        written = load_seq2seq(seq2seq, memory=memory, world=world)
+    return Model(
+        memory, card, written=written, stages=stages, stages_name=stages_name,
+        abstain_below=abstain_below, world=world,
+    )  # fmt: skip
+
+
+def load_seq2seq(
+    name: str | Path,
+    *,
+    memory: Memory | None = None,
+    world: World | None = None,
+    now: Now | None = None,
+) -> Seq2seq:
+    """A sequence model by name or path; the rest as `Seq2seq` takes it.
+
+    Errors: ModelError, MissingExtraError.
+    """
+    try:
+        from shioenv.model.sequence.seq2seq import Seq2seq
+    except ImportError:
+        raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
+    return Seq2seq(opened(located(name)), memory=memory, world=world, now=now)
+
+
+def model_names() -> dict[str, Path]:
+    """The models that can be named, and where they lie: those of the package, then one's own."""
+    found: dict[str, Path] = {}
+    for directory in (cache_directory() / "models", SHIPPED):
+        for path in sorted(filter(Path.exists, directory.glob(f"*{SUFFIX}"))):
+            found[path.name.removesuffix(SUFFIX)] = path
+    return found
+
+
+def located(name: str | Path) -> Path:
+    """Where a model lies that a name or a path says. Errors: ModelError."""
+    path = Path(name)
+    with suppress(OSError):  # a name that is too long for one
+        if path.exists():
+            return path
+    known = model_names()
+    if str(name) in known:
+        return known[str(name)]
+    raise ModelError(f"no model is called {str(name)!r}", hint=did_you_mean(str(name), known))
+
+
+def opened(path: Path) -> Path:
+    """The directory of a model; a packed one is unpacked into the cache when it is first opened,
+    and again where what is there is not as it was left, or anybody else's.
+
+    Errors: ModelError for a file that is no model; HostError for a cache of somebody else's.
+    """
+    if path.is_dir():
+        return path
+    with judged(path):
+        packed = read_regular(path, _LARGEST_PACKED)
+    digest = hashlib.sha256(packed).hexdigest()
+    place = cache_directory() / "models" / "opened"
+    directory = place / digest[:32]
+    with storage_errors(directory):
+        place.mkdir(parents=True, exist_ok=True)
+        keep_private(place)
+        if is_sealed(directory):
+            return directory
+        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as making:
+            made = Path(making) / "model"
+            made.mkdir()
+            for name, content in _members(packed, path):
+                (made / name).write_bytes(content)
+            seal(made)
+            with suppress(OSError):  # there is none
+                directory.rename(Path(making) / "before")
+            try:
+                made.rename(directory)
+            except OSError:
+                if not is_sealed(directory):  # nobody else was faster
+                    raise
+    return directory
+
+
+def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = FEWER) -> int:
+    """Writes the directory of a model or of examples as one file; its bytes. The same directory
+    gives the same file.
+
+    Errors: ModelError, with the hint, where it would have more than `most` bytes;
+    DatasetStorageError.
+    """
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(directory.iterdir()):
+            if path.name not in _FILES:
+                continue
+            member = tarfile.TarInfo(path.name)
+            member.size = path.stat().st_size
+            with path.open("rb") as content:
+                tar.addfile(member, content)
+    settings = zstandard.ZstdCompressionParameters.from_level(
+        19, window_log=26, enable_ldm=True, write_checksum=True
+    )
+    packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
+    if len(packed) > most:
+        raise ModelError(
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {most / 1e6:.1f} at most",
+            hint=hint,
+        )
+    with storage_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, packed)
+    return len(packed)
+
+
+def read_card(directory: Path) -> dict[str, Any]:
+    """What a model says of itself; nothing where it says nothing. Errors: ModelError."""
+    file = directory / CARD
+    if not os.path.lexists(file):
+        return {}
+    card = json_member(file, _Card)
+    if card.get("kind") == SEQ2SEQ:
+        card = json_member(file, _Seq2seqCard)
+    return dict(card)
+
+
+def card_of(name: str | Path) -> dict[str, Any]:
+    """What a model says of itself, by its name or path. Errors: ModelError."""
+    return read_card(opened(located(name)))
+
+
+def write_card(directory: Path, card: Mapping[str, Any]) -> None:
+    """Writes what a model says of itself into its directory."""
+    text = json.dumps(dict(card), ensure_ascii=False, indent=1)
+    (directory / CARD).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a packed model, looked at before any is written."""
+    with judged(path, "is no packed model"):
+        size = zstandard.frame_content_size(packed)
+        if not 0 <= size <= _LARGEST_OPEN:
+            raise ValueError("it holds more than a model, or does not say how much it holds")
+        content = zstandard.ZstdDecompressor().decompress(packed)
+        seen: set[str] = set()
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+            for member in tar:
+                if not member.isreg() or member.issparse() or member.name not in _FILES:
+                    raise ValueError(f"it holds {member.name!r:.60}, which no model has")
+                if member.name in seen:
+                    raise ValueError(f"it holds {member.name!r} twice")
+                seen.add(member.name)
+                file = tar.extractfile(member)
+                yield member.name, file.read() if file else b""

@@ -1,0 +1,238 @@
+"""What a command does, found from examples: the simplest function that explains what was seen.
+
+Which function a command and its options mean is nowhere written: neighbours with the same options
+are examples (what they read, their words, what they printed), and a function is taken when it
+explains all of them, but for a few of many. It is then applied to what our command reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shioenv.domain.work import spend, uncounted
+from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.model.memory.texts import Function, Given, functions
+
+EXAMPLES = 12
+"""Neighbours that are looked at, at most."""
+
+SPARED = 4
+"""Of so many examples one need not be explained (ours: names and encodings of their own)."""
+
+ENOUGH = 3
+"""Examples that are enough where a function says nothing of the others (ours)."""
+
+_TEXTS = "flx"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What our command prints by a function, and what speaks for that."""
+
+    output: str
+    exit_code: int
+    function: Function
+    agreed: int
+    """Examples that it explains."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command that was executed: what it was given and what it did."""
+
+    given: Given
+    output: str
+    exit_code: int
+
+
+class Induction:
+    """Finds functions, and remembers which were found from the same examples."""
+
+    def __init__(self) -> None:
+        self._found = lru_cache(maxsize=2_000)(_found)
+
+    def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
+        """What ours prints, told from neighbours, the nearest first; None where no function
+        explains them, or they are no examples.
+        """
+        mine = given(ours)
+        found = None if mine is None else self._function(mine, neighbours)
+        return None if mine is None or found is None else _applied(mine, *found)
+
+    def combine(
+        self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
+    ) -> Explained | None:
+        """What ours prints if its options mean together what each means alone: `examples` gives
+        neighbours of ours with one of its options, and without any.
+
+        None where one of them is not explained, they are of several families, or two change the
+        same thing.
+        """
+        mine = given(ours)
+        if mine is None:
+            return None
+        found: list[tuple[Function, int]] = []
+        for each in parts(ours):
+            part = given(each)
+            one = None if part is None else self._function(part, examples(each))
+            if one is None or (found and one[0].family.name != found[0][0].family.name):
+                return None
+            found.append(one)
+        functions = [function for function, _ in found]
+        family = functions[0].family
+        bare = with_options(ours, ())
+        plain = given(bare)
+        base = None if plain is None else self._function(plain, examples(bare))
+        usual = {name: values[0] for name, values in (family.variants or {}).items()}
+        if base is not None and base[0].family.name == family.name:
+            usual |= base[0].flags
+        flags: dict[str, str] = {}
+        for function in functions:
+            for name, value in function.flags.items():
+                if value != usual[name] and flags.setdefault(name, value) != value:
+                    return None
+        places = dict(pair for function in functions for pair in function.places)
+        if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
+            return None
+        made = Function(family, tuple(places.items()), {**usual, **flags})
+        return _applied(mine, made, min(agreed for _, agreed in found))
+
+    def _function(
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
+    ) -> tuple[Function, int] | None:
+        """The function that explains those of the neighbours that are examples, and how many."""
+        examples: list[Example] = []
+        seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
+        for theirs, kept in neighbours:
+            example = _example(theirs, kept)
+            if example is None or not _alike(mine, example.given):
+                continue
+            # the same text with the same words tells nothing new
+            read = example.given.text if mine.text is not None else example.given.names
+            key = read, tuple(sorted(example.given.words.items()))
+            if read is not None and key in seen:
+                continue
+            seen.add(key)
+            examples.append(example)
+        # of silence, and of a text that comes out as it went in, little is to be learned
+        examples.sort(key=lambda each: each.output in ("", each.given.text))
+        examples = examples[:EXAMPLES]
+        with uncounted():
+            return self._found(_Examples(tuple(examples))) if examples else None
+
+
+def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
+    """The same command with these options."""
+    return replace(taken, form=replace(taken.form, options=options))
+
+
+def parts(taken: Taken) -> list[Taken]:
+    """The command with each of its options alone."""
+    return [with_options(taken, (option,)) for option in taken.form.options]
+
+
+def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
+    spend(function.steps(mine))
+    made = function(mine)
+    return None if made is None else Explained(*made, function, agreed)
+
+
+class _Examples:
+    """Examples, equal where they are the same ones."""
+
+    def __init__(self, items: tuple[Example, ...]) -> None:
+        self.items = items
+        self._key = tuple(
+            (
+                each.given.text,
+                tuple(sorted(each.given.words.items())),
+                each.given.operands,
+                each.given.texts,
+                each.given.names,
+                each.given.trees,
+                each.output,
+            )
+            for each in items
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Examples) and other._key == self._key
+
+
+def given(taken: Taken) -> Given | None:
+    """What a command is given; None where it reads a text that nobody knows."""
+    words: dict[str, str] = {}
+    for name, value in taken.form.options:
+        if value is not None:
+            if name in words:
+                return None
+            words[name] = value
+    read = [each for each in taken.operands if each.kind in _TEXTS]
+    others = [each for each in taken.operands if each.kind not in _TEXTS]
+    if any(each.content is None for each in read):
+        return None
+    if not read:
+        listed = others[0].names if len(others) == 1 else taken.here if not others else None
+        trees = [each.tree for each in others] if others else [taken.tree]
+        return Given(
+            None,
+            words,
+            tuple(each.word for each in others),
+            names=listed,
+            trees=tuple(each for each in trees if each) if all(trees) else (),
+        )
+    words |= {str(number): each.word for number, each in enumerate(others, 1)}
+    texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
+    several = len(texts) > 1
+    names = tuple(each.word for each in read if several or each.kind != "x")
+    return Given("".join(texts), words, names, texts if several else ())
+
+
+def _example(theirs: Taken, kept: Kept) -> Example | None:
+    if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
+        return None
+    if theirs.form.guessed:  # what its words stood for is not known
+        return None
+    found = given(theirs)
+    return None if found is None else Example(found, kept.output, kept.exit_code)
+
+
+def _alike(mine: Given, theirs: Given) -> bool:
+    same = [(each.text is None, each.names is None, not each.texts) for each in (mine, theirs)]
+    return same[0] == same[1] and mine.words.keys() == theirs.words.keys()
+
+
+def _found(examples: _Examples) -> tuple[Function, int] | None:
+    """The first function that explains most of the examples, and how many."""
+    # short ones first: most functions fail at once, and cost little there
+    items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
+    spared = len(items) // SPARED
+    best: tuple[Function, int, int] | None = None
+    first = items[0].given
+    reads, several = first.text is not None, bool(first.texts)
+    for function in functions(sorted(first.words), reads=reads, several=several):
+        failed = agreed = 0
+        told: set[tuple[str, int]] = set()
+        for each in items:
+            made = function(each.given)
+            if made == (each.output, each.exit_code):
+                agreed += 1
+                told.add(made)
+                continue
+            failed += made is not None
+            if failed > spared or (failed > 1 and not agreed):
+                break
+        else:
+            # one and the same silence is explained by anything
+            silent = all(not output for output, _ in told) and len(told) < 2
+            enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
+            if enough and (best is None or agreed - failed > best[1] - best[2]):
+                best = function, agreed, failed
+        if best is not None and best[1] == len(items):
+            break
+    return best and best[:2]

@@ -1,0 +1,342 @@
+"""Executed inputs on disk, found by what they are like without reading them all.
+
+A directory of arrays that are mapped into memory: a row for each input (41 bytes), the texts, and
+each different behavior once.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Required, TypedDict
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.files.members import array_member, json_member, judged
+from shioenv.files.regular import open_regular
+from shioenv.model.facts import CLASSES
+from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.system.world import check_patch
+
+SLOTS = 5
+"""Operands that a row tells apart."""
+
+ROW = np.dtype(
+    [
+        ("hash", "<u4"),
+        ("text", "<u4"),
+        ("length", "<u2"),
+        ("behavior", "<u4"),
+        ("options", "<u8"),
+        ("values", "<u2"),
+        ("operands", "u1"),
+        ("start", "u1"),
+        ("classes", "u1", (SLOTS,)),
+        ("words", "<u2", (SLOTS,)),
+    ]
+)
+
+Rows = npt.NDArray[Any]
+
+_ROW_BEGINS = struct.Struct("<IIHIQHBB")
+"""A row up to its classes."""
+
+_WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
+"""An option, a value, the count of operands, a class, a word: what a first look weighs (ours)."""
+
+
+def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """How many bits are set in each number."""
+    pairs, fours, eights = (
+        np.uint64(0x0101010101010101 * each) for each in (0b01010101, 0b00110011, 0b00001111)
+    )
+    counts = numbers - (numbers >> np.uint64(1) & pairs)
+    counts = (counts & fours) + (counts >> np.uint64(2) & fours)
+    counts = counts + (counts >> np.uint64(4)) & eights
+    ones: npt.NDArray[np.uint64] = counts * np.uint64(0x0101010101010101) >> np.uint64(56)
+    return ones
+
+
+def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """A number for each row of flags."""
+    packed = np.zeros(len(flags), dtype=np.uint8)
+    for place in range(SLOTS):
+        packed |= flags[:, place].view(np.uint8) << place
+    return packed
+
+
+def _of_operands() -> npt.NDArray[np.float64]:
+    """What operands weigh, by which of them have another class and which another word."""
+    numbers = np.arange(1 << SLOTS)[:, None] >> np.arange(SLOTS) & 1
+    _, _, _, kind, word = _WEIGHTS
+    other_class, other_word = numbers[:, None, :] == 1, numbers[None, :, :] == 1
+    weights: npt.NDArray[np.float64] = (np.where(other_class, kind, word) * other_word).sum(axis=2)
+    return weights
+
+
+_OF_OPERANDS = _of_operands()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An input that is kept."""
+
+    number: int
+    cwd: str
+    text: str
+    behavior: int
+
+
+def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
+    """What a row tells of a command: its options as bits, a hash of these with their values, how
+    many operands, and class and hash of the first ones.
+    """
+    form = taken.form
+    bits = 0
+    for name, _ in form.options:
+        bits |= 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+    values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
+    classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
+    words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
+    rest = [0] * (SLOTS - len(classes))
+    return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
+
+
+_HEAD = "index.json"
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Path = Annotated[str, msgspec.Meta(pattern="^/")]
+
+
+class _Head(TypedDict, total=False):
+    """What `write_index` says of an index."""
+
+    forms: int
+    starts: Required[list[_Path]]
+    utilities: Required[list[tuple[str, _Count, _Count]]]
+
+
+FORMS = 2
+"""How commands were taken apart when an index was written (`shioenv.model.forms`): counted up
+where it changes, since rows say what was found."""
+
+
+def holds_index(directory: str | Path) -> bool:
+    """Whether a memory's records lie there."""
+    return (Path(directory) / _HEAD).exists()
+
+
+class Index:
+    """What a directory keeps. Opening it reads nothing but the table of utilities."""
+
+    def __init__(self, directory: Path) -> None:
+        """Errors: ModelError for a directory that holds none."""
+        self.directory = directory
+        if not holds_index(directory):
+            raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
+        head = json_member(directory / _HEAD, _Head)
+        if head.get("forms") != FORMS:
+            raise ModelError(
+                f"{directory} was made by a release that takes commands apart otherwise",
+                hint="make it again of its material: shioenv train memory",
+            )
+        self.rows: Rows = array_member(directory / "rows.npy", ROW)
+        self._bytes = np.asarray(self.rows).view(np.uint8).data
+        self._places: Rows = array_member(directory / "behaviors.npy", np.uint32)
+        self._texts = _mapped(directory / "texts.bin")
+        self._behaviors = _mapped(directory / "behaviors.bin")
+        self._starts: list[str] = head["starts"]
+        self.utilities: dict[str, tuple[int, int]] = {
+            name: (first, end) for name, first, end in head["utilities"]
+        }
+        self._check()
+
+    def _check(self) -> None:
+        """Looks whether the files fit together. Errors: ModelError."""
+        rows, places = self.rows, self._places
+        with judged(self.directory / "behaviors.npy"):
+            if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
+                raise ValueError("it does not say where each behavior begins")
+            if places[-1] != len(self._behaviors):
+                raise ValueError("behaviors.bin is not as long as it says")
+        with judged(self.directory / "rows.npy"):
+            ends = rows["text"].astype(np.int64) + rows["length"]
+            if ends.max(initial=0) != len(self._texts):
+                raise ValueError("texts.bin is not as long as its rows say")
+            if (rows["behavior"] >= len(places) - 1).any():
+                raise ValueError("a row names a behavior that is not there")
+            if (rows["start"] >= len(self._starts)).any():
+                raise ValueError("a row names a directory that is not there")
+        with judged(self.directory / _HEAD):
+            if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
+                raise ValueError("it names rows that are not there")
+
+    @cached_property
+    def _hashes(self) -> npt.NDArray[np.uint32]:
+        """The hash of each row, side by side: looking through them is what asking begins with."""
+        return np.ascontiguousarray(self.rows["hash"])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts(self) -> Iterator[str]:
+        """The input of each record, without its start directory."""
+        return (self.entry(number).text for number in range(len(self)))
+
+    def exact(self, cwd: str, text: str) -> list[Entry]:
+        """The records of this very input."""
+        found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
+        entries = [self.entry(int(number)) for number in found]
+        return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
+
+    def near(self, taken: Taken, count: int, without: int = -1) -> list[int]:
+        """The numbers of so many records of the same utility that look most alike, at a first look;
+        nearest first. `without` is left out, and all that have its text.
+        """
+        first, end = self.utilities.get(taken.form.utility, (0, 0))
+        rows = self.rows[first:end]
+        if not len(rows):
+            return []
+        bits, values, operands, classes, words = signature(taken)
+        option, value, counted, _, _ = _WEIGHTS
+        far = option * _ones(rows["options"] ^ np.uint64(bits)).astype(np.float32)
+        far += value * (rows["values"] != values)
+        far += counted * np.abs(rows["operands"].astype(np.int16) - operands)
+        other_class = rows["classes"] != np.array(classes, dtype=np.uint8)
+        other_word = rows["words"] != np.array(words, dtype=np.uint16)
+        far += _OF_OPERANDS[_packed_bits(other_class), _packed_bits(other_word)]
+        if without >= 0:
+            far[rows["hash"] == self.rows["hash"][without]] = np.inf
+        best = np.argpartition(far, min(count, len(far) - 1))[:count] if count < len(far) else None
+        numbers = np.arange(len(far)) if best is None else best
+        numbers = numbers[np.isfinite(far[numbers])]
+        return [int(number) + first for number in numbers[np.argsort(far[numbers], kind="stable")]]
+
+    def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
+        """The numbers of so many records of the same utility with the same options, from all over
+        them; those with as many operands come first. `without` is left out, and all of its text.
+        """
+        first, end = self.utilities.get(taken.form.utility, (0, 0))
+        rows = self.rows[first:end]
+        bits, _, operands, _, _ = signature(taken)
+        same = rows["options"] == np.uint64(bits)
+        if without >= 0:
+            same &= rows["hash"] != self.rows["hash"][without]
+        found: list[int] = []
+        for as_many in (True, False):
+            places = np.flatnonzero(same & ((rows["operands"] == operands) == as_many))
+            left = min(count - len(found), len(places))
+            steps = np.linspace(0, len(places) - 1, left) if left else np.zeros(0)
+            found += [int(places[round(step)]) + first for step in steps]
+        return found
+
+    def entry(self, number: int) -> Entry:
+        """What was executed."""
+        row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
+        _, place, length, behavior, _, _, _, start = row
+        text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
+        return Entry(number, self._starts[start], text, behavior)
+
+    def behavior(self, number: int) -> Kept:
+        """What an input did, by `Entry.behavior`."""
+        first, end = int(self._places[number]), int(self._places[number + 1])
+        try:
+            code, output, patch, channels, is_error, volatile = _DECODER.decode(
+                self._behaviors[first:end]
+            )
+            if patch != "[]":
+                check_patch(patch)
+        except Exception:  # this is asked for often: what is right is not held up
+            with judged(self.directory / "behaviors.bin"):
+                raise
+        split = None if channels is None else (_text(channels[0]), _text(channels[1]))
+        return Kept(code, _text(output), patch, split, is_error, volatile)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
+_DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] | None, bool, bool])
+
+
+def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
+    """Writes records into a directory: start directory, text, the command taken apart (None where
+    there are several), what it did. Of several of one text the first is kept.
+    """
+    by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
+    seen: set[tuple[str, str]] = set()
+    for record in records:
+        if record[:2] not in seen:
+            seen.add(record[:2])
+            utility = record[2].form.utility if record[2] else ""
+            by_utility.setdefault(utility, []).append(record)
+    starts: dict[str, int] = {}
+    behaviors: dict[bytes, int] = {}
+    texts = bytearray()
+    rows = np.zeros(sum(map(len, by_utility.values())), dtype=ROW)
+    utilities: list[tuple[str, int, int]] = []
+    number = 0
+    for utility in sorted(by_utility):
+        utilities.append((utility, number, number + len(by_utility[utility])))
+        for cwd, text, taken, kept in by_utility[utility]:
+            data = text.encode("utf-8", "surrogateescape")
+            packed = _packed(kept)
+            row = rows[number]
+            row["hash"] = _hash(f"{cwd}\0{text}")
+            row["text"], row["length"] = len(texts), len(data)
+            row["behavior"] = behaviors.setdefault(packed, len(behaviors))
+            row["start"] = starts.setdefault(cwd, len(starts))
+            if taken is not None:
+                (
+                    row["options"], row["values"], row["operands"], row["classes"], row["words"]
+                ) = signature(taken)  # fmt: skip
+            texts += data
+            number += 1
+    directory.mkdir(parents=True, exist_ok=True)
+    np.save(directory / "rows.npy", rows)
+    places = np.cumsum([0, *map(len, behaviors)], dtype=np.uint32)
+    np.save(directory / "behaviors.npy", places)
+    (directory / "texts.bin").write_bytes(texts)
+    (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
+    head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
+    (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
+
+
+def _packed(kept: Kept) -> bytes:
+    channels = None if kept.channels is None else tuple(map(_bytes, kept.channels))
+    return _ENCODER.encode(
+        (kept.exit_code, _bytes(kept.output), kept.patch, channels, kept.is_error, kept.volatile)
+    )
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    with judged(path), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogateescape"))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def sizes(directory: Path) -> Sequence[tuple[str, int]]:
+    """The files of an index and their bytes."""
+    return [(path.name, path.stat().st_size) for path in sorted(directory.iterdir())]

@@ -1,0 +1,511 @@
+"""A memory of executed inputs that answers others: the nearest ones, rewritten, ranked, voted.
+
+It reads a directory and nothing else: it starts no process and needs no built system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from shioenv.composition.opening import without_reading
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Answer, State
+from shioenv.domain.work import answering, spend, uncounted
+from shioenv.errors import Abstained, PatchError
+from shioenv.model.facts import Tree, here, listing, operands, valued
+from shioenv.model.forms import Forms
+from shioenv.model.memory.explain import Induction, parts
+from shioenv.model.memory.index import Index
+from shioenv.model.memory.rank import (
+    Candidate,
+    Numbers,
+    Ranker,
+    difference,
+    features,
+    host,
+    load_ranker,
+    untrained,
+)
+from shioenv.model.memory.rewrite import (
+    CONTENTS,
+    COUNTS,
+    DETAILS,
+    INDUCED,
+    WORDS,
+    Kept,
+    Taken,
+    fillings,
+)
+from shioenv.model.translation import Translation
+from shioenv.system.world import World, read_world
+
+LOOKED_AT = 60
+"""Records that are taken apart for one answer; ours: beyond them nothing was ever nearest."""
+
+ASKED = 25
+"""Records that are rewritten for one answer."""
+
+EXACT, VOLATILE = 0.99, 0.3
+"""How often the very same input did the same again, and where it varies (ours, measured)."""
+
+STAGE = 0.3
+"""What is left of the confidence where a command reads a pipe and its neighbour read something
+else, it lists a directory that was another then, or it is not known what its words stand for
+(ours)."""
+
+EXAMPLES = 24
+"""Records with the same options that a function is looked for in."""
+
+ENOUGH = 3
+"""Examples that a function explains at least, to be believed before what a record says (ours)."""
+
+_FIND = 5_000
+"""Steps that finding takes, whatever it is."""
+
+_NAME = re.compile(r"[\w.][\w.+-]*")
+_BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
+_SHARP, _SOFT = 0.1, 0.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a memory says of an input, and why."""
+
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Inputs that were executed, each with its distance; the nearest first."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with what the ranker gives it."""
+
+
+@dataclass
+class _Group:
+    kept: Kept
+    how: int
+    number: int
+    pair: Sequence[float]
+    distance: float
+    place: int
+    added: int
+    leftover: bool
+    near: float = 0.0
+    all: float = 0.0
+    votes: int = 0
+    unchanged: int = 0
+    members: set[int] = field(default_factory=set)
+
+    def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
+        if number in self.members:
+            return
+        self.members.add(number)
+        self.near += math.exp(-(distance - nearest) / _SHARP)
+        self.all += math.exp(-(distance - nearest) / _SOFT)
+        self.votes += 1
+        self.unchanged += unchanged
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(
+            kept=self.kept, how=self.how, number=self.number, pair=self.pair,
+            distance=self.distance, near=self.near, all=self.all, votes=self.votes,
+            unchanged=self.unchanged, added=self.added, leftover=self.leftover, place=self.place,
+        )  # fmt: skip
+
+
+class Memory:
+    """Answers single commands, and of all other inputs those that were executed as they are."""
+
+    def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
+        """Opens a directory that `write_index` filled. Errors: ModelError."""
+        directory = Path(directory)
+        self.index = Index(directory)
+        self.world = read_world(directory)
+        kept = directory / "ranker.npz"
+        self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
+        self._forms = Forms()
+        self._induction = Induction()
+        self.taken = lru_cache(maxsize=20_000)(self._taken)
+        """A record taken apart, by its number; None where it is no single command."""
+        self._translated = lru_cache(maxsize=8)(self._translate)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what it is made of and what it learned, twelve digits."""
+        directory = self.index.directory
+        kept = [directory / name for name in ("index.json", "ranker.npz")]
+        parts = [each.read_bytes() for each in kept if each.exists()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the nearest records did, said of this input, with the share of such answers that
+        are right as confidence. Errors: Abstained where no input of the same utility was executed.
+        """
+        return self.find(shell_input, state).answer
+
+    def find(self, shell_input: str, state: State | None = None) -> Found:
+        """The same with the records it rests on."""
+        with answering(shell_input):
+            return self._find(shell_input, state)
+
+    def _find(self, shell_input: str, state: State | None) -> Found:
+        spend(_FIND)
+        state = self.world.placed(state)
+        exact = self.exact(shell_input, state)
+        if exact is not None:
+            return Found(exact, ((shell_input.strip(), 0.0),))
+        ours = self.take(shell_input, state)
+        if ours is None:
+            raise Abstained("no command is in it")
+        candidates = self.candidates(ours, state)
+        if not candidates:
+            raise Abstained(f"nothing like {shell_input!r:.60} was executed")
+        order, scores = self.ranked(ours, candidates, state)
+        fitting = [place for place in order if _fits(candidates[place].kept, state)]
+        best = fitting[0] if fitting else order[0]
+        chosen = candidates[best]
+        behavior = _with_digests(behavior_of(chosen.kept, state, fits=bool(fitting)), ours)
+        sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
+        if not len(self.ranker.scores):
+            sure = 0.9 * math.exp(-chosen.distance)
+        if _is_fed(ours) and chosen.how not in _BY_CONTENT:
+            theirs = self.taken(chosen.number)
+            sure *= 1.0 if theirs is not None and _is_fed(theirs) else STAGE
+        if self._is_away(state) and chosen.how != INDUCED and self._is_moved(ours, state):
+            told = {kept.key for _, kept in self._examples(ours, -1)[1]}
+            told_less = len(told) == 1 and not self._is_stale(chosen.kept, ours, state)
+            sure *= 1.0 if told_less else STAGE  # what is in the directory matters to it
+        if ours.form.guessed:
+            sure *= STAGE
+        text = self.index.entry(chosen.number).text
+        others = [place for place in fitting if place != best][:3]
+        return Found(
+            Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
+            self._nearest(candidates),
+            tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),
+        )
+
+    def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
+        """What the very same input did in the pristine state; None where that is not known, or the
+        state is another.
+        """
+        state = self.world.placed(state)
+        if state.context is not None or state.stdin or not self._is_own(state):
+            return None
+        for entry in self.index.exact(state.cwd, shell_input.strip()):
+            kept = self.index.behavior(entry.behavior)
+            sure = VOLATILE if kept.volatile else EXACT
+            behavior = behavior_of(kept, state)
+            ours = self.take(entry.text, state) if behavior.patch else None
+            behavior = _with_digests(behavior, ours) if ours else behavior
+            return Answer(behavior, sure, "memory: the same input")
+        return None
+
+    def _is_own(self, state: State) -> bool:
+        """Whether a pristine state is of the machine that the records are of."""
+        if isinstance(state.pristine, World):
+            return self._translation(state) is None
+        own = self.world.state(state.cwd).before.document
+        theirs = state.before.document
+        return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
+
+    def _translation(self, state: State) -> Translation | None:
+        """What says of the state's machine what was said of ours; None where that is the same."""
+        theirs = state.pristine
+        if not isinstance(theirs, World) or theirs is self.world:
+            return None
+        return self._translated(theirs)
+
+    def _translate(self, theirs: World) -> Translation | None:
+        same = theirs.contents == self.world.contents
+        if same and theirs.state().before == self.world.state(theirs.start).before:
+            return None
+        return Translation(self.world, theirs)
+
+    def take(self, text: str, state: State) -> Taken | None:
+        """A command taken apart where it is to run, with the file that it reads by `<` as its
+        standard input; None where there is none.
+        """
+        return taken(text, state, self._forms)
+
+    def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
+        """What the nearest records would have done here; those of the text of the record `without`
+        are left out.
+        """
+        spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
+        before, cwd = state.before.document["fs"], state.before.document["cwd"]
+        translation = self._translation(state)
+        ranked: list[tuple[float, int, Taken, list[float]]] = []
+        for number in self._near(ours, without):
+            theirs = self.taken(number)
+            if theirs is not None:
+                pair = difference(ours, theirs)
+                far = float(np.dot(self.ranker.weights, pair))
+                where = self.index.entry(number).cwd
+                far += 0.5 * ((translation.named(where) if translation else where) != cwd)
+                ranked.append((far, number, theirs, pair))
+        ranked.sort(key=lambda each: each[:2])
+        ranked = ranked[:ASKED]
+        groups: dict[tuple[int, str, str], _Group] = {}
+        for place, (far, number, theirs, pair) in enumerate(ranked):
+            entry = self.index.entry(number)
+            kept, was = self.index.behavior(entry.behavior), self.world.state(entry.cwd).before
+            for how, filled in fillings(
+                ours, theirs, kept, before, was.document["fs"], translation
+            ):
+                group = groups.get(filled.key)
+                if group is None:
+                    added = len(filled.output) - len(kept.output)
+                    left = _leftover(ours, theirs, filled)
+                    group = _Group(filled, how, number, pair, far, place, added, left)
+                    groups[filled.key] = group
+                group.add(number, far, ranked[0][0], filled.key == kept.key)
+        made = [group.candidate for group in groups.values()]
+        explained = self._explained(ours, made, without)
+        return made if explained is None else [*made, explained]
+
+    def _near(self, ours: Taken, without: int) -> list[int]:
+        """The records to look at; of addresses those of the same hosts first."""
+        hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
+        numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
+        if hosts:
+            texts = {number: self.index.entry(number).text for number in numbers}
+            numbers.sort(key=lambda number: not any(each in texts[number] for each in hosts))
+        return numbers[:LOOKED_AT]
+
+    def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
+        """What the function prints that explains records with our options; where there are none,
+        or no function does, the one that is put together of what each option means alone.
+        """
+        numbers, examples = self._examples(ours, without)
+        found = self._induction.explain(ours, examples)
+        asked = ours
+        if found is None and len(ours.form.options) > 1:
+            found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
+            if found is not None:
+                asked = parts(ours)[0]
+                numbers, examples = self._examples(asked, without)
+        if found is None:
+            return None
+        pair = difference(asked, examples[0][0])
+        far = float(np.dot(self.ranker.weights, pair))
+        answer = Kept(found.exit_code, found.output, "[]")
+        same = [each for each in made if each.kept.key == answer.key]
+        return Candidate(
+            kept=answer, how=INDUCED, number=numbers[0], pair=pair, distance=far, place=0,
+            near=sum(each.near for each in same), all=sum(each.all for each in same),
+            votes=found.agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{found.function.name}, found from {found.agreed} examples like ",
+        )  # fmt: skip
+
+    def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
+        """Records with just these options: their numbers, and what they did."""
+        names = Counter(name for name, _ in taken.form.options)
+        numbers: list[int] = []
+        examples: list[tuple[Taken, Kept]] = []
+        for number in self.index.alike(taken, EXAMPLES, without):
+            theirs = self.taken(number)
+            if theirs and Counter(name for name, _ in theirs.form.options) == names:
+                numbers.append(number)
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                examples.append((theirs, kept))
+        return numbers, examples
+
+    def ranked(
+        self, ours: Taken, candidates: Sequence[Candidate], state: State
+    ) -> tuple[list[int], Numbers]:
+        """The candidates' places, the best first, and what each is worth."""
+        scores = self.ranker.probability(features(ours, candidates))
+        order = self._order(candidates, scores)
+        if not any(_has_our_options(each) for each in candidates):
+            order.sort(key=lambda place: candidates[place].how != INDUCED)
+        if self._is_away(state):  # records are of one pristine machine, functions of any
+            moved = self._is_moved(ours, state)
+            order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
+        order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
+        return order, scores
+
+    def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
+        """The candidates' places, the best first."""
+        if len(self.ranker.scores):
+            return sorted(range(len(candidates)), key=lambda place: -scores[place])
+        ways = (INDUCED, CONTENTS, DETAILS, WORDS, COUNTS)
+        ranked = [
+            (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
+        ]
+        return [place for _, _, place in sorted(ranked)]
+
+    def _is_away(self, state: State) -> bool:
+        """Whether the state is another one than that in which inputs were executed."""
+        return state.context is not None or self._translation(state) is not None
+
+    def _is_moved(self, ours: Taken, state: State) -> bool:
+        """Whether the directory that a command lists is not what it was on the pristine machine."""
+        return any(names != old for names, old in self._listings(ours, state))
+
+    def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
+        """Whether an answer names what is no more in the directory that a command lists."""
+        gone = {
+            name.rstrip("/@|=*")
+            for names, old in self._listings(ours, state)
+            for name in set(old or ()) - set(names or ())
+        }
+        return any(match[0] in gone for match in _NAME.finditer(kept.output))
+
+    def _listings(
+        self, ours: Taken, state: State
+    ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
+        """What the directories hold that a command lists, and what they held when inputs were
+        executed.
+        """
+        named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
+        if not ours.operands:
+            named = [(state.before.document["cwd"], ours.here)]
+        translation = self._translation(state)
+        fresh = self.world.state(self.world.start if translation else state.cwd)
+        return [
+            (names, listing(translation.back(path) if translation else path, fresh))
+            for path, names in named
+        ]
+
+    def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
+        near = {each.number: each.distance for each in candidates}
+        ranked = sorted(near.items(), key=lambda pair: pair[1])[:5]
+        return tuple((self.index.entry(number).text, far) for number, far in ranked)
+
+    def _taken(self, number: int) -> Taken | None:
+        entry = self.index.entry(number)
+        with uncounted():
+            return self.take(entry.text, self.world.state(entry.cwd))
+
+
+def taken(text: str, state: State, forms: Forms) -> Taken | None:
+    """See `Memory.take`."""
+    text, state = without_reading(text, state) or (text, state)
+    form = forms.form(text, state)
+    if form is None:
+        return None
+    tree = None if form.operands else Tree(".", state)
+    return Taken(form, operands(form, state), here(form, state), valued(form, state), tree)
+
+
+def _has_our_options(candidate: Candidate) -> bool:
+    return candidate.how != INDUCED and not any(candidate.pair[:2])
+
+
+def _is_found(candidate: Candidate, *, moved: bool) -> bool:
+    return candidate.how == INDUCED and (moved or candidate.votes >= ENOUGH)
+
+
+_SAID = (
+    ("No such file or directory", lambda entry: entry is not None),
+    ("File exists", lambda entry: entry is None),
+    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
+    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
+)
+"""What the system says of a file (errno(3)), and when that cannot be."""
+
+
+def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
+    """Whether an answer says of a file that our command names what the tree shows to be wrong, or
+    of standard input that it is none.
+    """
+    lines = [line for line in kept.output.splitlines() if " " in line]
+    for said, is_wrong in _SAID:
+        for line in lines:
+            if not line.endswith(said):
+                continue
+            for each in (*ours.operands, *(one for _, one in ours.valued)):
+                given = each.kind == "x"
+                spend(1)
+                if each.word not in line:
+                    continue
+                if not (each.key or (given and each.word)) or not re.search(
+                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
+                ):
+                    continue
+                if given or is_wrong(state.entry(each.word)):
+                    return True
+    return False
+
+
+def _is_fed(taken: Taken) -> bool:
+    return any(each.kind == "x" for each in taken.operands)
+
+
+def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:
+    """Whether a word of theirs that is none of ours is still in the answer."""
+    own = {each.word for each in ours.operands}
+    return any(
+        len(each.word) > 2 and each.word not in own and each.word in filled.output
+        for each in theirs.operands
+    )
+
+
+def _fits(kept: Kept, state: State) -> bool:
+    if kept.patch == "[]":
+        return True
+    try:
+        ContextPatch.from_json(kept.patch).apply(state.before.document)
+    except PatchError:
+        return False
+    return True
+
+
+def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
+    """What was kept as a behavior; without the patch where that does not fit the state."""
+    output = kept.output.encode("utf-8", "surrogateescape")
+    if kept.channels is not None:
+        stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
+    else:
+        stdout, stderr = (b"", output) if kept.is_error else (output, b"")
+    patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
+    return Behavior(
+        kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
+    )
+
+
+def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
+    """The behavior with what is in the files it made, where these are empty or as long as one that
+    the command names.
+    """
+    known = {len(each.content): each.content for each in ours.operands if each.content is not None}
+    digests: dict[str, str] = {}
+    for operation in behavior.patch.operations:
+        area, *names = keys(operation[1]) or [""]
+        made = operation[2] if operation[0] == "a" else None
+        if area == "fs" and len(names) == 1 and isinstance(made, dict):
+            content = b"" if made.get("size") == 0 else known.get(made.get("size", -1))
+            if content is not None and str(made.get("perms", "")).startswith("-"):
+                digests[names[0]] = hashlib.sha256(content).hexdigest()
+    return replace(behavior, content_digests=digests) if digests else behavior
+
+
+def kept_of(behavior: Behavior) -> Kept:
+    """A behavior as a memory keeps it."""
+
+    def text(data: bytes) -> str:
+        return data.decode("utf-8", "surrogateescape")
+
+    output = text(behavior.output)
+    channels = None
+    if behavior.stdout and behavior.stderr:
+        channels = text(behavior.stdout), text(behavior.stderr)
+    is_error = bool(behavior.stderr) and not behavior.stdout
+    patch = behavior.patch.to_json()
+    return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)

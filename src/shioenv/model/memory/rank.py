@@ -1,0 +1,280 @@
+"""Which of several rewritten answers is right: what tells, and the trees that learned it.
+
+The trees are scikit-learn's, kept as arrays: to ask them takes NumPy alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.files.members import arrays_member, judged
+from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv.model.memory.rewrite import Kept, Taken
+
+Numbers = npt.NDArray[np.float64]
+
+PAIR = (
+    "options that are ours alone", "options that are theirs alone",
+    "values that differ, of one class", "values that differ in class", "operands more or fewer",
+    "other numbers", "other words", "other patterns", "other addresses", "other files",
+    "other directories", "other links", "other missing names", "other names nowhere",
+    "standard input for a file", "operands of another class", "another order of options",
+    "another kind of file name", "spelt otherwise", "pattern or variable on one side",
+    "a mistaken option on one side",
+)  # fmt: skip
+"""How two commands differ: what the distance weighs."""
+
+FEATURES = (
+    *PAIR,
+    "equal operands", "our operands", "our options", "distance", "distance to the nearest",
+    "share of the near votes", "share of all votes", "votes", "different answers",
+    "votes that were not rewritten", "utility", "length", "length that rewriting added",
+    "exit code", "no patch", "no output", "how it was rewritten", "a word of theirs is left",
+    "volatile", "place",
+)  # fmt: skip
+"""What the trees look at."""
+
+WEIGHTS = (
+    1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
+    0.03, 0.2, 3.0,
+)  # fmt: skip
+"""Of a distance that has learned nothing yet; ours."""
+
+_OTHER = {
+    "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
+    "x": 14,
+}  # fmt: skip
+_MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
+_LONGEST = 2000.0
+_ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
+_SAME_HOST = 0.25
+"""What an address of the same host differs by (ours)."""
+
+
+_MARKS = re.compile(r"[:=,+%@]")
+"""What parts a word into words of different meaning: `alice:users`, `key=value`."""
+
+
+def difference(ours: Taken, theirs: Taken) -> list[float]:
+    """How two commands differ, as `PAIR` says."""
+    found = [0.0] * len(PAIR)
+    own, other = Counter(ours.form.options), Counter(theirs.form.options)
+    if ours.form.options != theirs.form.options:
+        alone, theirs_alone = list((own - other).elements()), list((other - own).elements())
+        for name, value in list(alone):
+            match = next((each for each in theirs_alone if each[0] == name), None)
+            if match is not None:
+                if name in _MISTAKEN:
+                    alone.remove((name, value))
+                    theirs_alone.remove(match)
+                    found[18] += 1
+                    continue
+                alone.remove((name, value))
+                theirs_alone.remove(match)
+                same = _class(value) == _class(match[1])
+                found[2 if same else 3] += 1
+        found[0], found[1] = float(len(alone)), float(len(theirs_alone))
+        found[16] = float(own == other)
+    found[4] = float(abs(len(ours.operands) - len(theirs.operands)))
+    for our, their in zip(ours.operands, theirs.operands, strict=False):
+        if our.word == their.word and our.kind == their.kind:
+            if our.kind in "fd" and (our.content, our.names) != (their.content, their.names):
+                found[_OTHER[our.kind]] += 1  # it was changed since
+            continue
+        if our.kind == "x" and their.kind in "fl":
+            found[14] += 1
+        elif our.kind != their.kind:
+            found[15] += 1
+        elif our.path and our.path == their.path:
+            found[18] += 1
+        elif our.kind in "UH" and host(our.word) == host(their.word):
+            is_bare = [host(each.word) == each.word for each in (our, their)]
+            found[_OTHER[our.kind]] += _SAME_HOST if is_bare[0] == is_bare[1] else 1
+        else:
+            found[_OTHER[our.kind]] += 1
+            ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
+            alike = _MARKS.findall(our.word) == _MARKS.findall(their.word)
+            found[17] += ends or our.is_system != their.is_system or not alike
+    found[18] += ours.form.command != theirs.form.command
+    found[20] = float(_mistakes(ours) != _mistakes(theirs))
+    found[19] = float(ours.form.matched != theirs.form.matched)
+    return found
+
+
+def host(address: str) -> str:
+    """How an address is spoken to: its protocol, its host and its port."""
+    match = _ADDRESS.match(address)
+    return match[0] if match else address
+
+
+def _mistakes(taken: Taken) -> frozenset[str]:
+    return _MISTAKEN.intersection(name for name, _ in taken.form.options)
+
+
+def _class(value: str | None) -> str:
+    if value is None:
+        return ""
+    if value.lstrip("+-").isdigit():
+        return "number"
+    return "path" if "/" in value or "." in value else "word"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewritten answer, with all that speaks for it."""
+
+    kept: Kept
+    how: int
+    number: int
+    """The nearest record that gives it."""
+    pair: Sequence[float]
+    """How that differs."""
+    distance: float
+    near: float
+    all: float
+    votes: int
+    unchanged: int
+    added: int
+    leftover: bool
+    place: int
+    note: str = ""
+    """How it was made, where that is not to be seen from the record."""
+
+
+def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
+    """A row of `FEATURES` for each candidate."""
+    nearest = min((each.distance for each in candidates), default=0.0)
+    near = sum(each.near for each in candidates) or 1.0
+    every = sum(each.all for each in candidates) or 1.0
+    utility = zlib.crc32(ours.form.utility.encode("utf-8", "surrogateescape")) % 251
+    equal = 0.0
+    rows = []
+    for each in candidates:
+        kept = each.kept
+        equal = len(ours.operands) - sum(each.pair[5:16]) - each.pair[18]
+        rows.append(
+            [
+                *each.pair,
+                *(equal, len(ours.operands), len(ours.form.options)),
+                *(each.distance, each.distance - nearest, each.near / near, each.all / every),
+                *(each.votes, len(candidates), each.unchanged, utility),
+                *(min(len(kept.output), _LONGEST), max(-_LONGEST, min(each.added, _LONGEST))),
+                *(kept.exit_code, kept.patch == "[]", not kept.output),
+                *(each.how, each.leftover, kept.volatile, each.place),
+            ]
+        )
+    return np.array(rows, dtype=np.float64).reshape(len(candidates), len(FEATURES))
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A learned distance, the trees, and what their figures are worth."""
+
+    weights: Numbers
+    """Of `PAIR`."""
+    trees: dict[str, npt.NDArray[Any]]
+    """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
+    scores: Numbers
+    shares: Numbers
+    """How often an answer of such a score was right, by score, both rising."""
+
+    def probability(self, rows: Numbers) -> Numbers:
+        """How likely each candidate is right, as far as the trees know."""
+        if not len(rows) or not len(self.trees["feature"]):
+            return np.zeros(len(rows))
+        feature, threshold, after = self._nodes
+        count, most = self.trees["feature"].shape
+        here = np.arange(len(rows))[:, None] * rows.shape[1]
+        at, before = np.tile(np.arange(count) * most, (len(rows), 1)), None
+        while before is None or (at != before).any():
+            before = at
+            at = after[2 * at + (rows.ravel()[here + feature[at]] > threshold[at])]
+        raw = self.trees["value"].ravel()[at].sum(axis=1) + self.trees["start"][0]
+        result: Numbers = 1.0 / (1.0 + np.exp(-raw))
+        return result
+
+    @cached_property
+    def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
+        """All nodes of all trees in a row: which number each looks at, what that is held against,
+        and the two nodes that may follow each; a leaf is followed by itself.
+        """
+        feature, most = self.trees["feature"], self.trees["feature"].shape[1]
+        first = np.arange(len(feature))[:, None] * most
+        itself = first + np.arange(most)
+        left, right = (
+            np.where(feature >= 0, first + self.trees[side], itself).ravel()
+            for side in ("left", "right")
+        )
+        numbers = np.maximum(feature, 0).ravel().astype(np.intp)
+        after = np.stack((left, right), axis=1).ravel()
+        return numbers, self.trees["threshold"].ravel(), after
+
+    def confidence(self, probability: float) -> float:
+        """The share of such answers that were right, of those that were left out."""
+        if not len(self.scores):
+            return float(probability)
+        return float(np.interp(probability, self.scores, self.shares))
+
+    def save(self, path: Path) -> None:
+        """Writes it; `load_ranker` reads it."""
+        arrays: dict[str, Any] = {f"tree_{name}": value for name, value in self.trees.items()}
+        arrays |= {"weights": self.weights, "scores": self.scores, "shares": self.shares}
+        np.savez_compressed(path, **arrays)
+
+
+def untrained() -> Ranker:
+    """What knows nothing: the hand-set distance alone."""
+    none = np.zeros(0)
+    return Ranker(np.array(WEIGHTS), {"feature": np.zeros((0, 0))}, none, none)
+
+
+def load_ranker(path: Path) -> Ranker:
+    """What `save` wrote. Errors: ModelError."""
+    kept = arrays_member(path)
+    with judged(path):
+        trees = {
+            name.removeprefix("tree_"): array
+            for name, array in kept.items()
+            if name.startswith("tree_")
+        }
+        ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
+        if ranker.weights.shape != (len(PAIR),):
+            raise ModelError(f"{path} was learned by another release", hint="make the model again")
+        _check(ranker)
+    return ranker
+
+
+def _check(ranker: Ranker) -> None:
+    """ValueError where its arrays do not fit together; KeyError where one is missing."""
+    scores, shares = ranker.scores, ranker.shares
+    if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
+        raise ValueError("its scores and shares do not fit together")
+    if ((shares < 0) | (shares > 1)).any():
+        raise ValueError("a share is below 0 or above 1")
+    feature = ranker.trees["feature"]
+    if not feature.size:
+        return
+    parts = [ranker.trees[name] for name in ("feature", "left", "right", "threshold", "value")]
+    if feature.ndim != 2 or any(each.shape != feature.shape for each in parts):
+        raise ValueError("its trees are not as large as each other")
+    if any(each.dtype.kind not in "iu" for each in parts[:3]):
+        raise ValueError("its trees have nodes that are no numbers")
+    here = np.broadcast_to(np.arange(feature.shape[1]), feature.shape)[feature >= 0]
+    for side in parts[1:3]:
+        after = side[feature >= 0]
+        if ((after <= here) | (after >= feature.shape[1])).any():
+            raise ValueError("a node is followed by one that is not behind it")
+    if (feature >= len(FEATURES)).any() or ranker.trees["start"].shape != (1,):
+        raise ValueError("its trees look at what is not there")

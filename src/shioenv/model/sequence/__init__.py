@@ -1,0 +1,1 @@
+"""A network that writes behaviors, beside a memory."""

@@ -1,0 +1,129 @@
+"""What a sequence model is asked: the command, where it runs, and the facts of its operands.
+
+Everything is taken from a given state, so a model can be asked about a machine that it never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv.model.facts import Operand, operands
+from shioenv.model.forms import Forms
+from shioenv.model.memory.memory import Memory
+from shioenv.model.memory.rank import features
+from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.model.sequence.compact import Now
+
+CONTENT = 2048
+"""Bytes of files and of standard input that a prompt shows at most, all together."""
+
+NAMES = 40
+"""Names of a directory that it shows at most."""
+
+OPERANDS = 12
+"""Operands whose facts it tells at most."""
+
+_NEIGHBOUR = 300
+"""Characters of a neighbour's answer that it shows at most."""
+
+
+class Prompter:
+    """Writes prompts. With a memory, so many of its nearest records stand in them, filled in."""
+
+    def __init__(self, memory: Memory | None = None, neighbours: int = 0) -> None:
+        self._memory, self._neighbours = memory, neighbours
+        self._forms = Forms()
+
+    def prompt(self, text: str, state: State, now: Now, *, without_itself: bool = False) -> str:
+        """The prompt of one command in a state; lines, the command's first.
+
+        `without_itself` leaves out of the neighbours what is the very same input.
+        """
+        document = state.before.document
+        lines = [f"$ {text}", f"@ {document['cwd']} {document.get('user', 'root')} {now.text}"]
+        form = self._forms.form(text, state)
+        taken = None if form is None else Taken(form, operands(form, state))
+        left = CONTENT
+        for each in taken.operands[:OPERANDS] if taken else ():
+            for line in _facts(each, state, left):
+                lines.append(line)
+                left -= len(line) if line[:1] in "|/" else 0
+        if state.stdin and not (taken and any(each.kind == "x" for each in taken.operands)):
+            lines += ["x", *_shown(state.stdin, max(left, 0))]
+        if not state.stdin and (form is None or not form.operands):
+            lines += _listed("d .", state, ".")
+        if taken and self._memory and self._neighbours:
+            lines += self._near(taken, text, state, without_itself=without_itself)
+        return "".join(f"{line}\n" for line in lines)
+
+    def _near(
+        self, taken: Taken, text: str, state: State, *, without_itself: bool
+    ) -> Iterator[str]:
+        memory = self._memory
+        assert memory is not None
+        world = memory.world.state(state.cwd)
+        without = -1
+        if without_itself:
+            same = memory.index.exact(state.cwd, text.strip())
+            without = same[0].number if same else -1
+        try:
+            candidates = memory.candidates(taken, state if state.pristine else world, without)
+        except Abstained:
+            return
+        scores = memory.ranker.probability(features(taken, candidates)) if candidates else ()
+        order = sorted(range(len(candidates)), key=lambda place: -float(scores[place]))
+        for place in order[: self._neighbours]:
+            each = candidates[place]
+            yield f"~ {memory.index.entry(each.number).text}"
+            yield from _told(each.kept)
+
+
+def _told(kept: Kept) -> Iterator[str]:
+    yield f"= {kept.exit_code}"
+    for line in kept.output[:_NEIGHBOUR].splitlines():
+        yield f"|{_plain(line)}"
+    if kept.patch != "[]":
+        yield f"& {_plain(kept.patch[:_NEIGHBOUR])}"
+
+
+def _facts(operand: Operand, state: State, left: int) -> Iterator[str]:
+    head = f"{operand.kind} {_plain(operand.word)}".rstrip()
+    details = operand.details
+    if operand.entry is not None:
+        said: Mapping[str, Any] = details
+        head += f" {said['mode']} {operand.entry.links} {said['owner']} {said['group']}"
+        head += f" {said['size']} {said['day']} {operand.entry.time}"
+        if operand.entry.target is not None:
+            head += f" >{_plain(operand.entry.target)}"
+    if operand.content is not None:
+        head += f" l{details['lines']} w{details['words']} c{details['characters']}"
+    if operand.kind == "d":
+        yield from _listed(head, state, operand.word)
+        return
+    yield head
+    if operand.content is not None:
+        yield from _shown(operand.content, left)
+
+
+def _listed(head: str, state: State, path: str) -> Iterator[str]:
+    names = state.names(path)
+    shown = " ".join(map(_plain, names[:NAMES]))
+    yield f"{head} n{len(names)}: {shown}"
+
+
+def _shown(content: bytes, left: int) -> Iterator[str]:
+    """The beginning of a text, a mark before each line; what ends a line is told where none is."""
+    part = content[: max(left, 0)]
+    lines = part.decode("utf-8", "replace").split("\n")
+    for line in lines[:-1]:
+        yield f"|{_plain(line)}"
+    if lines[-1]:
+        yield f"/{_plain(lines[-1])}"
+
+
+def _plain(text: str) -> str:
+    """The text on one line, as Unicode can say it."""
+    return text.replace("\r", "\\r").replace("\n", "\\n").encode("utf-8", "replace").decode("utf-8")

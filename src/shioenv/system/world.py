@@ -1,0 +1,242 @@
+"""What is known of a machine where it is not at hand: its context, and the texts of small files.
+
+It goes with a model, so that nothing has to be built to ask one.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Required, TypedDict
+
+import msgspec
+
+from shioenv.domain.context import MONTHS, Context
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import State
+from shioenv.files.members import LARGEST as LARGEST_MEMBER
+from shioenv.files.members import judged, parsed
+from shioenv.files.regular import read_regular
+from shioenv.system.store import System
+
+LARGEST = 16 * 1024
+"""Bytes of a file whose content is kept; ours: of what people ask about, few are longer."""
+
+ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
+"""Where files are whose contents people ask about."""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """See `Entry`."""
+
+    perms: Annotated[str, msgspec.Meta(min_length=10)]
+    links: int
+    owner: str
+    group: str
+    size: int
+    month: Literal[MONTHS]  # type: ignore[valid-type]
+    day: int
+    year: int
+    time: str
+    target: str | None = None
+
+
+_ATTRIBUTES = {field.name: field.type for field in msgspec.structs.fields(_File)}
+_Path = Annotated[str, msgspec.Meta(pattern="^/")]
+_VALUES: Mapping[str, tuple[int, Any]] = {
+    "cwd": (0, _Path),
+    "env": (1, str),
+    "settings": (1, str | bool),
+    "shell_options": (1, bool),
+    "functions": (1, str),
+}
+"""What is looked into of a context beside its files: how deep it lies there, and what it is."""
+
+
+class _Document(TypedDict, total=False):
+    """See `Context`: what of it has to be there, and what of it is looked into."""
+
+    cwd: Required[_Path]
+    env: Required[dict[str, str]]
+    settings: Required[dict[str, str | bool]]
+    shell_options: Required[dict[str, bool]]
+    fs: Required[dict[str, _File]]
+    functions: dict[str, str]
+    hostname: str
+    user: str
+
+
+class _Written(TypedDict):
+    """What `World.to_json` writes."""
+
+    context: _Document
+    contents: dict[_Path, str]
+
+
+class _Untouched(State):
+    """The state of a machine that was written down, whose directories are looked up."""
+
+    __slots__ = ()
+
+    def names(self, path: str = ".") -> list[str]:
+        """See `State.names`."""
+        if self.context is None and isinstance(self.pristine, World):
+            return self.pristine.listing(self.resolve(path))
+        return super().names(path)
+
+
+class World:
+    """A pristine machine that was written down: a `Pristine` that reads nothing but this."""
+
+    def __init__(self, context: Context, contents: Mapping[str, bytes]) -> None:
+        self.start: str = context.document["cwd"]
+        """The start directory that the context is told from."""
+        self.contents = contents
+        """Texts of files, by absolute path."""
+        self._document = context
+        self.context = lru_cache(maxsize=8)(self._context)
+
+    @classmethod
+    def of(
+        cls,
+        context: Context,
+        read: Callable[[str], bytes | None],
+        shown: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> World:
+        """What a machine shows in this context, of whose regular files `read` gives the content
+        (None where it cannot). `shown` is what it shows in /proc, by absolute path.
+        """
+        start = context.document["cwd"]
+        contents = {path: text for path, text in shown.items() if len(text) <= LARGEST}
+        for key, entry in context.document["fs"].items():
+            path = posixpath.normpath(posixpath.join(start, _text(key)))
+            if entry["perms"][:1] != "-" or entry["size"] > LARGEST or not path.startswith(ROOTS):
+                continue
+            content = read(path)
+            if content is not None and len(content) <= LARGEST:
+                contents[path] = content
+        return cls(context, contents)
+
+    def read(self, path: str) -> bytes | None:
+        """See `Pristine.read`; None for what was not written down too."""
+        return self.contents.get(path)
+
+    def state(self, cwd: str | None = None) -> State:
+        """The pristine state in a start directory."""
+        return _Untouched(cwd=cwd or self.start, pristine=self)
+
+    def placed(self, state: State | None) -> State:
+        """A state that knows its machine: this one, where it knows none. None: pristine."""
+        if state is None:
+            return self.state()
+        if state.pristine is not None:
+            return state
+        return replace(
+            self.state(state.cwd),
+            history=state.history,
+            context=state.context,
+            stdin=state.stdin,
+            fed=state.fed,
+            written=state.written,
+        )
+
+    def listing(self, directory: str) -> list[str]:
+        """What a directory holds, by its absolute path, as `State.names` says it."""
+        return self._listings.get(directory.rstrip("/"), [])
+
+    @cached_property
+    def _listings(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key in self._document.document["fs"]:
+            whole = posixpath.normpath(posixpath.join(self.start, _text(key)))
+            above, _, name = whole.rpartition("/")
+            if name:
+                found.setdefault(above, []).append(name)
+        return {above: sorted(names) for above, names in found.items()}
+
+    def has_directory(self, path: str) -> bool:
+        """Whether inputs can start there."""
+        entry = self.state().entry(path)
+        return entry is not None and entry.perms.startswith("d")
+
+    def to_json(self) -> bytes:
+        """The world as a file; `from_json` reads it."""
+        contents = {path: text.decode("latin-1") for path, text in sorted(self.contents.items())}
+        document = {"context": json.loads(self._document.to_json()), "contents": contents}
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, source: bytes) -> World:
+        """The world that `to_json` wrote. Errors: ValueError, ContextError for what is none."""
+        document = parsed(source, _Written)
+        contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
+        return cls(Context(document["context"]), contents)
+
+    def _context(self, cwd: str | None = None) -> Context:
+        """See `Pristine.context`: the names are told from there."""
+        if cwd is None or cwd == self.start:
+            return self._document
+        document = dict(self._document.document)
+        keys = document["fs"]
+        document["fs"] = dict(self._renamed(keys.items(), cwd))
+        document["cwd"] = cwd
+        document["env"] = {**document["env"], "PWD": cwd}
+        return Context(document)
+
+    def _renamed(
+        self, entries: Iterable[tuple[str, object]], cwd: str
+    ) -> Iterable[tuple[str, object]]:
+        start = self.start.encode()
+        for key, entry in entries:
+            path = posixpath.normpath(posixpath.join(start, name_bytes(key)))
+            yield file_key(path, cwd.encode("utf-8", "surrogateescape")), entry
+
+
+def world_of(system: System, context: Context) -> World:
+    """A built system written down, told from where the context is."""
+    return World.of(context, system.content, system.shown_in_proc())
+
+
+def read_world(directory: Path) -> World:
+    """The world in a model's directory. Errors: ModelError."""
+    file = directory / "world.json"
+    with judged(file):
+        return World.from_json(read_regular(file, LARGEST_MEMBER))
+
+
+@lru_cache(maxsize=4096)
+def check_patch(source: str) -> None:
+    """Looks whether what is set of files in a patch, as JSON, are files and their attributes.
+
+    Errors: PatchError, ValueError.
+    """
+    for code, path, *rest in ContextPatch.from_json(source).operations:
+        area, *names = keys(path) or [""]
+        if code == "m" and (area != "fs" or len(names) != 1 or len(keys(rest[0])) != 2):
+            raise ValueError(f"{path!r:.60} is moved, and no file")
+        if code in "rm":
+            continue
+        if area in _VALUES:
+            depth, value = _VALUES[area]
+            if len(names) != depth:
+                raise ValueError(f"{path!r:.60} is nothing that contexts have")
+            msgspec.convert(rest[0], value)
+        elif area != "fs":
+            continue
+        elif len(names) == 1:
+            msgspec.convert(rest[0], _File)
+        elif len(names) != 2 or names[1] not in _ATTRIBUTES:
+            raise ValueError(f"{path!r:.60} is nothing that files have")
+        else:
+            msgspec.convert(rest[0], _ATTRIBUTES[names[1]])
+
+
+def _text(key: str) -> str:
+    return name_bytes(key).decode("utf-8", "surrogateescape")

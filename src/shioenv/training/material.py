@@ -1,0 +1,372 @@
+"""What models learn from, made by recipe: a few datasets, each with seed, policy and count."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import stat
+import string
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shioenv.dataset.external import CommandList, import_commands
+from shioenv.dataset.generate import Destination, Progress, enlarged, generate
+from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.select import Selection, select
+from shioenv.domain.inputs import Role
+from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
+from shioenv.execution.job import Executor
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.schema import fault
+from shioenv.grammar.library import load_grammars
+from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.samplers import HORIZON
+from shioenv.system.store import System, find_system
+from shioenv.training.crossing import CROSSED, crossed
+from shioenv.training.stages import PIPED, behind_pipes, stage_inputs
+
+RECIPES = Path(__file__).parent / "recipes"
+"""Those that come with the package."""
+
+SCHEMA = 1
+
+MADE_BY = "recipe.toml"
+"""In the directory of a material: the recipe that it was made by."""
+
+PROBES = "probes"
+"""The sampler that tries every command with nothing, for help, and with every letter as option,
+by itself and before a file of the tree."""
+
+FILTERS = "filters"
+"""The sampler of commands as people write them behind a `|`, each reading a file by `<`."""
+
+_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
+_LETTERS = string.ascii_letters + string.digits
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One dataset of a material: executions, with scores where there is a bound on these."""
+
+    name: str
+    """Of its directory."""
+    count: int
+    """Records."""
+    seed: int
+    policy: str = "people"
+    sampler: str = "gcs"
+    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy; `crossed`: single
+    commands, each operand and value in turn replaced by others; or `stages`: commands behind a
+    pipe, given what inputs of the parts before it printed."""
+    horizon: int = HORIZON
+    """Arguments of one command at most."""
+    composite_share: float = 0.0
+    """Share of inputs of several commands."""
+    mistakes: float = 0.0
+    """Share of inputs that get a mistake."""
+    history: int = 1
+    """Inputs typed in a row, in the same shell."""
+    inputs: str = ""
+    """A file of inputs instead, a line each as `dataset import` takes them, all of it or the first
+    `count`; `sampler` says what wrote them. Beside the recipe, or from where one is."""
+    min_irreducibility: float | None = None
+    max_irreducibility: float | None = None
+    min_necessary: float | None = None
+    """Only records whose score is so high, or so low: as many inputs are drawn and scored as it
+    takes. Parts that are drawn alike share what was scored, in `pools`."""
+
+    @property
+    def selection(self) -> Selection | None:
+        """The bounds on scores; None without any. Errors: UsageError."""
+        bounds = self.min_irreducibility, self.max_irreducibility, self.min_necessary
+        if bounds == (None, None, None):
+            return None
+        low, high, necessary = bounds
+        return Selection(
+            min_irreducibility=low, max_irreducibility=high, min_necessary=necessary,
+            count=self.count,
+        )  # fmt: skip
+
+    @property
+    def drawing(self) -> Drawing:
+        """How its inputs are drawn."""
+        return Drawing(
+            sampler=self.sampler,
+            policy=self.policy,
+            seed=self.seed,
+            horizon=self.horizon,
+            composite_share=self.composite_share,
+            mistakes=self.mistakes,
+            history=self.history,
+        )
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a material is made of."""
+
+    schema: int
+    part: list[Part]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What was made by a recipe."""
+
+    directories: tuple[Path, ...]
+    """A dataset for each part, in order."""
+    digest: str
+    """SHA-256 (hex) of the recipe's file."""
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe, by its path or its name. Errors: ModelError."""
+    path, shipped = Path(name), RECIPES / f"{name}.toml"
+    if path.is_file():
+        return path
+    if str(name) in recipe_names():
+        return shipped
+    raise ModelError(f"no recipe is called {name}", hint=did_you_mean(str(name), recipe_names()))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A recipe. Errors: ModelError, with what is wrong and where."""
+    try:
+        recipe = msgspec.toml.decode(path.read_bytes(), type=Recipe)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ModelError(f"{path}: {fault(error)}") from None
+    names = [part.name for part in recipe.part]
+    wrong = [name for name in names if "/" in name or name.startswith(".") or not name]
+    if recipe.schema != SCHEMA or not names or wrong or len(set(names)) < len(names):
+        raise ModelError(f"{path}: parts need a name of their own each, and schema is {SCHEMA}")
+    return recipe
+
+
+def make_material(
+    recipe: str | Path,
+    directory: Path,
+    executor: Executor,
+    system: str | None = None,
+    report: Callable[[str, int, int, int], None] = lambda part, done, total, kept: None,
+) -> Material:
+    """Executes what a recipe says into a directory, a dataset for each part; run again to go on.
+
+    `report` is told the part, and what `generate` tells. Errors: ModelError for the recipe; those
+    of `generate`.
+    """
+    path = find_recipe(recipe)
+    parts = read_recipe(path).part
+    said = path.read_bytes()
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        atomic_write(directory / MADE_BY, said)
+    made: list[Path] = []
+    for part in parts:
+        target = directory / part.name
+        told = partial(report, part.name)
+        made.append(target)
+        if part.inputs:
+            lines = _listed(path.parent, part)
+            _execute(part, lines, target, system, executor, told)
+            continue
+        if part.selection is not None:
+            _select(part, part.selection, directory, system, executor, report)
+            continue
+        if part.sampler in (PROBES, FILTERS, CROSSED, PIPED):
+            built = find_system(system)
+            if part.sampler == PROBES:
+                lines = probes(built, part.count, part.seed)
+            elif part.sampler == FILTERS:
+                lines = filters(built, part.count, part.seed)
+            elif part.sampler == CROSSED:
+                lines = crossed(built, part.count, part.seed, part.policy)
+            else:
+                lines = stage_inputs(built, made[:-1], part.count, part.seed, part.policy)
+            _execute(part, lines, target, system, executor, told)
+            continue
+        generate(
+            Destination(target, "zstd"),
+            count=part.count,
+            drawing=part.drawing,
+            scoring=UNSCORED,
+            system=system,
+            executor=executor,
+            report=partial(_tell, told),
+        )
+    return Material(tuple(made), hashlib.sha256(said).hexdigest())
+
+
+def _listed(beside: Path, part: Part) -> list[str]:
+    """The lines of a part's file of inputs. Errors: ModelError."""
+    found = [path for path in (beside / part.inputs, Path(part.inputs)) if path.is_file()]
+    if not found:
+        raise ModelError(
+            f"{part.name} is made of {part.inputs}, which is not there",
+            hint="shioenv suite adapt FILE --out FILE makes one of anybody's commands",
+        )
+    lines = found[0].read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip()][: part.count]
+
+
+def _select(
+    part: Part,
+    selection: Selection,
+    directory: Path,
+    system: str | None,
+    executor: Executor,
+    report: Callable[[str, int, int, int], None],
+) -> None:
+    """Draws and scores inputs until there are so many as are wanted, and selects these."""
+    target = directory / part.name
+    if (target / MANIFEST).exists():
+        finished_manifest(target)
+        return
+    drawn = hashlib.sha256(msgspec.json.encode(part.drawing)).hexdigest()
+    pool = directory / "pools" / drawn[:12]
+    wanted = part.count
+    while True:
+        with suppress(UnknownDatasetError):  # a larger one that was begun is finished first
+            wanted = max(wanted, read_manifest(pool).count)
+        generate(
+            Destination(pool, "zstd"),
+            count=wanted,
+            drawing=part.drawing,
+            scoring=THE_PAPERS,
+            system=system,
+            executor=executor,
+            report=partial(_tell, partial(report, f"the pool of {part.name}")),
+        )
+        found = sum(map(selection.keeps, read_records(pool)))
+        if found >= part.count:
+            break
+        wanted = enlarged(wanted, found, part.count)
+    select(pool, target, selection)
+
+
+def probes(system: System, count: int, seed: int) -> list[str]:
+    """Inputs that show what each command does with nothing, for help, and with every letter and
+    digit as its option: by itself and before a file of the home tree, drawn by the seed.
+    """
+    files = _files(system)
+    rng = random.Random(seed)
+    made: list[str] = []
+    for grammar in load_grammars(versions=system.versions):
+        command = " ".join(grammar.command_tokens[0].split()) or grammar.name
+        if "-" in grammar.name and grammar.name.startswith(f"{command}-"):
+            command = grammar.name.replace("-", " ", 1)
+        made += [command, f"{command} --help", f"{command} --version", f"{command} --nosuch"]
+        made.append(f"{command} {rng.choice(files)}")
+        for letter in _LETTERS:
+            made.append(f"{command} -{letter}")
+            made.append(f"{command} -{letter} {rng.choice(files)}")
+    rng.shuffle(made)
+    return made[:count]
+
+
+def filters(system: System, count: int, seed: int) -> list[str]:
+    """Commands as people write them behind a `|`, each reading a file of the home tree by `<`; all
+    different, drawn by the seed.
+    """
+    files = _files(system)
+    rng = random.Random(seed)
+    made: dict[str, None] = {}
+    for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
+        for command in behind_pipes(sample.input):
+            plain = all(token.role is not Role.OPERATOR for token in command.tokens)
+            if plain and command.tokens[0].argument.text != "xargs":  # which is unrolled by rule
+                made[f"{command.text} < {rng.choice(files)}"] = None
+            if len(made) == count:
+                return list(made)
+    return list(made)
+
+
+def _files(system: System) -> list[str]:
+    """The regular files of the home tree that need no quotes, relative to it."""
+    home = system.declaration.start_directory
+    return [
+        entry.path.removeprefix(f"{home}/")
+        for entry in system.beneath(home)
+        if stat.S_ISREG(entry.mode) and _PLAIN.fullmatch(entry.path)
+    ]
+
+
+def _execute(
+    part: Part,
+    lines: Sequence[str],
+    directory: Path,
+    system: str | None,
+    executor: Executor,
+    report: Callable[[int, int, int], None],
+) -> None:
+    """Makes a dataset of the lines of a command list."""
+    with tempfile.TemporaryDirectory(prefix="shioenv-lines-") as name:
+        path = Path(name) / part.sampler
+        path.write_text("".join(f"{line}\n" for line in lines))
+        start = find_system(system).declaration.start_directory
+        import_commands(
+            CommandList(path, sampler=part.sampler, seed=part.seed, start_directories=(start,)),
+            directory,
+            scoring=UNSCORED,
+            system=system,
+            executor=executor,
+            report=partial(_tell, report),
+        )
+
+
+def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
+    report(progress.done, progress.count, progress.kept)
+
+
+def described(dataset: Path) -> dict[str, Any]:
+    """A dataset as the card of a model that learned from it tells: how it was drawn, of which
+    system, by which version, grammars and recipe ("" where no recipe made it).
+
+    Errors: those of `read_manifest`.
+    """
+    manifest = read_manifest(dataset)
+    plan = manifest.plan
+    file = dataset.parent / MADE_BY
+    names = [part.name for part in read_recipe(file).part] if file.is_file() else []
+    recipe = hashlib.sha256(file.read_bytes()).hexdigest() if dataset.name in names else ""
+    return {
+        "sampler": plan.drawing.sampler,
+        "policy": plan.drawing.policy,
+        "seed": plan.drawing.seed,
+        "records": manifest.records,
+        "system": plan.system,
+        "version": plan.version,
+        "grammar_digest": plan.grammar_digest,
+        "recipe_sha256": recipe,
+    }
+
+
+def datasets_in(directory: Path) -> list[Path]:
+    """The datasets of a material, or the directory itself where it is one; finished ones alone.
+
+    Errors: those of `finished_manifest`.
+    """
+    if (directory / MANIFEST).exists():
+        finished_manifest(directory)
+        return [directory]
+    found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST}"))
+    if not found:
+        finished_manifest(directory)
+    for each in found:
+        finished_manifest(each)
+    return found

@@ -1,0 +1,269 @@
+"""A memory made of records, and what it learns of itself: a distance, trees, what they are worth.
+
+Everything is learned by leaving out: a record is asked about as if it had not been executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.composition.inputs import is_asked_whole
+from shioenv.composition.opening import without_reading
+from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.inputs import without_start
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.record import Record
+from shioenv.domain.recorded import is_cut, recorded_behavior
+from shioenv.errors import MissingExtraError, ModelError
+from shioenv.model.files import write_card
+from shioenv.model.forms import Forms
+from shioenv.model.memory.index import Index, write_index
+from shioenv.model.memory.memory import Memory, kept_of, taken
+from shioenv.model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
+from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.system.store import find_system
+from shioenv.system.world import World, world_of
+from shioenv.training.material import described
+from shioenv.version import package_version
+
+LONGEST = 20_000
+"""Characters of an output that is remembered; ours: one record in 200 has more."""
+
+LEAST = 0.02
+"""What any difference weighs at least."""
+
+MISTAKEN = PAIR.index("a mistaken option on one side")
+"""What weighs as much as by hand at least: mistakes are too rare for learning how much."""
+
+_TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
+_FOR_FIGURES = 0.3
+"""Share of the questions that only calibrate."""
+
+
+Report = Callable[[str, int, int], None]
+"""Told what is done, how much of it, of how much."""
+
+
+def write_memory(directory: Path, records: Iterable[Record], world: World) -> int:
+    """Writes records of one system into a directory, to be opened by `Memory`; how many were kept.
+
+    Left out: what ran out of time, what was cut, and outputs of more than `LONGEST` characters.
+    Errors: ModelError where nothing is left.
+    """
+    forms = Forms()
+    write_index(directory, _apart(records, world, forms))
+    (directory / "world.json").write_bytes(world.to_json())
+    kept = len(Index(directory))
+    if not kept:
+        raise ModelError("there is no record to remember")
+    return kept
+
+
+def _apart(
+    records: Iterable[Record], world: World, forms: Forms
+) -> Iterable[tuple[str, str, Taken | None, Kept]]:
+    for record in records:
+        if is_cut(record) or len(record.output) > LONGEST:
+            continue
+        cwd, text = without_start(record.input)
+        cwd = cwd or world.start
+        if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
+            continue
+        state = world.state(cwd)
+        command, _ = without_reading(text, state) or (text, state)
+        apart = taken(text, state, forms) if is_asked_whole(command) else None
+        yield cwd, text, apart, kept_of(recorded_behavior(record))
+
+
+def train_memory(
+    datasets: Sequence[Path],
+    directory: Path,
+    *,
+    name: str,
+    questions: int,
+    seed: int,
+    report: Report = lambda what, done, of: None,
+) -> dict[str, Any]:
+    """Makes a model's directory of datasets of one system: a memory, what it learned, its card,
+    which is given back. The same datasets, questions and seed give the same files.
+
+    Errors: ModelError for datasets of several systems, or without a context; those of reading;
+    MissingExtraError without scikit-learn.
+    """
+    manifests = [read_manifest(each) for each in datasets]
+    systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
+    contexts = read_contexts(datasets[0])
+    if len(systems) != 1 or not contexts:
+        raise ModelError(
+            "a memory is of one system, whose contexts lie beside the records",
+            hint="shioenv train material makes such datasets",
+        )
+    (system, digest), *_ = systems
+    built = find_system(system)
+    start = built.declaration.start_directory
+    context = contexts.get(start) or next(iter(contexts.values()))
+    world = world_of(built, context)
+    # a memory answers from the pristine machine: what was done after a history tells nothing of it
+    everything = chain.from_iterable(read_records(each) for each in datasets)
+    records = (record for record in everything if not record.history)
+    total = sum(each.records for each in manifests)
+    kept = write_memory(directory, _counted(records, total, report), world)
+    figures = learn(directory, questions, seed, report)
+    card = {
+        "name": name,
+        "kind": "memory",
+        "system": system,
+        "system_digest": digest,
+        "records": kept,
+        "material": [described(each) for each in datasets],
+        "version": package_version(),
+        "seed": seed,
+        "learned": figures,
+        "license": "Apache-2.0",
+        "limits": LIMITS,
+    }
+    write_card(directory, card)
+    return card
+
+
+LIMITS = (
+    "It answers for one system as it was built, and guesses where that was not asked before. An "
+    "answer is no execution: do not rely on it to learn whether a command is safe, and do not "
+    "train or judge on its answers as if they were the machine's."
+)
+"""What every card says."""
+
+
+def _counted(records: Iterable[Record], total: int, report: Report) -> Iterator[Record]:
+    for done, record in enumerate(records):
+        report("records", done, total)
+        yield record
+
+
+@dataclass
+class _Asked:
+    """What was found for the records that were asked about."""
+
+    pairs: list[list[list[float]]]
+    rows: list[Numbers]
+    right: list[npt.NDArray[np.bool_]]
+
+
+def learn(
+    directory: Path, questions: int, seed: int, report: Report = lambda what, done, of: None
+) -> dict[str, Any]:
+    """Learns from a memory and writes into its directory what it learned; the figures of that.
+
+    `questions` of its records are asked about, chosen by the seed; nothing is learned where none is
+    like another one. Errors: MissingExtraError without scikit-learn.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.isotonic import IsotonicRegression
+        from sklearn.linear_model import LogisticRegression
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        raise MissingExtraError("training a memory", "train", "scikit-learn") from None
+    (directory / "ranker.npz").unlink(missing_ok=True)
+    memory = Memory(directory)
+    rng = np.random.default_rng(seed)
+    numbers = [
+        number
+        for number in rng.permutation(len(memory.index))
+        if memory.taken(int(number)) is not None
+    ][:questions]
+    asked = _ask(memory, numbers[: questions // 3], report, "the distance")
+    pairs = np.array([pair for pairs in asked.pairs for pair in pairs]).reshape(-1, len(PAIR))
+    right = np.concatenate([*asked.right, np.zeros(0)]).astype(bool)
+    weights = np.array(WEIGHTS)
+    if 0 < right.sum() < len(right):
+        model = LogisticRegression(max_iter=500, C=1.0).fit(pairs, ~right)
+        weights = np.maximum(model.coef_[0], 0.0)
+        weights = np.maximum(weights * (sum(WEIGHTS) / max(weights.sum(), 1e-9)), LEAST)
+        weights[MISTAKEN] = max(weights[MISTAKEN], WEIGHTS[MISTAKEN])
+    none = np.zeros(0)
+    memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
+    asked = _ask(memory, numbers, report, "the trees")
+    if not any(map(len, asked.rows)):  # no record is like another one: the distance is by hand
+        figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
+        return {**figures, "right_among_candidates": 0.0, "weights": {}}
+    split = max(1, round(len(asked.rows) * (1 - _FOR_FIGURES)))
+    trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
+    with threadpool_limits(limits=1):  # so few rows take longer in several threads
+        trees.fit(np.concatenate(asked.rows[:split]), np.concatenate(asked.right[:split]))
+    ranker = Ranker(weights, arrays_of(trees), none, none)
+    scores, rights = [], []
+    for rows, good in zip(asked.rows[split:], asked.right[split:], strict=True):
+        if len(rows):
+            found = ranker.probability(rows)
+            best = int(found.argmax())
+            scores.append(found[best])
+            rights.append(bool(good[best]))
+    shares = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, rights)
+    knots = np.quantile(scores, np.linspace(0, 1, 21))
+    knots = np.unique(knots)
+    ranker = Ranker(weights, arrays_of(trees), knots, shares.predict(knots))
+    ranker.save(directory / "ranker.npz")
+    held = asked.right[split:]
+    return {
+        "questions": len(numbers),
+        "held_back": len(held),
+        "right": round(float(np.mean(rights)), 4) if rights else 0.0,
+        "right_among_candidates": round(float(np.mean([good.any() for good in held])), 4),
+        "weights": {name: round(float(each), 3) for name, each in zip(PAIR, weights, strict=True)},
+    }
+
+
+def _ask(memory: Memory, numbers: list[int], report: Report, what: str) -> _Asked:
+    asked = _Asked([], [], [])
+    for done, number in enumerate(map(int, numbers)):
+        report(what, done, len(numbers))
+        ours = memory.taken(number)
+        entry = memory.index.entry(number)
+        assert ours is not None
+        candidates = memory.candidates(ours, memory.world.state(entry.cwd), without=number)
+        truth = memory.index.behavior(entry.behavior)
+        asked.pairs.append([list(each.pair) for each in candidates])
+        asked.rows.append(features(ours, candidates))
+        asked.right.append(np.array([_same(each.kept, truth) for each in candidates], dtype=bool))
+    return asked
+
+
+def _same(said: Kept, truth: Kept) -> bool:
+    if (said.exit_code, said.output) != (truth.exit_code, truth.output):
+        return False
+    if said.patch == truth.patch:
+        return True
+    return ContextPatch.from_json(said.patch) == ContextPatch.from_json(truth.patch)
+
+
+def arrays_of(trees: Any) -> dict[str, npt.NDArray[Any]]:
+    """scikit-learn's trees as arrays of one shape."""
+    nodes = [predictor[0].nodes for predictor in trees._predictors]
+    most = max(map(len, nodes))
+    made: dict[str, npt.NDArray[Any]] = {
+        "feature": np.full((len(nodes), most), -1, dtype=np.int16),
+        "threshold": np.zeros((len(nodes), most)),
+        "left": np.zeros((len(nodes), most), dtype=np.int16),
+        "right": np.zeros((len(nodes), most), dtype=np.int16),
+        "value": np.zeros((len(nodes), most), dtype=np.float32),
+        "start": np.array([float(np.ravel(trees._baseline_prediction)[0])]),
+    }
+    for number, each in enumerate(nodes):
+        count = len(each)
+        leaf = each["is_leaf"].astype(bool)
+        made["feature"][number, :count] = np.where(leaf, -1, each["feature_idx"])
+        made["threshold"][number, :count] = np.where(leaf, 0.0, each["num_threshold"])
+        made["left"][number, :count] = each["left"]
+        made["right"][number, :count] = each["right"]
+        made["value"][number, :count] = np.where(leaf, each["value"], 0.0)
+    return made

@@ -1,0 +1,291 @@
+"""Datasets made into what a sequence model is trained on."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from shioenv.bash.normal import normal
+from shioenv.composition.inputs import is_asked_whole
+from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.context import MONTHS
+from shioenv.domain.inputs import without_start
+from shioenv.domain.record import Record
+from shioenv.domain.recorded import is_cut, recorded_behavior
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained, ModelError, PatchError
+from shioenv.model.memory.memory import Memory
+from shioenv.model.sequence.codec import Codec
+from shioenv.model.sequence.compact import Now, Target, target_of
+from shioenv.model.sequence.prompts import Prompter
+from shioenv.system.declare import SystemDeclaration
+from shioenv.system.store import find_system
+from shioenv.system.world import World, world_of
+from shioenv.training.examples import Example, write_examples
+from shioenv.training.material import described
+from shioenv.training.stages import PIPED, is_source, parted
+
+DEV_ONE_IN = 50
+"""Of so many inputs, told apart by their normal form, one judges and is not learned from."""
+
+_STATES = 256
+"""Where so many inputs lead is remembered: those of a session stand together."""
+
+_LEARNED_FROM = 20_000
+"""Texts that a vocabulary is learned from."""
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How examples are made; what a model of them has to be asked with."""
+
+    vocabulary: int = 8192
+    """Tokens, where no checkpoint brings some."""
+    source_tokens: int = 768
+    """Of a prompt, which is cut there."""
+    target_tokens: int = 512
+    """Of a target; what is longer is left out."""
+    neighbours: int = 0
+    """Nearest records of a memory in each prompt."""
+
+
+@dataclass
+class _Counts:
+    kept: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def without(self, why: str) -> None:
+        self.left_out[why] = self.left_out.get(why, 0) + 1
+
+
+def prepare(
+    datasets: Sequence[Path],
+    directory: Path,
+    shape: Shape,
+    *,
+    checkpoint: Path | None = None,
+    memory: Memory | None = None,
+    chosen: Container[int] | None = None,
+    report: Report = lambda what, done, of: None,
+) -> int:
+    """Writes the examples of datasets, which may be of several systems, into a directory; how many.
+
+    `chosen` are the places, in its dataset, of the records that are taken (default: all). The
+    vocabulary is that of the checkpoint, or is learned from the examples. Errors: ModelError
+    where nothing can be learned from, or a dataset has no context; those of reading, of
+    `find_system` and of `Codec`.
+    """
+    if bool(shape.neighbours) != (memory is not None):
+        raise ModelError("neighbours are those of a memory", hint="name both, or neither")
+    counts = _Counts()
+    systems: dict[str, dict[str, str]] = {}
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory) as file:
+        prompter = Prompter(memory, shape.neighbours)
+        worlds = _write_texts(file, datasets, prompter, chosen, counts, report)
+        for name, (world, digest, now) in worlds.items():
+            systems[name] = {"digest": digest, "now": now.text}
+            if len(systems) == 1:
+                (directory / "world.json").write_bytes(world.to_json())
+        if checkpoint:
+            codec = Codec.read(checkpoint)
+        else:
+            # the records lie in the order they were drawn: every so-manieth of them is of all parts
+            step = max(1, counts.kept // _LEARNED_FROM)
+            texts = (
+                text
+                for number, one in enumerate(_texts(file))
+                if not number % step
+                for text in (one.prompt, *(data.decode() for _, data in one.printed), one.patch)
+            )
+            codec = Codec.learned(texts, shape.vocabulary)
+        facts = {
+            "systems": systems,
+            "material": [described(each) for each in datasets],
+            "shape": msgspec.to_builtins(shape),
+        }
+        encoded = _encoded(_texts(file), codec, shape, counts, report)
+        facts["left_out"] = counts.left_out
+        return write_examples(directory, codec, encoded, facts)
+
+
+class _Text(msgspec.Struct, array_like=True):
+    """An example before there is a vocabulary."""
+
+    prompt: str
+    exit_code: int
+    printed: tuple[tuple[str, bytes], ...]
+    patch: str
+    dev: bool
+    text: str
+    form: str | None
+
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Text)
+
+
+def _texts(file: IO[bytes]) -> Iterator[_Text]:
+    file.seek(0)
+    while head := file.read(4):
+        yield _DECODER.decode(file.read(int.from_bytes(head, "little")))
+
+
+def _encoded(
+    texts: Iterable[_Text], codec: Codec, shape: Shape, counts: _Counts, report: Report
+) -> Iterator[Example]:
+    for done, one in enumerate(texts):
+        report("examples", done, counts.kept)
+        target = codec.encode_target(Target(one.exit_code, one.printed, one.patch))
+        if target is None or len(target) > shape.target_tokens:
+            counts.without("longer than a target")
+            continue
+        source = codec.encode(one.prompt)[: shape.source_tokens]
+        yield Example(source, target, one.dev, one.text, one.form)
+
+
+def _write_texts(
+    file: IO[bytes],
+    datasets: Sequence[Path],
+    prompter: Prompter,
+    chosen: Container[int] | None,
+    counts: _Counts,
+    report: Report,
+) -> dict[str, tuple[World, str, Now]]:
+    """Writes what datasets tell; the systems they are of."""
+    worlds: dict[str, tuple[World, str, Now]] = {}
+    printed: dict[tuple[str, str, str], bytes] = {}
+    manifests = {each: read_manifest(each) for each in datasets}
+    # those of stages last: what their commands are given was recorded by the others
+    for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
+        plan = manifests[each].plan
+        if plan.system not in worlds:
+            worlds[plan.system] = _known(each, plan.system, plan.system_digest)
+        world, _, now = worlds[plan.system]
+        led = _Led(world)
+        for done, record in enumerate(read_records(each)):
+            report(f"records of {each.name}", done, manifests[each].records)
+            cwd, text = without_start(record.input)
+            place = plan.system, cwd or world.start, text
+            state = led.before(record, place[1])
+            if plan.drawing.history > 1 and state is not None:
+                led.keep(record, state, text)
+            if chosen is not None and done not in chosen:
+                continue
+            if plan.drawing.sampler != PIPED and is_source(record):
+                printed[place] = record.output_bytes
+            found = _text_of(record, place, state, now, prompter, printed)
+            if isinstance(found, str):
+                counts.without(found)
+                continue
+            data = _ENCODER.encode(found)
+            file.write(len(data).to_bytes(4, "little") + data)
+            counts.kept += 1
+    return worlds
+
+
+class _Led:
+    """Where the inputs of a dataset lead, for what was typed after them: as their records tell."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._states: dict[tuple[str, tuple[str, ...]], State] = {}
+
+    def before(self, record: Record, cwd: str) -> State | None:
+        """What a record's input starts from; None where a record of what was before is missing."""
+        if not record.history:
+            return self._world.state(cwd)
+        return self._states.get((cwd, tuple(record.history)))
+
+    def keep(self, record: Record, state: State, text: str) -> None:
+        """Remembers where a record leads, if that can be told; the oldest make room."""
+        if is_cut(record) or record.volatile:
+            return
+        behavior = recorded_behavior(record)
+        with suppress(PatchError):
+            self._states[state.cwd, (*record.history, text)] = state.after(text, behavior)
+        if len(self._states) > _STATES:
+            del self._states[next(iter(self._states))]
+
+
+def _text_of(
+    record: Record,
+    place: tuple[str, str, str],
+    state: State | None,
+    now: Now,
+    prompter: Prompter,
+    printed: dict[tuple[str, str, str], bytes],
+) -> _Text | str:
+    """The example of a record, or why it is none."""
+    system, cwd, text = place
+    if is_cut(record):
+        return "cut"
+    if record.volatile:
+        return "volatile"
+    if state is None:
+        return "after a history that is not known"
+    if "\0" in text:
+        return "no prompt can say it"
+    if record.sampler == PIPED:
+        first, stage = parted(text)
+        stdin = printed.get((system, cwd, first))
+        if stdin is None:
+            return "what is piped is not known"
+        state, text = replace(state, stdin=stdin), stage
+    if not is_asked_whole(text):
+        return "several commands"
+    target = _target(record, state, now)
+    if target is None:
+        return "no target can say it"
+    form = normal(text)
+    dev = zlib.crc32((form or text).encode("utf-8", "surrogateescape")) % DEV_ONE_IN == 0
+    whole = place[2]
+    if whole != text:
+        form = normal(whole)
+    try:
+        prompt = prompter.prompt(text, state, now, without_itself=True)
+        prompt.encode()
+        return _Text(prompt, target.exit_code, target.printed, target.patch, dev, whole, form)
+    except (Abstained, UnicodeEncodeError):
+        return "no prompt can say it"
+
+
+def _target(record: Record, state: State, now: Now) -> Target | None:
+    target = target_of(recorded_behavior(record), state.before.document, now)
+    if target is None:
+        return None
+    try:
+        for _, text in target.printed:
+            text.decode()
+    except UnicodeDecodeError:
+        return None
+    return target
+
+
+def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:
+    contexts = read_contexts(dataset)
+    built = find_system(system)
+    start = built.declaration.start_directory
+    context = contexts.get(start) or next(iter(contexts.values()), None)
+    if context is None:
+        raise ModelError(
+            f"{dataset} has no context beside its records",
+            hint="shioenv train material makes such datasets",
+        )
+    return world_of(built, context), digest, now_of(built.declaration)
+
+
+def now_of(declaration: SystemDeclaration) -> Now:
+    """When inputs start on a system."""
+    at = declaration.instant
+    return Now(MONTHS[at.month - 1], at.day, at.year, f"{at:%H:%M}")

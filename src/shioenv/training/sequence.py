@@ -1,0 +1,416 @@
+"""A sequence model trained in pieces: each goes on where the one before it stopped, to the step.
+
+A run is a directory: its plan, checkpoints with weights, optimizer, random numbers and place in the
+data, a curve, and the model as it is best so far. The optimizer is Adafactor, as T5's own: what it
+remembers is a hundredth of the weights, so a run can be carried from one machine to another.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+from transformers import (
+    EarlyStoppingCallback,
+    GenerationConfig,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    T5Config,
+    T5ForConditionalGeneration,
+    TrainerCallback,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+from shioenv.errors import ModelError
+from shioenv.files.durable import storage_errors
+from shioenv.model.files import write_card
+from shioenv.training.examples import Examples
+from shioenv.training.seen import SEEN
+from shioenv.version import package_version
+
+SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
+    {
+        "tiny": {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4},
+        "small": {"d_model": 384, "d_kv": 64, "d_ff": 1024, "num_layers": 6, "num_heads": 6},
+        "base": {"d_model": 448, "d_kv": 64, "d_ff": 1536, "num_layers": 7, "num_heads": 7},
+    }
+)
+"""Models from scratch: 0.7, 23 and 40 million parameters with 8,192 tokens."""
+
+PLAN, CURVE = "plan.json", "curve.csv"
+_CHECKPOINTS, _MODEL = "checkpoints", "model"
+_WARM_UP = 0.05
+_CALIBRATED = 256
+"""Examples that are answered to learn what a probability is worth."""
+_SPREAD = 0.1
+"""By how much lengths are mixed where batches are made of like ones."""
+
+LIMITS = (
+    "It writes what seems likely. An answer is no execution: do not rely on it to learn whether a "
+    "command is safe, and do not train or judge on its answers as if they were the machine's."
+)
+"""What every card says."""
+
+_LOGGED = {"loss": "loss", "eval_loss": "dev_loss", "learning_rate": "rate"}
+
+Report = Callable[[str, int, int], None]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides a run, beside its examples. It cannot change once the run has begun."""
+
+    size: str = "small"
+    """One of `SIZES`; of no meaning with a checkpoint."""
+    checkpoint: str = ""
+    """Directory of a T5 or CodeT5 model to begin from, or of one that was trained here; empty: from
+    scratch."""
+    steps: int = 20_000
+    batch_tokens: int = 32_768
+    """Of prompts and targets in a step, padded."""
+    learning_rate: float = 1e-3
+    every: int = 500
+    """Steps between looks at what is not learned from, and between checkpoints."""
+    patience: int = 8
+    """Looks that may bring nothing better before the run ends."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a piece of a run did."""
+
+    step: int
+    """Steps done by now."""
+    steps: int
+    """Of so many."""
+    ended: bool
+    """By steps, or because nothing got better."""
+    best_loss: float | None
+    """The least on what is not learned from; None before the first look."""
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+class _Batches(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Batches of examples of like length, made once; the trainer draws their order."""
+
+    def __init__(self, examples: Examples, *, dev: bool, batch_tokens: int, seed: int) -> None:
+        self._examples = examples
+        numbers = examples.numbers(dev=dev)
+        rows = examples.rows[numbers]
+        lengths = rows["source"].astype(np.int64) + rows["target"]
+        spread = np.random.default_rng(seed).uniform(1 - _SPREAD, 1 + _SPREAD, len(numbers))
+        self.batches: list[npt.NDArray[np.int64]] = []
+        batch: list[int] = []
+        source = target = 0
+        for place in np.argsort(lengths * spread, kind="stable"):
+            row = rows[place]
+            wide = max(source, int(row["source"])), max(target, int(row["target"]))
+            if batch and sum(wide) * (len(batch) + 1) > batch_tokens:
+                self.batches.append(np.array(batch))
+                batch, wide = [], (int(row["source"]), int(row["target"]))
+            source, target = wide
+            batch.append(int(numbers[place]))
+        if batch:
+            self.batches.append(np.array(batch))
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, place: int) -> dict[str, torch.Tensor]:
+        return padded(self._examples, self.batches[place])
+
+
+def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torch.Tensor]:
+    """Examples as the model takes them, padded to the longest of them."""
+    pad = examples.codec.pad
+    sources = [examples.source(int(number)) for number in numbers]
+    targets = [examples.target(int(number)) for number in numbers]
+    ids = np.full((len(numbers), max(map(len, sources))), pad, dtype=np.int64)
+    labels = np.full((len(numbers), max(map(len, targets))), -100, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        ids[place, : len(source)] = source
+        mask[place, : len(source)] = 1
+        labels[place, : len(target)] = target
+    return {
+        "input_ids": torch.from_numpy(ids),
+        "attention_mask": torch.from_numpy(mask),
+        "labels": torch.from_numpy(labels),
+    }
+
+
+class _Piece(TrainerCallback):  # type: ignore[misc]
+    """Ends a piece when its time is up, with a checkpoint, and writes the curve as it grows."""
+
+    def __init__(self, directory: Path, ends: float, report: Report) -> None:
+        self._directory, self._ends, self._report = directory, ends, report
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._report("steps", state.global_step, state.max_steps)
+        if time.monotonic() >= self._ends:
+            control.should_save = control.should_training_stop = True
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        _write_curve(self._directory, curve_of(state.log_history))
+
+
+def train(
+    directory: Path,
+    examples: Examples,
+    plan: Plan,
+    *,
+    device: str = "cpu",
+    minutes: float = 9.0,
+    report: Report = lambda what, done, of: None,
+) -> Piece:
+    """Trains for so many minutes, or to the end; then writes the best model so far into `model`
+    beneath the run's directory. Called again with the same plan and examples it goes on: pieces
+    give the same weights as one run, on the same device.
+
+    At least one step is done. What takes time behind the minutes: a checkpoint, and some answers
+    that calibrate. Errors: ModelError for another plan or other examples than the run began with,
+    a device that is not there, a checkpoint that is none.
+    """
+    begun = time.monotonic()
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("there is no CUDA device here", hint="--device cpu")
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        _agree(directory, plan, examples)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    transformers.set_seed(plan.seed)
+    checkpoints = directory / _CHECKPOINTS
+    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    model = _begun(examples, plan)
+    batches = {
+        dev: _Batches(examples, dev=dev, batch_tokens=plan.batch_tokens, seed=plan.seed)
+        for dev in (False, True)
+    }
+    if not len(batches[True]):
+        raise ModelError("no example judges: there are too few of them", hint="take more material")
+    trainer = Seq2SeqTrainer(
+        model=model,
+        args=_arguments(checkpoints, plan, device),
+        train_dataset=batches[False],
+        eval_dataset=batches[True],
+        data_collator=lambda one: one[0],
+        callbacks=[
+            EarlyStoppingCallback(plan.patience),
+            _Piece(directory, begun + 60 * minutes, report),
+        ],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    state = _state(last)
+    if not (state and _is_over(state, plan)):
+        trainer.train(resume_from_checkpoint=last)
+        state = trainer.state
+        curve = curve_of(state.log_history)
+        _write_curve(directory, curve)
+        _export(directory / _MODEL, trainer, examples, plan, device)
+    assert state is not None
+    best = state.best_metric
+    return Piece(
+        state.global_step,
+        plan.steps,
+        _is_over(state, plan),
+        None if best is None else float(best),
+        curve_of(state.log_history),
+    )
+
+
+def _arguments(checkpoints: Path, plan: Plan, device: str) -> Seq2SeqTrainingArguments:
+    return Seq2SeqTrainingArguments(
+        output_dir=str(checkpoints),
+        max_steps=plan.steps,
+        per_device_train_batch_size=1,
+        per_device_eval_batch_size=1,
+        learning_rate=plan.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=max(1, round(plan.steps * _WARM_UP)),
+        optim="adafactor",
+        max_grad_norm=1.0,
+        bf16=device == "cuda" and torch.cuda.is_bf16_supported(),
+        use_cpu=device == "cpu",
+        seed=plan.seed,
+        data_seed=plan.seed,
+        logging_steps=max(1, plan.every // 10),
+        eval_strategy="steps",
+        eval_steps=plan.every,
+        save_strategy="steps",
+        save_steps=plan.every,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        greater_is_better=False,
+        restore_callback_states_from_checkpoint=True,
+        prediction_loss_only=True,
+        remove_unused_columns=False,
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+
+def _agree(directory: Path, plan: Plan, examples: Examples) -> None:
+    """Writes what the run is of where it begins. Errors: ModelError where it is of something
+    else.
+    """
+    said = {"plan": msgspec.to_builtins(plan), "examples": examples.facts}
+    file = directory / PLAN
+    if not file.exists():
+        file.write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        return
+    known = json.loads(file.read_bytes())
+    if known["plan"] != said["plan"] or known["examples"] != said["examples"]:
+        raise ModelError(
+            f"the run in {directory} has another plan, or other examples",
+            hint="give what it began with, or another directory",
+        )
+
+
+def _begun(examples: Examples, plan: Plan) -> Any:
+    codec = examples.codec
+    if plan.checkpoint:
+        try:
+            model = T5ForConditionalGeneration.from_pretrained(plan.checkpoint, dtype=torch.float32)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{plan.checkpoint} is no checkpoint of T5: {error}") from None
+        if model.config.vocab_size < codec.size:
+            raise ModelError(f"{plan.checkpoint} has fewer tokens than the examples")
+    elif plan.size in SIZES:
+        settings: dict[str, Any] = dict(SIZES[plan.size])
+        config = T5Config(
+            vocab_size=codec.size,
+            pad_token_id=codec.pad,
+            eos_token_id=codec.end,
+            decoder_start_token_id=codec.pad,
+            **settings,
+        )
+        model = T5ForConditionalGeneration(config)
+    else:
+        raise ModelError(f"no size is called {plan.size!r}", hint=", ".join(SIZES))
+    model.generation_config = GenerationConfig(
+        pad_token_id=codec.pad, eos_token_id=codec.end, decoder_start_token_id=codec.pad
+    )
+    return model
+
+
+def _state(checkpoint: str | None) -> Any:
+    if checkpoint is None:
+        return None
+    from transformers.trainer_callback import TrainerState
+
+    return TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+
+
+def _is_over(state: Any, plan: Plan) -> bool:
+    if state.global_step >= plan.steps:
+        return True
+    waited = state.stateful_callbacks.get("EarlyStoppingCallback", {})
+    counted = waited.get("attributes", {}).get("early_stopping_patience_counter", 0)
+    return bool(counted >= plan.patience)
+
+
+def curve_of(log: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Steps with what was seen there: `loss` of what is learned from, `dev_loss`, and the rate."""
+    found: dict[int, dict[str, float]] = {}
+    for entry in log:
+        row = found.setdefault(int(entry["step"]), {"step": int(entry["step"])})
+        for ours, theirs in (
+            ("loss", "loss"),
+            ("dev_loss", "eval_loss"),
+            ("rate", "learning_rate"),
+        ):
+            if theirs in entry:
+                row[ours] = round(float(entry[theirs]), 6)
+    return [found[step] for step in sorted(found) if len(found[step]) > 1]
+
+
+def _write_curve(directory: Path, curve: list[dict[str, float]]) -> None:
+    with (directory / CURVE).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ("step", "loss", "dev_loss", "rate"))
+        writer.writeheader()
+        writer.writerows(curve)
+
+
+def _export(directory: Path, trainer: Any, examples: Examples, plan: Plan, device: str) -> None:
+    """The model as it is asked: weights in bf16, vocabulary, what its confidence is worth, card."""
+    model = trainer.model.eval()
+    directory.mkdir(exist_ok=True)
+    figures = _calibration(model, examples, plan, device)
+    examples.codec.save(directory)
+    model.to(torch.bfloat16).save_pretrained(directory)
+    world = examples.directory / "world.json"
+    if world.exists():
+        (directory / "world.json").write_bytes(world.read_bytes())
+    (directory / SEEN).write_bytes((examples.directory / SEEN).read_bytes())
+    card = {
+        "name": directory.parent.name,
+        "kind": "seq2seq",
+        "systems": examples.facts.get("systems", {}),
+        "material": examples.facts.get("material", []),
+        "records": len(examples.numbers(dev=False)),
+        "shape": examples.facts.get("shape", {}),
+        "plan": msgspec.to_builtins(plan),
+        "version": package_version(),
+        "steps": trainer.state.global_step,
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "learned": figures,
+        "license": "Apache-2.0",
+        "limits": LIMITS,
+    }
+    write_card(directory, card)
+
+
+def _calibration(model: Any, examples: Examples, plan: Plan, device: str) -> dict[str, Any]:
+    """How often answers of some probability were right, among examples that are not learned from:
+    `scores` and `shares` for a piecewise linear function, as a memory has one.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    numbers = examples.numbers(dev=True)
+    rng = np.random.default_rng(plan.seed)
+    chosen = np.sort(rng.permutation(numbers)[:_CALIBRATED])
+    rights: list[bool] = []
+    scores: list[float] = []
+    by_length = chosen[np.argsort(examples.rows["source"][chosen], kind="stable")]
+    for part in np.array_split(by_length, max(1, len(by_length) // 32)):
+        batch = padded(examples, part)
+        longest = int((batch["labels"] != -100).sum(dim=1).max())
+        with torch.no_grad():
+            made = model.generate(
+                input_ids=batch["input_ids"].to(device),
+                attention_mask=batch["attention_mask"].to(device),
+                max_new_tokens=longest + 1,
+                do_sample=False,
+                num_beams=1,
+                return_dict_in_generate=True,
+                output_logits=True,
+            )
+        sure = torch.stack(made.logits, dim=1).float().log_softmax(-1)
+        written = made.sequences[:, 1:]
+        chosen_ones = sure.gather(2, written[:, :, None])[:, :, 0]
+        for row, number in enumerate(part):
+            said = written[row].tolist()
+            end = said.index(examples.codec.end) + 1 if examples.codec.end in said else len(said)
+            rights.append(said[:end] == examples.target(int(number)).tolist())
+            scores.append(float(chosen_ones[row, :end].sum().exp()))
+    shares = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, rights)
+    knots = np.unique(np.quantile(scores, np.linspace(0, 1, 21)))
+    return {
+        "held_back": len(rights),
+        "right": round(float(np.mean(rights)), 4),
+        "scores": [round(float(each), 6) for each in knots],
+        "shares": [round(float(each), 4) for each in shares.predict(knots)],
+    }
