@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from shioenv.bash.program import Simple, Verbatim
-from shioenv.bash.read import Refused, read
+from shioenv.bash.read import Refused, Source, read
 from shioenv.bash.walk import commands, pieces
 from shioenv.bash.words import is_assignment, split_words
 
@@ -93,6 +93,11 @@ def is_single(text: str) -> bool:
         source = read(text)
     except Refused:
         return not re.search(r"[|;&<>`\n]|\$\(", text.strip())
+    return is_one_command(source)
+
+
+def is_one_command(source: Source) -> bool:
+    """See `is_single`, of a text that was read."""
     if not source.program:
         return True
     (top, *more) = pieces(source.program)

@@ -12,7 +12,8 @@ from shioenv.cli import shared
 
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
-    from shioenv.model.model import Model, Step
+    from shioenv.model.commands import Step
+    from shioenv.model.model import Model
     from shioenv.system.world import World
 
 
@@ -154,6 +155,7 @@ def _step(step: Step) -> dict[str, Any]:
     return {
         "input": step.input,
         **_behavior(step.answer),
+        "asked": list(step.asked),
         "nearest": [
             {"input": text, "distance": round(distance, 3)} for text, distance in step.nearest
         ],
@@ -182,6 +184,7 @@ def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
     for step in model.steps if explain else ():
         said = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         console.print(Text(shared.printable(said)))
+        console.print(Text(f"      asked: {', '.join(step.asked)}", style="dim"))
         for text, distance in step.nearest:
             console.print(Text(f"      {distance:.2f} away: {shared.printable(text)}", style="dim"))
         for behavior, score in step.alternatives:

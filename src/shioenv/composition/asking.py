@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shioenv.behavior.diff import diff_documents
+from shioenv.composition.call import Call
 from shioenv.composition.replay import connected
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
-from shioenv.domain.runner import Runner, State, answer_of
+from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained, PatchError
 
@@ -75,12 +76,14 @@ class Asking:
         self.volatile, self.shell_state_known = False, True
         self._runner, self._text = runner, text
         self._execute = getattr(runner, "execute", None)
+        self._answer_call = getattr(runner, "answer_call", None)
         self._contents: dict[str, bytes] = {}
         self._asked = 0
 
-    def ask(self, text: str, how: How = How()) -> Behavior:
+    def ask(self, call: Call, how: How = How()) -> Behavior:
         """What a command does in the state, which stays as it is. Errors: Abstained."""
         self.count()
+        text = call.text
         spend(len(text) + len(how.stdin) // COPIED)
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
@@ -93,7 +96,7 @@ class Asking:
         if self._execute is not None:
             behavior = self._executed(text, state, how)
         else:
-            answer = answer_of(self._runner, text, state)
+            answer = self._answer(call, state)
             self.confidence *= answer.confidence
             behavior = answer.behavior
         if behavior.patch_truncated:
@@ -201,6 +204,13 @@ class Asking:
             yield
         finally:
             self.pipes = saved
+
+    def _answer(self, call: Call, state: State) -> Answer:
+        """The answer of a runner that takes calls apart, or of one that reads texts."""
+        if self._answer_call is None:
+            return answer_of(self._runner, call.text, state)
+        answer: Answer = self._answer_call(call, state)
+        return answer
 
     def _executed(self, text: str, state: State, how: How) -> Behavior:
         """The answer of a runner that executes, to which it matters how Bash runs the command. What

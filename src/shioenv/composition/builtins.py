@@ -6,6 +6,7 @@ import os
 import re
 
 from shioenv.bash.program import Simple
+from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment, Exit, Loop, Return
 from shioenv.composition.replay import fed
 from shioenv.errors import Abstained
@@ -17,7 +18,7 @@ def become(here: Environment, values: list[str]) -> None:
     """`exec COMMAND`: the shell ends with it. Errors: Exit, Abstained for options."""
     if len(values) < 2 or values[1].startswith("-"):
         raise Abstained("exec with options")
-    here.put(" ".join(map(quoted, values)), "exec", here.fds, here.stdin)
+    here.put(Call(" ".join(map(quoted, values))), "exec", here.fds, here.stdin)
     raise Exit(here.status)
 
 
@@ -34,7 +35,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
         if name == "return":
             raise Abstained("this return is beyond it")
-        here.put(" ".join(map(quoted, values)), name, here.fds, here.stdin)
+        here.put(Call(" ".join(map(quoted, values))), name, here.fds, here.stdin)
         if len(values) > 2 and re.fullmatch(r"-?\d{1,18}", values[1]):
             return
         raise Exit(here.status)
@@ -79,7 +80,7 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
     here.stdin.data = left
     if b"\\" in line and not raw:
         text = " ".join((*command.assignments, "read", *names))
-        behavior = here.ask(text, stdin=line + newline)
+        behavior = here.ask(Call(text), stdin=line + newline)
         here.advance(fed(text, line + newline), behavior)
         here.status = behavior.exit_code
         return

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from shioenv.bash.program import Simple
+from shioenv.composition.call import Call
 from shioenv.composition.channels import Sink, Stdin
 from shioenv.composition.environment import Environment
 from shioenv.composition.unrolling import Found, arguments_passed, found
 from shioenv.domain.behavior import Behavior
-from shioenv.modeling.words import quoted
 
 
 class Callers:
@@ -59,19 +59,18 @@ class Callers:
     def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
         behaviors = []
         for call in calls:
-            text = " ".join(quoted(word, command=not place) for place, word in enumerate(call))
-            behavior = self._here.ask(text, separate=separate)
+            asked = Call.of(call)
+            behavior = self._here.ask(asked, separate=separate)
             if behavior.exit_code > 125 or behavior.timed_out or behavior.output_truncated:
                 return None
-            self._here.asking.learn(text, behavior)
-            self._here.advance(text, behavior)
+            self._here.asking.learn(asked.text, behavior)
+            self._here.advance(asked.text, behavior)
             behaviors.append(behavior)
         return behaviors
 
     def _listed(self, search: Found) -> tuple[bytes, frozenset[bytes]] | None:
         """What a `find` finds; None where it complains."""
-        text = " ".join(map(quoted, search.listing))
-        behavior = self._here.ask(text, separate=True)
+        behavior = self._here.ask(Call.of(search.listing), separate=True)
         if behavior.exit_code or behavior.stderr or behavior.output_truncated:
             return None
         data = behavior.stdout or b""

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from shioenv.bash.program import Function, Program, Simple
+from shioenv.bash.program import Function, Program, Redirect, Simple
 from shioenv.composition.asking import Asking, How
+from shioenv.composition.call import Call
 from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv.composition.reading import read_program
 from shioenv.composition.replay import fed, written
@@ -134,7 +135,7 @@ class Environment:
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
-            return os.fsdecode(self.ask(f'printf %s "${name}"', separate=True).stdout or b"")
+            return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
         document = self.state.before.document
         value = document["env"].get(name, document["settings"].get(name))
         if isinstance(value, str) and value.startswith("declare -"):
@@ -169,7 +170,7 @@ class Environment:
         """Sets a variable as `text` does; its value is None where only Bash can tell."""
         document = self.state.before.document
         if value is None:
-            behavior = self.ask(text)
+            behavior = self.ask(Call(text))
             self.advance(text, behavior)
             self.write(self.fds[2], behavior.output)
             self.substituted = behavior.exit_code or self.substituted
@@ -209,7 +210,7 @@ class Environment:
 
     def ask(
         self,
-        text: str,
+        call: Call,
         *,
         stdin: bytes = b"",
         separate: bool = False,
@@ -223,7 +224,7 @@ class Environment:
         how = How(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
-        return self.asking.ask(text, how)
+        return self.asking.ask(call, how)
 
     def advance(self, text: str, behavior: Behavior) -> None:
         """Goes to where a command leads: see `Asking.advance`."""
@@ -236,7 +237,7 @@ class Environment:
 
     def put(
         self,
-        text: str,
+        call: Call,
         name: str,
         fds: Mapping[int, Sink],
         stdin: Stdin,
@@ -245,20 +246,21 @@ class Environment:
     ) -> None:
         """Asks about a command, and puts what it prints and changes where it belongs."""
         separate = fds[1] is not fds[2]
-        data = stdin.data if name not in _READ_NOTHING and not _reads_a_file(text) else b""
-        piped = stdin.piped and name not in _READ_NOTHING and not _reads_a_file(text)
-        behavior = self.ask(text, stdin=data, separate=separate, piped=piped, final=final)
+        reads = name not in _READ_NOTHING and not call.reads_what_it_opens
+        data = stdin.data if reads else b""
+        piped = stdin.piped and reads
+        behavior = self.ask(call, stdin=data, separate=separate, piped=piped, final=final)
         if stdin.endless and data:
-            half = self.ask(text, stdin=data[: len(data) // 2], separate=separate)
+            half = self.ask(call, stdin=data[: len(data) // 2], separate=separate)
             if _said(half) != _said(behavior):
                 raise Abstained("more comes through a pipe than is known")
         if stdin.shared and (data or stdin.perhaps) and name not in _READ_NOTHING:
-            self._consume(text, stdin, behavior, separate=separate)
+            self._consume(call, stdin, behavior, separate=separate)
         self.asking.know(behavior.stdout if separate and behavior.stdout else behavior.output)
         self.asking.know(data)
-        self.asking.learn(text, behavior)
+        self.asking.learn(call.text, behavior)
         again = _made_again(behavior.patch) if name == "mktemp" else None
-        self.advance(again or (fed(text, data) if data else text), behavior)
+        self.advance(again or (fed(call.text, data) if data else call.text), behavior)
         for sink in set(fds.values()):
             if isinstance(sink, OpenFile) and sink.name is not None:
                 self._check_own(sink.name, behavior)
@@ -282,18 +284,18 @@ class Environment:
             if names[1:] not in _OF_ACCESS:
                 raise Abstained("a command changes the file that its output goes to")
 
-    def _consume(self, text: str, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
+    def _consume(self, call: Call, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
         """Settles what of a shared input is left: all, nothing, or nobody knows."""
         data = stdin.data or stdin.perhaps
-        fuller = behavior if stdin.data else self.ask(text, stdin=data, separate=separate)
-        empty = self.ask(text, separate=separate) if stdin.data else behavior
+        fuller = behavior if stdin.data else self.ask(call, stdin=data, separate=separate)
+        empty = self.ask(call, separate=separate) if stdin.data else behavior
         if _said(fuller) == _said(empty):
             return
         if not stdin.data:
             raise Abstained("nobody knows how much of their input commands left to each other")
         if stdin.seekable or len(stdin.data) > _BLOCK:
             # who is told by more at its end has read up to there
-            more = self.ask(text, stdin=stdin.data + b"0 ~\n", separate=separate)
+            more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
             if _said(more) == _said(behavior):
                 stdin.perhaps = stdin.data
         stdin.data = b""
@@ -324,7 +326,8 @@ class Environment:
         spend(len(old or b"") // COPIED)
         operations: list[tuple[Any, ...]] = []
         if not sink.fresh:
-            touched = self.ask(f"echo >> {quoted(sink.path)}")
+            again = Redirect(None, ">>", quoted(sink.path))
+            touched = self.ask(Call("echo", opens=again))
             operations = [
                 operation
                 for operation in touched.patch.operations
@@ -425,10 +428,6 @@ def _made_again(patch: ContextPatch) -> str | None:
         directory = entry[0]["perms"].startswith("d")
         made.append(f"mkdir -m 700 {file}" if directory else f"(umask 077; : > {file})")
     return "; ".join(made) or None
-
-
-def _reads_a_file(text: str) -> bool:
-    return re.search(r" < \S+$| 0?<&-$", text) is not None
 
 
 def _said(behavior: Behavior) -> tuple[object, ...]:

@@ -4,10 +4,10 @@ together by Bash's rules. Nothing is executed here, and nothing is learned.
 
 from __future__ import annotations
 
-from shioenv.bash.normal import is_single
+from shioenv.bash.normal import is_one_command
 from shioenv.bash.program import Simple
 from shioenv.bash.walk import pipelines
-from shioenv.composition.reading import read_program
+from shioenv.composition.reading import read_program, read_source
 from shioenv.composition.shell import Shell
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
@@ -51,12 +51,12 @@ def is_asked_whole(text: str) -> bool:
     expression, and `find` in it runs no other. False where it cannot be read.
     """
     try:
-        program = read_program(text)
+        source = read_source(text)
     except Abstained:
         return False
-    return is_single(text) and all(
+    return is_one_command(source) and all(
         isinstance(command, Simple)
         and not (command.words[:1] == ("find",) and "-exec" in command.words)
-        for pipeline in pipelines(program)
+        for pipeline in pipelines(source.program)
         for command in pipeline.stages
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from shioenv.composition.call import Call
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
@@ -19,21 +19,21 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.modeling.words import Expander
 
-_OPENS = re.compile(r"(:|echo) (>>|>\||>|<) (\S.*)", re.DOTALL)
-_READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
-    """What `: > FILE`, `echo >> FILE` and their like do; None for other commands. `fresh` is the
+def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
+    """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands. `fresh` is the
     entry of an empty file that is made now.
 
     Errors: Abstained where the file's name is not known.
     """
-    match = _OPENS.fullmatch(text)
-    if match is None:
+    if call.opens is not None:
+        operator, word = call.opens.operator, call.opens.target
+    elif call.written == ":" and call.reads is not None and not call.closed:
+        operator, word = "<", call.reads
+    else:
         return None
-    command, operator, word = match.groups()
     fields = Expander(Variables(state)).fields(word)
     if len(fields) != 1:
         raise Abstained(f"{word!r:.40} is not one file")
@@ -53,7 +53,7 @@ def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | Non
     if operator == "<":
         return Behavior(0, b"", stdout=b"", stderr=b"")
     name = file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
-    size = 1 if command == "echo" else 0
+    size = 1 if call.written == "echo" else 0
     if entry is None:
         made = {**fresh, "size": size}
         digests = {} if size else {name: _EMPTY}
@@ -73,16 +73,15 @@ def opening(text: str, state: State, fresh: Mapping[str, Any]) -> Behavior | Non
     return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
 
 
-def without_reading(text: str, state: State) -> tuple[str, State] | None:
+def given(call: Call, state: State) -> tuple[Call, State] | None:
     """A command that reads a file by `<`, as one that is given its text; None where it reads none,
     or one that nobody knows.
     """
-    match = _READS.fullmatch(text) if " < " in text else None
-    if match is None:
+    if call.reads is None:
         return None
     try:
-        fields = Expander(Variables(state)).fields(match[2])
+        fields = Expander(Variables(state)).fields(call.reads)
     except Abstained:
         return None
     content = state.read(fields[0]) if len(fields) == 1 else None
-    return None if content is None else (match[1], replace(state, stdin=content))
+    return None if content is None else (replace(call, reads=None), replace(state, stdin=content))

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
-from shioenv.bash.read import read
+from shioenv.bash.read import Source, read
 from shioenv.bash.walk import pipelines, redirects_of
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
@@ -21,19 +21,24 @@ def read_program(text: str) -> Program:
 
     Errors: Abstained for what Bash refuses, with where, and for what is beyond being put together.
     """
+    return read_source(text).program
+
+
+def read_source(text: str) -> Source:
+    """The same with all that was read. Errors: see `read_program`."""
     spend(len(text))
-    return _program(text)
+    return _source(text)
 
 
 @lru_cache(maxsize=512)
-def _program(text: str) -> Program:
-    program = read(text).program
-    for pipeline in pipelines(program):
+def _source(text: str) -> Source:
+    source = read(text)
+    for pipeline in pipelines(source.program):
         if pipeline.timed or not pipeline.stages:
             raise _beyond("time, or ! alone,")
         for stage in pipeline.stages:
             _refuse_beyond(stage)
-    return program
+    return source
 
 
 def _refuse_beyond(command: Command) -> None:

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
+from shioenv.composition.call import Call, as_text
 from shioenv.composition.channels import Nowhere, OpenFile, Sink, Stdin
 from shioenv.composition.environment import Environment
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
 from shioenv.modeling.arithmetic import count
 from shioenv.modeling.words import quoted, references
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the redirections of a command come to."""
+
+    fds: dict[int, Sink]
+    """Where its output goes."""
+    stdin: Stdin
+    """Where its input comes from."""
+    reads: str | None = None
+    """The word of the file that it reads, which stays with the command."""
+    closed: tuple[str, ...] = ()
+    """What it closes, as it is written; it stays with the command."""
 
 
 class Redirections:
@@ -36,14 +52,11 @@ class Redirections:
             # what it prints where it fails comes from its own shell
             self.opened[id(redirect)] = self._open(redirect, self._here.fds)
 
-    def open_all(
-        self, redirects: Sequence[Redirect]
-    ) -> tuple[dict[int, Sink], Stdin, list[str]] | int:
-        """Where output goes and input comes from, and the redirections that stay with the command;
-        the status where one fails.
-        """
+    def open_all(self, redirects: Sequence[Redirect]) -> Opened | int:
+        """What the redirections come to; the status where one fails."""
         fds, stdin = dict(self._here.fds), self._here.stdin
-        kept: list[str] = []
+        reads: str | None = None
+        closed: list[str] = []
         for redirect in redirects:
             operator, descriptor = redirect.operator, redirect.descriptor
             if isinstance(descriptor, str):
@@ -52,16 +65,16 @@ class Redirections:
                 if descriptor not in (None, 0):
                     raise Abstained("a here-document on another descriptor")
                 stdin = Stdin(self._document(redirect), shared=self._here.stdin.shared)
-                kept = [each for each in kept if not each.startswith("< ")]
+                reads = None
             elif operator in ("<&", ">&") and redirect.target == "-":
                 number = (0 if operator == "<&" else 1) if descriptor is None else descriptor
-                kept.append(as_text(redirect, "-"))
+                closed.append(as_text(redirect, "-"))
                 if number:
                     fds[number] = Nowhere()
             elif operator == ">&" and redirect.target.isdigit():
                 source = count(redirect.target)
                 if source not in fds:
-                    return self._refused(f": {as_text(redirect, redirect.target)}", fds)
+                    return self._refused(Call(f": {as_text(redirect, redirect.target)}"), fds)
                 fds[1 if descriptor is None else descriptor] = fds[source]
             elif operator == "<" and descriptor in (None, 0):
                 if redirect.target.startswith("<("):
@@ -74,11 +87,12 @@ class Redirections:
                         return self._ambiguous(word, fds)
                     word = quoted(fields[0])
                 if not self._is_readable(word):
-                    status = self._refused(f": < {word}", fds)
+                    refused = Call(":", opens=Redirect(None, "<", word))
+                    status = self._refused(refused, fds)
                     if status:
                         return status
                 stdin = Stdin(b"", piped=False)
-                kept = [each for each in kept if not each.startswith("< ")] + [f"< {word}"]
+                reads = word
             elif operator in (">", ">>", ">|", "&>", "&>>") or (
                 operator == ">&" and descriptor is None
             ):
@@ -92,13 +106,15 @@ class Redirections:
                     fds[2] = sink
             else:
                 raise Abstained(f"the redirection {operator} is beyond it")
-        return fds, stdin, kept
+        return Opened(fds, stdin, reads, tuple(closed))
 
-    def content(self, redirects: Sequence[str]) -> Stdin:
-        """What a compound command reads from a file."""
-        if len(redirects) > 1 or not redirects[0].startswith("< "):
+    def content(self, opened: Opened) -> Stdin:
+        """What several commands read that have these redirections in common."""
+        if opened.closed:
             raise Abstained("these redirections of several commands are beyond it")
-        behavior = self._here.ask(f"cat {redirects[0]}", separate=True)
+        if opened.reads is None:
+            return opened.stdin
+        behavior = self._here.ask(Call("cat", opened.reads), separate=True)
         if behavior.output_truncated:
             raise Abstained("more is read from a file than is known")
         return Stdin(behavior.stdout or b"", shared=True, seekable=True)
@@ -125,10 +141,10 @@ class Redirections:
         entry = self._here.state.entry(path)
         return entry is not None and entry.perms.startswith("-")
 
-    def _refused(self, text: str, fds: Mapping[int, Sink]) -> int:
+    def _refused(self, call: Call, fds: Mapping[int, Sink]) -> int:
         """What the shell says where it cannot open something; its status."""
-        behavior = self._here.ask(text)
-        self._here.advance(text, behavior)
+        behavior = self._here.ask(call)
+        self._here.advance(call.text, behavior)
         self._here.write(fds[2], behavior.output)
         return behavior.exit_code
 
@@ -150,10 +166,10 @@ class Redirections:
         operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]
         operator = ">|" if redirect.operator == ">|" else operator
         operator = ">" if operator == "&" else operator
-        text = f": {operator} {word}"
-        behavior = self._here.ask(text)
+        call = Call(":", opens=Redirect(None, operator, word))
+        behavior = self._here.ask(call)
         self._here.asking.know(b"")
-        self._here.advance(text, behavior)
+        self._here.advance(call.text, behavior)
         if behavior.exit_code:
             self._here.write(fds[2], behavior.output)
             return behavior.exit_code
@@ -187,10 +203,3 @@ class Redirections:
                     if path == whole or (searching and whole.startswith(path.rstrip("/") + "/")):
                         return True
         return False
-
-
-def as_text(redirect: Redirect, word: str) -> str:
-    """A redirection as it is written, with this word as its target."""
-    number = "" if redirect.descriptor is None else str(redirect.descriptor)
-    space = "" if redirect.operator.endswith("&") and redirect.operator[0] in "<>" else " "
-    return f"{number}{redirect.operator}{space}{word}"

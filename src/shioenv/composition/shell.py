@@ -26,12 +26,13 @@ from shioenv.bash.program import (
     While,
 )
 from shioenv.composition import builtins
+from shioenv.composition.call import Call, as_text
 from shioenv.composition.callers import Callers
 from shioenv.composition.changes import composed
 from shioenv.composition.channels import Buffer, Sink, Stdin
 from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return
 from shioenv.composition.reading import read_program
-from shioenv.composition.redirecting import Redirections, as_text
+from shioenv.composition.redirecting import Redirections
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
 from shioenv.domain.work import spend
@@ -202,7 +203,7 @@ class Shell:
                 self._case(command)
         elif isinstance(command, Function):
             self._here.functions[command.name] = command
-            self._here.advance(command.text, self._here.ask(command.text))
+            self._here.advance(command.text, self._here.ask(Call(command.text)))
             self._here.status = 0
         elif isinstance(command, Verbatim):
             self._verbatim(command)
@@ -214,7 +215,8 @@ class Shell:
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & UNKNOWN or "?" in found.names:
             raise Abstained("a substitution inside an expression is beyond it")
-        self._here.put(command.text, command.text.split()[0], self._here.fds, self._here.stdin)
+        name = command.text.split()[0]
+        self._here.put(Call(command.text), name, self._here.fds, self._here.stdin)
 
     def _redirected(self, command: Redirected) -> None:
         self._here.line = self._end_line
@@ -222,10 +224,7 @@ class Shell:
         if isinstance(opened, int):
             self._here.status, self._refused_whole = opened, True
             return
-        fds, stdin, kept = opened
-        if kept:
-            stdin = self._redirections.content(kept)
-        with self._here.to(fds, stdin):
+        with self._here.to(opened.fds, self._redirections.content(opened)):
             self._command(command.command)
 
     def _group(self, group: Group) -> None:
@@ -355,7 +354,8 @@ class Shell:
 
     def _run_simple(self, command: Simple, name: str) -> None:
         if self._redirections.touches(command):
-            self._here.put(self._text(command, whole=True), name, self._here.fds, self._here.stdin)
+            call = Call(self._text(command, whole=True))
+            self._here.put(call, name, self._here.fds, self._here.stdin)
             return
         values = None
         if self._is_ruled(command, name):
@@ -371,33 +371,31 @@ class Shell:
         if isinstance(opened, int):
             self._here.status = opened
             return
-        fds, stdin, kept = opened
         if values == ["exec"]:
-            self._here.fds, self._here.stdin = (
-                fds,
-                self._redirections.content(kept) if kept else stdin,
-            )
-            self._here.status = 0
+            self._here.stdin = self._redirections.content(opened)
+            self._here.fds, self._here.status = opened.fds, 0
         elif values is not None:
-            stdin = self._redirections.content(kept) if kept else stdin
-            with self._here.to(fds, stdin):
+            with self._here.to(opened.fds, self._redirections.content(opened)):
                 self._builtin(command, values)
         elif text:
-            if name in ("xargs", "find") and not kept and self._callers.run(command, fds, stdin):
+            fds, stdin = opened.fds, opened.stdin
+            call = Call(text, opened.reads, opened.closed)
+            is_bare = call.text == text
+            if name in ("xargs", "find") and is_bare and self._callers.run(command, fds, stdin):
                 return
             if text == "cd -" and self._here.left is not None:
                 self._go_back(fds, stdin)
                 return
             final = id(command) == self._final
             forgotten = self._forgotten(command) if name == "unset" and self._here.functions else ()
-            self._here.put(" ".join([text, *kept]), name, fds, stdin, final=final)
+            self._here.put(call, name, fds, stdin, final=final)
             for each in forgotten:
                 self._here.functions.pop(each, None)
 
     def _go_back(self, fds: Mapping[int, Sink], stdin: Stdin) -> None:
         """`cd -`: to where the shell was before, which it says."""
         place = self._here.left or ""
-        self._here.put(f"cd {quoted(place)}", "cd", fds, stdin)
+        self._here.put(Call(f"cd {quoted(place)}"), "cd", fds, stdin)
         if not self._here.status:
             self._here.write(fds[1], os.fsencode(f"{place}\n"))
 

@@ -8,7 +8,7 @@ import re
 import shlex
 from dataclasses import replace
 
-from shioenv.bash.words import split_words
+from shioenv.composition.call import Call
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
@@ -25,11 +25,11 @@ _HERE = {
 """What they are called where they name no other directory, and where its name would stand."""
 
 
-def printed_directory(text: str, state: State) -> Behavior | None:
+def printed_directory(call: Call, state: State) -> Behavior | None:
     """What `pwd` says, by rule; None for other commands."""
-    if text not in {"pwd", "pwd -L", "pwd -P"}:
+    if call.text not in {"pwd", "pwd -L", "pwd -P"}:
         return None
-    where: str = state.before.document["cwd"] if text == "pwd -P" else _logical(state)
+    where: str = state.before.document["cwd"] if call.text == "pwd -P" else _logical(state)
     said = where.encode("utf-8", "surrogateescape") + b"\n"
     return Behavior(0, said, stdout=said, stderr=b"")
 
@@ -42,17 +42,21 @@ def _logical(state: State) -> str:
     return named if state.resolve(named) == cwd else cwd
 
 
-def changed_directory(text: str, state: State) -> Behavior | None:
+def changed_directory(call: Call, state: State) -> Behavior | None:
     """What a `cd` to one directory does, by rule; None for other commands, for `cd -`, and where
     the shell looks or moves in another way.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]
-    if not text.startswith("cd") or "CDPATH" in environment.keys() | settings.keys():
+    if (
+        not call.text.startswith("cd")
+        or call.reads
+        or "CDPATH" in environment.keys() | settings.keys()
+    ):
         return None
     try:
         expander = Expander(Variables(state))
-        words = [field for word in split_words(text) for field in expander.fields(word)]
+        words = [field for word in call.words for field in expander.fields(word)]
     except Abstained:
         return None
     if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):

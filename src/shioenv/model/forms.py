@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from shioenv.bash.words import is_assignment, n_assignments, split_words
+from shioenv.bash.words import is_assignment, n_assignments
 from shioenv.composition.variables import Variables
 from shioenv.domain.argument import Argument
 from shioenv.domain.runner import State
@@ -65,12 +65,11 @@ class Forms:
         self._names = frozenset(names_of_grammars())
         self._known = cache(self._load)
 
-    def form(self, text: str, state: State) -> Form | None:
-        """The form of one simple command without redirections in a state; None where there is no
-        command in it.
+    def form(self, written: Sequence[str], state: State) -> Form | None:
+        """The form of one simple command without redirections in a state, of its assignments and
+        words as they are written; None where there is no command in it.
         """
-        spend(len(text))
-        written = split_words(text)
+        spend(sum(map(len, written)))
         begin = n_assignments(written)
         options: list[tuple[str, str | None]] = [(ASSIGNMENT, each) for each in written[:begin]]
         if begin >= len(written) or is_assignment(written[begin]) or written[0].startswith("#"):

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shioenv.composition.call import Call
 from shioenv.composition.inputs import is_asked_whole
-from shioenv.composition.opening import without_reading
+from shioenv.composition.opening import given
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
@@ -79,8 +80,8 @@ def _apart(
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
         state = world.state(cwd)
-        command, _ = without_reading(text, state) or (text, state)
-        apart = taken(text, state, forms) if is_asked_whole(command) else None
+        call, _ = given(Call.parse(text), state) or (Call(text), state)
+        apart = taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
         yield cwd, text, apart, kept_of(recorded_behavior(record))
 
 

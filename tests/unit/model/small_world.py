@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shioenv.composition.call import Call
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.model.forms import Forms
@@ -55,7 +56,7 @@ def small_world() -> World:
 
 
 def taken(text: str, state: State | None = None) -> Taken:
-    made = taken_apart(text, state or small_world().state(), FORMS)
+    made = taken_apart(Call.parse(text), state or small_world().state(), FORMS)
     assert made is not None
     return made
 

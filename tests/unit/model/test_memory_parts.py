@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_world import HOME, entry, small_memory, small_world, taken
 
+from shioenv.bash.words import split_words
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
@@ -21,7 +22,7 @@ from shioenv.errors import ModelError
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.model.facts import operand, rounded
-from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG, Forms
+from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv.model.memory.index import ROW, Index, write_index
 from shioenv.model.memory.memory import Memory, contradicts
 from shioenv.model.memory.rank import PAIR, WEIGHTS, Ranker, difference, load_ranker, untrained
@@ -30,6 +31,10 @@ from shioenv.system.world import World
 from shioenv.training.memory import arrays_of
 
 FORMS = Forms()
+
+
+def form_of(text: str, state: State) -> Form | None:
+    return FORMS.form(split_words(text), state)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +56,7 @@ FORMS = Forms()
 )
 def test_two_spellings_have_one_form(first: str, second: str) -> None:
     state = small_world().state()
-    forms = [FORMS.form(text, state) for text in (first, second)]
+    forms = [form_of(text, state) for text in (first, second)]
     assert forms[0] is not None
     assert forms[1] is not None
     assert set(forms[0].options) == set(forms[1].options)
@@ -71,7 +76,7 @@ def test_a_value_is_one_whether_it_stands_by_itself(name: str) -> None:
         if not short or spec is None or spec.value != "required" or not word[2:].isalnum():
             continue
         forms = [
-            FORMS.form(f"{name.partition('-')[0]} {text}", state)
+            form_of(f"{name.partition('-')[0]} {text}", state)
             for text in (word, f"{word[:2]} {word[2:]}")
         ]
         assert forms[0] == forms[1], word
@@ -83,19 +88,19 @@ def test_what_a_program_does_not_have_is_no_option_of_its_own() -> None:
         ("ls -y", (UNKNOWN, "y")),
         ("ls --nosuch", (UNKNOWN_LONG, "--nosuch")),
     ):
-        form = FORMS.form(text, state)
+        form = form_of(text, state)
         assert form is not None
         assert form.options == (option,)
 
 
 def test_nothing_is_run_to_know_a_word() -> None:
-    form = FORMS.form("echo $(date) `id` <(ls)", small_world().state())
+    form = form_of("echo $(date) `id` <(ls)", small_world().state())
     assert form is not None
     assert form.operands == ("$(date)", "`id`", "<(ls)")
 
 
 def test_an_empty_word_is_an_operand() -> None:
-    form = FORMS.form("ls '' a.txt", small_world().state())
+    form = form_of("ls '' a.txt", small_world().state())
     assert form is not None
     assert form.operands == ("", "a.txt")
 
@@ -139,7 +144,7 @@ def test_what_an_earlier_input_made_is_there() -> None:
     made = ContextPatch((("a", "/fs/gone.txt", entry(3)),))
     state = small_world().state().after("touch gone.txt", Behavior(0, b"", made))
     assert operand("gone.txt", state).kind == "f"
-    assert FORMS.form("ls g*", state).operands == ("gone.txt",)  # type: ignore[union-attr]
+    assert form_of("ls g*", state).operands == ("gone.txt",)  # type: ignore[union-attr]
 
 
 def filled(ours: str, theirs: str, kept: Kept, state: State | None = None) -> dict[int, Kept]:
@@ -278,7 +283,7 @@ def test_a_pipe_that_has_a_name_is_a_file() -> None:
 def test_what_cannot_be_known_of_a_word_is_told() -> None:
     state = small_world().state()
     for text, guessed in (("echo ${HOME@U}", True), ("echo $HOME '$x' *.none", False)):
-        form = FORMS.form(text, state)
+        form = form_of(text, state)
         assert form is not None
         assert form.guessed == guessed
 

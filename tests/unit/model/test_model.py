@@ -18,6 +18,7 @@ from shioenv.domain.conformance import run_checks
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError
+from shioenv.model.commands import GUESSED
 from shioenv.model.files import (
     LARGEST_FILE,
     SHIPPED,
@@ -28,7 +29,7 @@ from shioenv.model.files import (
     write_card,
 )
 from shioenv.model.memory.index import sizes
-from shioenv.model.model import GUESSED, Model
+from shioenv.model.model import Model
 from shioenv.system.world import World
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shioenv.composition.call import Call
 from shioenv.dataset.manifest import MANIFEST, finished_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
@@ -91,7 +92,7 @@ class Remembering:
         """So many records of the same utility, the nearest first; perhaps none."""
         memory = self.memory
         state = self.world.state(cwd)
-        ours = memory.take(shell_input, state)
+        ours = memory.take(Call.parse(shell_input), state)
         if ours is None:
             return []
         ranked = []

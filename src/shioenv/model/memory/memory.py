@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shioenv.composition.opening import without_reading
+from shioenv.composition.call import Call
+from shioenv.composition.opening import given
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
@@ -161,20 +162,24 @@ class Memory:
     def find(self, shell_input: str, state: State | None = None) -> Found:
         """The same with the records it rests on."""
         with answering(shell_input):
-            return self._find(shell_input, state)
+            spend(_FIND)
+            state = self.world.placed(state)
+            exact = self.exact(shell_input, state)
+            if exact is not None:
+                return Found(exact, ((shell_input.strip(), 0.0),))
+            return self.near(Call.parse(shell_input), state)
 
-    def _find(self, shell_input: str, state: State | None) -> Found:
+    def near(self, call: Call, state: State) -> Found:
+        """What the nearest records did, said of a command in a state that knows its machine. The
+        very same input is not looked up. Errors: see `answer`.
+        """
         spend(_FIND)
-        state = self.world.placed(state)
-        exact = self.exact(shell_input, state)
-        if exact is not None:
-            return Found(exact, ((shell_input.strip(), 0.0),))
-        ours = self.take(shell_input, state)
+        ours = self.take(call, state)
         if ours is None:
             raise Abstained("no command is in it")
         candidates = self.candidates(ours, state)
         if not candidates:
-            raise Abstained(f"nothing like {shell_input!r:.60} was executed")
+            raise Abstained(f"nothing like {call.text!r:.60} was executed")
         order, scores = self.ranked(ours, candidates, state)
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
@@ -211,7 +216,7 @@ class Memory:
             kept = self.index.behavior(entry.behavior)
             sure = VOLATILE if kept.volatile else EXACT
             behavior = behavior_of(kept, state)
-            ours = self.take(entry.text, state) if behavior.patch else None
+            ours = self.take(Call.parse(entry.text), state) if behavior.patch else None
             behavior = _with_digests(behavior, ours) if ours else behavior
             return Answer(behavior, sure, "memory: the same input")
         return None
@@ -237,11 +242,11 @@ class Memory:
             return None
         return Translation(self.world, theirs)
 
-    def take(self, text: str, state: State) -> Taken | None:
+    def take(self, call: Call, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its
         standard input; None where there is none.
         """
-        return taken(text, state, self._forms)
+        return taken(call, state, self._forms)
 
     def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
         """What the nearest records would have done here; those of the text of the record `without`
@@ -391,13 +396,14 @@ class Memory:
     def _taken(self, number: int) -> Taken | None:
         entry = self.index.entry(number)
         with uncounted():
-            return self.take(entry.text, self.world.state(entry.cwd))
+            return self.take(Call.parse(entry.text), self.world.state(entry.cwd))
 
 
-def taken(text: str, state: State, forms: Forms) -> Taken | None:
+def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     """See `Memory.take`."""
-    text, state = without_reading(text, state) or (text, state)
-    form = forms.form(text, state)
+    call, state = given(call, state) or (call, state)
+    words = call.words if call.reads is None else (*call.words, "<", call.reads)
+    form = forms.form(words, state)
     if form is None:
         return None
     tree = None if form.operands else Tree(".", state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from shioenv.bash.words import split_words
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.model.facts import Operand, operands
@@ -44,7 +45,7 @@ class Prompter:
         """
         document = state.before.document
         lines = [f"$ {text}", f"@ {document['cwd']} {document.get('user', 'root')} {now.text}"]
-        form = self._forms.form(text, state)
+        form = self._forms.form(split_words(text), state)
         taken = None if form is None else Taken(form, operands(form, state))
         left = CONTENT
         for each in taken.operands[:OPERANDS] if taken else ():

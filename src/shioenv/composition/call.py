@@ -1,0 +1,79 @@
+"""One command that a runner is asked about on the way through an input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from shioenv.bash.program import Redirect
+from shioenv.bash.words import split_words
+from shioenv.modeling.words import quoted
+
+_READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command as it is asked about: its redirections stand beside its words.
+
+    Runners that take commands apart look at the fields. Runners that execute get the `text`.
+    """
+
+    written: str
+    """Assignments and words, as they are written."""
+    reads: str | None = None
+    """The word behind `<`: the file that it reads."""
+    closed: tuple[str, ...] = ()
+    """Redirections that close a descriptor, as they are written."""
+    opens: Redirect | None = None
+    """The redirection that is asked about, where the words do nothing else (`: > file`)."""
+    parts: tuple[str, ...] | None = None
+    """The assignments and words of `written`, where whoever wrote them has them."""
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Call:
+        """The command that calls a program with these arguments, the program's name first."""
+        parts = tuple(quoted(word, command=not place) for place, word in enumerate(words))
+        return cls(" ".join(parts), parts=parts)
+
+    @classmethod
+    def parse(cls, text: str) -> Call:
+        """The command that is written in a text with one `< file` at most, which ends it."""
+        match = _READS.fullmatch(text) if " < " in text else None
+        return cls(match[1], match[2]) if match else cls(text)
+
+    @cached_property
+    def text(self) -> str:
+        """The command as Bash reads it."""
+        parts = [self.bare]
+        if self.opens is not None:
+            parts.append(as_text(self.opens, self.opens.target))
+        if self.reads is not None:
+            parts.append(f"< {self.reads}")
+        return " ".join(parts)
+
+    @cached_property
+    def bare(self) -> str:
+        """The same without the file that it reads."""
+        return " ".join((self.written, *self.closed))
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Assignments and words, each with its quotes."""
+        if self.parts is not None:
+            return (*self.parts, *self.closed)
+        return tuple(split_words(self.bare))
+
+    @property
+    def reads_what_it_opens(self) -> bool:
+        """Whether its standard input is a file of its own, or closed."""
+        return self.reads is not None or any(each in ("<&-", "0<&-") for each in self.closed)
+
+
+def as_text(redirect: Redirect, word: str) -> str:
+    """A redirection as it is written, with this word as its target."""
+    number = "" if redirect.descriptor is None else str(redirect.descriptor)
+    space = "" if redirect.operator.endswith("&") and redirect.operator[0] in "<>" else " "
+    return f"{number}{redirect.operator}{space}{word}"

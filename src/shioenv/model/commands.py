@@ -1,0 +1,303 @@
+"""Single commands, answered by the first of several answerers that knows one."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+from shioenv.bash.words import without_assignments
+from shioenv.composition.call import Call
+from shioenv.composition.changes import attributes
+from shioenv.composition.opening import given, opening
+from shioenv.composition.whereabouts import (
+    changed_directory,
+    named,
+    printed_directory,
+    unnamed,
+    without_name,
+)
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import KEPT, OF_DATE
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
+from shioenv.domain.work import uncounted
+from shioenv.errors import Abstained, PatchError
+from shioenv.model.memory.memory import Memory
+from shioenv.system.world import World
+
+GUESSED = "guessed"
+"""How the source of an answer begins that nothing speaks for; its confidence is 0."""
+
+EXACT = "exact"
+"""What the answerer is called that gives what the very same input did."""
+
+_BUILTINS = frozenset(
+    {
+        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command"),
+        *("compgen", "complete", "compopt", "continue", "declare", "dirs", "disown", "echo"),
+        *("enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash"),
+        *("help", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf"),
+        *("pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt"),
+        *("source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit"),
+        *("umask", "unalias", "unset", "wait"),
+    }
+)
+_COMMAND = re.compile(r"[\w.+@-]+")
+
+
+class Judged(Guesser, Protocol):
+    """A runner that says how sure it is, and which one it is."""
+
+    @property
+    def version(self) -> str:
+        """What exactly it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command that was asked about on the way to an answer."""
+
+    input: str
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Executed inputs that speak for it, each with its distance."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with what the ranker gives it."""
+    asked: tuple[str, ...] = ()
+    """The answerers that were asked, in order; the last one answered."""
+
+
+Answerer: TypeAlias = Callable[[Call, State], Step | None]
+"""Answers a command in the state that those before it left; None where it does not know it."""
+
+
+class Commands:
+    """A runner of single commands, for a `Composition` to ask.
+
+    `stages` answers commands that read a pipe, and `written` stands beside the memory: of the two
+    the surer one answers. `world` is the machine that is asked about.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        world: World,
+        *,
+        written: Judged | None = None,
+        stages: Runner | None = None,
+        stages_name: str = "",
+    ) -> None:
+        self._memory, self._world, self._written = memory, world, written
+        self._stages, self._stages_name = stages, stages_name
+        self.steps: list[Step] = []
+        """What was asked and answered, command by command."""
+        self.answerers: Mapping[str, Answerer] = {
+            "redirection": self._redirection,
+            "file as input": self._given,
+            "working directory": self._directory,
+            EXACT: self._exact,
+            "unnamed directory": self._unnamed,
+            "emulator": self._emulator,
+            "other PATH": self._elsewhere,
+            "memory": self._remembered,
+            "command not found": self._not_found,
+        }
+        """Who is asked, by name, in order."""
+
+    @property
+    def used_stages(self) -> bool:
+        """Whether an emulator answered one of the `steps`."""
+        return any("emulator" in step.asked[-1:] for step in self.steps)
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer_call(Call.parse(shell_input), self._world.placed(state)).behavior
+
+    def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
+        """What a command does in a state. `looked_up`: the same input was not executed."""
+        step = self._step(call, state, looked_up=looked_up)
+        self.steps.append(step)
+        return replace(step.answer, behavior=self._with_times(step.answer.behavior, state))
+
+    def _step(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
+        asked: list[str] = []
+        for name, answerer in self.answerers.items():
+            if looked_up and name == EXACT:
+                continue
+            asked.append(name)
+            step = answerer(call, state)
+            if step is not None:
+                return replace(step, asked=(*asked, *step.asked))
+        why = f"nothing like {call.text!r:.60} was executed"
+        return Step(call.text, nothing(why), asked=(*asked, GUESSED))
+
+    def _redirection(self, call: Call, state: State) -> Step | None:
+        opened = opening(call, state, self._fresh) if self._fresh else None
+        if opened is None:
+            return None
+        return Step(call.text, Answer(opened, 1.0, "a redirection, by rule"))
+
+    def _given(self, call: Call, state: State) -> Step | None:
+        fed = given(call, state)
+        return None if fed is None else replace(self._step(*fed), input=call.text)
+
+    def _directory(self, call: Call, state: State) -> Step | None:
+        said = printed_directory(call, state)
+        if said is None and state.context is not None:
+            said = changed_directory(call, state)
+        if said is None:
+            return None
+        return Step(call.text, Answer(said, 1.0, "the working directory, by rule"))
+
+    def _exact(self, call: Call, state: State) -> Step | None:
+        exact = self._memory.exact(call.text, state)
+        return None if exact is None else Step(call.text, exact, ((call.text, 0.0),))
+
+    def _unnamed(self, call: Call, state: State) -> Step | None:
+        """What a command does that works on its directory without naming it: what it does from
+        where the memory was made, where nothing else was changed before, with the name.
+        """
+        if not unnamed(call.text, state, self._world.start):
+            return None
+        name: str = state.before.document["cwd"]
+        fresh = self._world.state(state.cwd)
+        if fresh.before.document["fs"] == state.before.document["fs"]:
+            state = self._world.state()
+            name = name.removeprefix(f"{state.cwd}/")
+        step = self._step(Call(named(call.text, name)), state)
+        said = without_name(step.answer.behavior, name)
+        return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+    def _emulator(self, call: Call, state: State) -> Step | None:
+        if not state.stdin or self._stages is None or not self._reads_the_pipe(call, state):
+            return None
+        try:
+            answer = answer_of(self._stages, call.text, state)
+        except Abstained:
+            return None
+        return Step(call.text, replace(answer, source=self._stages_name))
+
+    def _elsewhere(self, call: Call, state: State) -> Step | None:
+        """What is not found where programs are looked for in other directories than on the
+        untouched machine.
+        """
+        if state.context is None:
+            return None
+        fresh = self._world.state(state.cwd)
+        paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
+        return self._not_found(call, state) if paths[0] != paths[1] else None
+
+    def _remembered(self, call: Call, state: State) -> Step | None:
+        """What the memory makes of what it holds, or what is written beside it."""
+        written = self._answer_written(call.text, state)
+        try:
+            found = self._memory.near(call, state)
+        except Abstained as declined:
+            missing = self._not_found(call, state)
+            if missing is not None:
+                return missing
+            return Step(call.text, written or nothing(declined.message))
+        if written is not None and written.confidence > found.answer.confidence:
+            others = ((found.answer.behavior, found.answer.confidence), *found.alternatives)
+            return Step(call.text, written, found.nearest, others)
+        return Step(call.text, found.answer, found.nearest, found.alternatives)
+
+    def _answer_written(self, text: str, state: State) -> Answer | None:
+        """What the model beside the memory says; None where there is none, or it declines."""
+        if self._written is None:
+            return None
+        try:
+            return self._written.answer(text, state)
+        except Abstained:
+            return None
+
+    def _not_found(self, call: Call, state: State) -> Step | None:
+        """What Bash says of a command that no directory of PATH holds."""
+        name = (without_assignments(call.text).split() or [""])[0]
+        if name in _BUILTINS or not _COMMAND.fullmatch(name):
+            return None
+        path = state.before.document["env"].get("PATH", "")
+        if "/" in name or name in state.before.document.get("functions", {}):
+            return None
+        if any(state.entry(f"{directory}/{name}") for directory in path.split(":") if directory):
+            return None
+        said = f"bash: line 1: {name}: command not found\n".encode()
+        behavior = Behavior(127, said, stdout=b"", stderr=said)
+        return Step(call.text, Answer(behavior, 0.95, "no directory of PATH holds it"))
+
+    def _reads_the_pipe(self, call: Call, state: State) -> bool:
+        taken = self._memory.take(call, state)
+        if taken is None:
+            return False
+        files = any(each.kind in "fdls" for each in taken.operands)
+        return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
+
+    @cached_property
+    def _fresh(self) -> Mapping[str, Any] | None:
+        """The entry of a file that is made now; None where the memory does not know it."""
+        with suppress(Abstained, PatchError), uncounted():
+            found = self._memory.find("touch a-new-file", self._world.state())
+            for operation in found.answer.behavior.patch.operations:
+                if operation[0] == "a" and isinstance(operation[2], dict):
+                    return operation[2]
+        return None
+
+    def _with_times(self, behavior: Behavior, state: State) -> Behavior:
+        """The behavior with what records do not tell: a directory in which something is made or
+        removed has the time of now. Of one input alone that is no part of its patch.
+        """
+        fresh = self._fresh
+        if fresh is None or not behavior.patch:
+            return behavior
+        told = {operation[1] for operation in behavior.patch.operations}
+        start = os.fsencode(state.cwd)
+        above: dict[str, None] = {}
+        for operation in behavior.patch.operations:
+            for path in operation[1:] if operation[0] == "m" else operation[1:2]:
+                area, *names = keys(path) or [""]
+                if operation[0] != "=" and area == "fs" and len(names) == 1:
+                    whole = posixpath.join(start, name_bytes(names[0]))
+                    above[file_key(posixpath.dirname(whole), start)] = None
+        operations: list[Operation] = []
+        gone = {
+            keys(each[1])[1]
+            for each in behavior.patch.operations
+            if each[0] in "rm" and each[1].startswith("/fs/")
+        }
+        for name in _replaced(behavior.patch, state.before.document["fs"], gone):
+            whole = posixpath.join(start, name_bytes(name))
+            above[file_key(posixpath.dirname(whole), start)] = None
+        for name in (each for each in above if each not in gone):
+            entry = state.before.document["fs"].get(name, fresh)
+            for each in OF_DATE:
+                path = pointer("fs", name, each)
+                if path not in told and entry[each] != fresh[each]:
+                    operations.append(("=", path, fresh[each]))
+        if not operations:
+            return behavior
+        return replace(behavior, patch=ContextPatch((*behavior.patch.operations, *operations)))
+
+
+def nothing(why: str) -> Answer:
+    """The answer to what nobody knows."""
+    return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
+
+
+def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
+    """The files whose place one that is gone took, by their names."""
+    taken = [files[name] for name in gone if name in files]
+    return [
+        name
+        for name, told in attributes(patch.operations).items()
+        if name in files
+        and any(all((files[name] | told)[each] == was[each] for each in KEPT) for was in taken)
+    ]
