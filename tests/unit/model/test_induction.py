@@ -15,8 +15,10 @@ from small_world import entry, small_world, taken
 from shioenv.domain.context import Context
 from shioenv.model.facts import Operand
 from shioenv.model.memory.explain import Induction
+from shioenv.model.memory.functions.families import functions
+from shioenv.model.memory.functions.match import MOST_WORK
+from shioenv.model.memory.functions.space import Given
 from shioenv.model.memory.rewrite import Kept, Taken
-from shioenv.model.memory.texts import MOST_WORK, Given, functions
 from shioenv.modeling.patterns import CLASSES
 from shioenv.system.world import World
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from shioenv.domain.work import spend, uncounted
+from shioenv.model.memory.functions.families import functions
+from shioenv.model.memory.functions.space import Function, Given
 from shioenv.model.memory.rewrite import Kept, Taken
-from shioenv.model.memory.texts import Function, Given, functions
 
 EXAMPLES = 12
 """Neighbours that are looked at, at most."""

@@ -1,0 +1,142 @@
+"""Functions from a text and some words to a text: what commands that print can be explained by.
+
+The families are written by us: they are what text tools do, the formats of coreutils among it. None
+of them knows the name of a command. Each family has roles, which words of a command may play, and
+variants. Which family, roles and variant a command means is found from what it was seen to do
+(`shioenv.model.memory.explain`): programming by example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import permutations, product
+
+from shioenv.model.memory.functions.characters import exchange, say
+from shioenv.model.memory.functions.columns import cut_columns
+from shioenv.model.memory.functions.figures import count, counts_of_each, dump
+from shioenv.model.memory.functions.lines import (
+    join_lines,
+    number_lines,
+    part_of,
+    parts_of_each,
+    reverse,
+    same_text,
+    show,
+    side_by_side,
+    tabs_to_blanks,
+    wrap,
+)
+from shioenv.model.memory.functions.match import matching_lines, matching_lines_of_each
+from shioenv.model.memory.functions.order import order_lines, runs_of_lines
+from shioenv.model.memory.functions.paths import (
+    STYLES,
+    list_directory,
+    name_of,
+    walk_tree,
+    write_date,
+)
+from shioenv.model.memory.functions.space import Family, Function
+
+MOST_PLACES = 3
+"""Words of a command that play a role: with more there are thousands of ways to cast them."""
+
+
+def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> tuple[Function, ...]:
+    """Every function in which each of these words plays a role; simple ones first. `several` texts
+    are read by those that take each by itself, and by all others one after the other.
+    """
+    return _functions(tuple(places), reads, several)
+
+
+@lru_cache(maxsize=32)
+def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[Function, ...]:
+    return tuple(_made(places, reads=reads, several=several))
+
+
+def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Function]:
+    if len(places) > MOST_PLACES:
+        return
+    for family in FAMILIES:
+        if family.reads != reads or len(places) > len(family.roles):
+            continue
+        if family.several and not several:
+            continue
+        for roles in permutations(family.roles, len(places)):
+            if not set(family.needs) <= set(roles):
+                continue
+            cast = tuple(zip(roles, places, strict=True))
+            kinds = family.variants or {}
+            for values in product(*kinds.values()):
+                yield Function(family, cast, dict(zip(kinds, values, strict=True)))
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("the text", same_text),
+    Family("part", part_of, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True),
+    Family("backwards", reverse, variants={"of": ("lines", "characters")}),
+    Family("count", count, variants={
+        "what": ("lines", "words", "bytes", "characters", "longest"),
+    }),
+    Family("order", order_lines, ("key", "separator"), variants={
+        "by": ("", "number", "size", "any number", "folded", "letters", "month"),
+        "backwards": ("", "backwards"), "once": ("", "once"),
+    }, of_bytes=True),
+    Family("runs", runs_of_lines, ("fields", "characters", "width"), variants={
+        "which": ("", "repeated", "single", "every repeated"),
+        "counted": ("", "counted"), "case": ("", "any case"),
+    }, of_bytes=True),
+    Family("columns", cut_columns, ("list", "separator", "joint"), ("list",), variants={
+        "of": ("fields", "bytes"), "marked": ("", "marked"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("lines", matching_lines, ("pattern",), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only", "nothing"),
+    }),
+    Family("part of each", parts_of_each, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True, several=True),
+    Family("counts of each", counts_of_each, variants={
+        "what": ("lines", "words", "bytes", "lines and words and bytes", "characters"),
+    }, several=True),
+    Family("side by side", side_by_side, ("by",), several=True),
+    Family("lines of each", matching_lines_of_each, ("pattern",), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only"),
+    }, several=True),
+    Family("exchanged", exchange, ("these", "by"), ("these",), variants={
+        "how": ("", "deleted", "squeezed", "cut"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("wrapped", wrap, ("width",), variants={"at": ("", "blanks")}, of_bytes=True),
+    Family("tabs", tabs_to_blanks, ("width",), variants={"which": ("spaces",)}, of_bytes=True),
+    Family("numbered", number_lines, (
+        "width", "joint", "style", "which", "first", "step",
+    ), variants={
+        "which": ("filled", "all", "none"), "indented": ("indented", ""), "ended": ("", "ended"),
+    }),
+    Family("joined", join_lines, ("by",)),
+    Family("shown", show, variants={
+        "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
+    }, of_bytes=True),
+    Family("dumped", dump, ("address", "type", "count", "skip"), variants={
+        "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
+    }, of_bytes=True),
+    Family("directory", list_directory, variants={
+        "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
+        "as": ("lines", "rows"), "backwards": ("", "backwards"),
+    }, reads=False),
+    Family("tree", walk_tree, ("name", "kind", "depth", "path"), variants={
+        "depth": ("", "at most", "at least"), "case": ("", "any case"),
+        "negated": ("", "without"), "ended": ("", "NUL"),
+    }, reads=False),
+    Family("date", write_date, ("when",), ("when",), variants={"as": tuple(STYLES)}, reads=False),
+    Family("words", say, variants={
+        "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
+    }, reads=False),
+    Family("name", name_of, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
+)  # fmt: skip
+"""Every family; those that explain much with little come first."""

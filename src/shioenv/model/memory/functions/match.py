@@ -1,0 +1,182 @@
+"""Lines that a pattern matches."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import lru_cache
+from itertools import compress
+from operator import not_
+
+from shioenv.domain.work import spend
+from shioenv.model.memory.functions.space import (
+    Flags,
+    Given,
+    Result,
+    Roles,
+    as_lines,
+    check_length,
+    lines_of,
+    remembered,
+)
+from shioenv.modeling.patterns import CLASSES
+
+MOST_WORK = 3e7
+"""Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
+may be hostile."""
+
+
+@lru_cache(maxsize=256)
+def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[str]:
+    made = re.escape(source) if syntax == "fixed" else _translated(source, syntax)
+    if whole == "words":
+        made = rf"(?<!\w)(?:{made})(?!\w)"
+    elif whole == "lines":
+        made = rf"\A(?:{made})\Z"
+    return re.compile(made, re.IGNORECASE if folds else 0)
+
+
+def _translated(source: str, syntax: str) -> str:
+    """A POSIX regular expression as Python writes it. Errors: ValueError for one that is broken."""
+    special = frozenset("(){}|+?")
+    made: list[str] = []
+    if len(re.findall(r"\(", source)) > _MOST_GROUPS:
+        raise ValueError("too many groups")
+    index = 0
+    while index < len(source):
+        character = source[index]
+        if character == "[":
+            bracket, index = _bracket(source, index)
+            made.append(bracket)
+            continue
+        index += 1
+        if character == "\\":
+            follows = source[index : index + 1]
+            if not follows:
+                raise ValueError("a backslash at the end")
+            index += 1
+            if follows in "<>":
+                made.append(r"\b")
+            elif follows in "wWsSbB" or follows.isdigit():
+                made.append(f"\\{follows}")
+            elif syntax == "basic" and follows in special:
+                made.append(follows)
+            else:
+                made.append(re.escape(follows))
+        elif syntax == "basic" and character in special:
+            made.append(re.escape(character))
+        elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
+            made.append(r"\*")
+        elif character == "$":
+            made.append(r"\Z")
+        elif character == "^" and syntax == "basic" and made and made[-1] not in ("(", "|"):
+            made.append(r"\^")
+        elif character in special or character in ".*^":
+            made.append(character)
+        else:
+            made.append(re.escape(character))
+    return "".join(made)
+
+
+def _bracket(source: str, start: int) -> tuple[str, int]:
+    index = start + 1
+    members = "^" if source[index : index + 1] == "^" else ""
+    index += len(members)
+    first = True
+    while index < len(source):
+        if source[index] == "]" and not first:
+            return f"[{members}]", index + 1
+        first = False
+        named = re.compile(r"\[:(\w+):\]").match(source, index)
+        if named:
+            members += CLASSES[named[1]]
+            index = named.end()
+            continue
+        is_range = (
+            source[index] == "-"
+            and members not in ("", "^")
+            and source[index + 1 : index + 2] not in "]-"
+        )
+        members += "-" if is_range else re.escape(source[index])
+        index += 1
+    raise ValueError("a bracket is not closed")
+
+
+@remembered
+def _reckoned(text: str, pattern: str) -> float:
+    """The steps at most in which a pattern is matched against the lines of a text; more than any
+    number where a group is repeated, or too much is optional.
+    """
+    if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
+        return math.inf
+    # a search from every place, and one more walk of the line for each repetition
+    power = 1 + min(len(re.findall(r"[*+{]", pattern)), 6)
+    return sum(float(len(line) + 1) ** power for line in lines_of(text))
+
+
+_MOST_GROUPS = 40
+"""Groups of a pattern at most: Python's stack ends where they are in each other."""
+
+_MATCHED = 50
+"""Steps of matching that take as long as one of other work."""
+
+_COMPILED = 5
+"""Steps that a character of a pattern takes."""
+
+_OPTIONAL = 9
+"""Marks of what may be missing, at most: each doubles the work; five stand in what makes words."""
+
+
+def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The same of several texts, each line behind the name of its own."""
+    made = []
+    for name, text in zip(given.operands, given.texts, strict=True):
+        found = matching_lines(replace(given, text=text, texts=()), roles, flags)
+        if found is None:
+            return None
+        check_length(len(found[0]) * (1 + len(name)))
+        made.append(("".join(f"{name}:{line}\n" for line in lines_of(found[0])), found[1]))
+    return "".join(text for text, _ in made), min(code for _, code in made)
+
+
+def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The lines that a pattern matches (grep(1))."""
+    source, text = roles["pattern"], given.text or ""
+    if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
+        return None  # several patterns; a text that is none
+    spend(_COMPILED * len(source))
+    folds = bool(flags["case"])
+    found = _pattern(source, flags["syntax"], folds, flags["whole"])
+    if flags["syntax"] != "fixed":
+        spend(int(min(_reckoned(text, found.pattern), MOST_WORK)) // _MATCHED)
+    hits = _hits(text, found, flags["syntax"] == "fixed")
+    if hits is None:
+        return None
+    if flags["shown"] == "only" and "|" in source:
+        return None  # the longest of several is meant, wherever it stands
+    if flags["negated"]:
+        hits = tuple(map(not_, hits))
+    code = 0 if any(hits) else 1
+    if flags["shown"] == "count":
+        return f"{sum(hits)}\n", code
+    if flags["shown"] == "nothing":
+        return "", code
+    if flags["shown"] == "numbered":
+        numbered = compress(enumerate(lines_of(text), 1), hits)
+        return "".join(f"{number}:{line}\n" for number, line in numbered), code
+    kept = list(compress(lines_of(text), hits))
+    if flags["shown"] == "only":
+        if flags["negated"]:
+            return None
+        parts = [match[0] for line in kept for match in found.finditer(line) if match[0]]
+        return as_lines(parts), code
+    return as_lines(kept), code
+
+
+@remembered
+def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
+    """Which lines of a text a pattern is found in; None where that might take too long."""
+    if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
+        return None
+    return tuple(pattern.search(line) is not None for line in lines_of(text))

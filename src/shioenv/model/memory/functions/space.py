@@ -1,0 +1,171 @@
+"""The space of functions from a text and some words to a text, and what they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+from shioenv.model.facts import Tree
+
+LONGEST = 100_000
+"""Characters of a text that is worked on."""
+
+MOST_PRINTED = 4_000_000
+"""Characters that are made of a text at most: what stands between its columns may be long."""
+
+WIDEST = 1_000
+"""Columns, and fields that are skipped: a number may be hostile."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a function is given: the text that a command reads (None: it reads none), its words by
+    where they stand (an option's name, or the number of an operand), its operands in a row.
+    """
+
+    text: str | None
+    words: Mapping[str, str]
+    operands: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    """Where it reads several: each of them, in the order of its operands; `text` is all of them,
+    one after the other."""
+    names: tuple[str, ...] | None = None
+    """What is in the directory that it names, or in its own where it names none, sorted, each with
+    the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
+    trees: tuple[Tree, ...] = ()
+    """All that is in the directories that it names, or in its own where it names none."""
+
+    @cached_property
+    def in_bytes(self) -> Given:
+        """The same with a character for each byte of its texts."""
+        texts = tuple(map(as_bytes, self.texts))
+        return replace(self, text=as_bytes(self.text or ""), texts=texts)
+
+
+Roles: TypeAlias = Mapping[str, str]
+"""Words by the role that they play."""
+
+Flags: TypeAlias = Mapping[str, str]
+
+Result: TypeAlias = tuple[str, int]
+"""What is printed, and the exit code."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions of one kind."""
+
+    name: str
+    run: Callable[[Given, Roles, Flags], Result | str | None]
+    roles: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Roles without which there is nothing to do."""
+    variants: Mapping[str, Sequence[str]] | None = None
+    reads: bool = True
+    """It works on a text, not on the operands alone."""
+    of_bytes: bool = False
+    """Its characters are bytes."""
+    several: bool = False
+    """It works on several texts, each by itself."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function: a family with a word for each role and a value for each flag."""
+
+    family: Family
+    places: tuple[tuple[str, str], ...]
+    """Roles, each with where its word stands."""
+    flags: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """What it is called where an answer is explained."""
+        said = [f"{role} {place}" for role, place in self.places]
+        said += [value for value in self.flags.values() if value]
+        return f"{self.family.name}({', '.join(said)})"
+
+    def steps(self, given: Given) -> int:
+        """How much work it is to make something of this, without matching
+        (`shioenv.domain.work`).
+        """
+        return len(given.text or "") + sum(map(len, given.words.values()))
+
+    def __call__(self, given: Given) -> Result | None:
+        """What it makes of this; None where it makes nothing of it."""
+        if self.family.reads and (given.text is None or len(given.text) > LONGEST):
+            return None
+        roles = {role: given.words[place] for role, place in self.places}
+        if self.family.of_bytes:
+            roles = {role: as_bytes(word) for role, word in roles.items()}
+            given = given.in_bytes
+        try:
+            made = self.family.run(given, roles, self.flags)
+        except (ValueError, LookupError, ArithmeticError, re.error):
+            return None
+        if made is None:
+            return None
+        text, code = (made, 0) if isinstance(made, str) else made
+        return (as_text(text) if self.family.of_bytes else text), code
+
+
+@lru_cache(maxsize=256)
+def as_bytes(text: str) -> str:
+    """The text with a character for each byte."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def as_text(characters: str) -> str:
+    """What `as_bytes` made, as text again."""
+    return characters.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+# Variants of one family share most of their work: what is remembered here is asked for again at
+# once by the next ones, of the same few texts.
+remembered = lru_cache(maxsize=64)
+
+
+@remembered
+def lines_of(text: str) -> tuple[str, ...]:
+    """The lines without their ends."""
+    lines = text.split("\n")
+    return tuple(lines[:-1] if lines[-1] == "" else lines)
+
+
+def as_lines(lines: Sequence[str]) -> str:
+    """The lines with their ends, as one text."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+@remembered
+def whole_lines(text: str) -> tuple[str, ...]:
+    """The lines with their ends."""
+    return tuple(line for line in re.split(r"(?<=\n)", text) if line)
+
+
+_UNITS = {"b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "MB": 10**6}
+
+
+def number_of(word: str) -> int:
+    """A number with a unit, as coreutils take it. Errors: ValueError, KeyError for another word."""
+    match = re.fullmatch(r"([+-]?\d+)([a-zA-Z]*)", word)
+    if match is None:
+        raise ValueError(word)
+    return int(match[1]) * (_UNITS[match[2]] if match[2] else 1)
+
+
+def width_of(word: str) -> int:
+    """A number of columns or fields. Errors: ValueError for what is none."""
+    number = number_of(word)
+    if not 0 <= number <= WIDEST:
+        raise ValueError(word)
+    return number
+
+
+def check_length(length: int) -> None:
+    """Raises ValueError where more would be printed than `MOST_PRINTED`."""
+    if length > MOST_PRINTED:
+        raise ValueError(length)
