@@ -20,7 +20,7 @@ from shioenv.system.world import World
 from shioenv.training.examples import Examples
 from shioenv.training.material import make_material
 from shioenv.training.preparing import Shape, prepare
-from shioenv.training.stages import PIPED, is_source, parted
+from shioenv.training.samplers import PIPED, is_source, parted
 
 RECIPE = """
 schema = 1

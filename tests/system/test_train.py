@@ -14,7 +14,6 @@ from shioenv.model.files import load_model, pack
 from shioenv.seeding import generator
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System
-from shioenv.training.crossing import OTHERS, PATHS, crossed, variants
 from shioenv.training.material import (
     datasets_in,
     described,
@@ -22,6 +21,7 @@ from shioenv.training.material import (
     make_material,
     probes,
 )
+from shioenv.training.samplers import OTHERS, PATHS, crossed, variants
 
 RECIPE = """
 schema = 1

@@ -1,16 +1,182 @@
-"""`xargs` and `find -exec`, taken apart into the commands that they run."""
+"""What `xargs` and `find -exec` run, asked about one command after the other."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from shioenv.bash.program import Simple
 from shioenv.composition.call import Call
 from shioenv.composition.channels import Sink, Stdin
 from shioenv.composition.environment import Environment
-from shioenv.composition.unrolling import Found, arguments_passed, found
 from shioenv.domain.behavior import Behavior
+from shioenv.modeling.arithmetic import count
+
+MOST_CALLS = 64
+"""Commands that one of them is taken apart into at most; ours: past it it is asked about whole."""
+
+_LONGEST_CALL = 100_000
+"""Bytes of arguments that surely go into one call: both pass on 128 KiB."""
+
+_BUILTINS = frozenset(
+    {
+        *(".", ":", "[", "alias", "bg", "bind", "builtin", "caller", "cd", "command", "compgen"),
+        *("declare", "dirs", "disown", "enable", "eval", "exec", "exit", "export", "false", "fg"),
+        *("getopts", "hash", "help", "history", "jobs", "kill", "let", "local", "popd", "printf"),
+        *("pushd", "pwd", "read", "readonly", "set", "shift", "shopt", "source", "suspend", "test"),
+        *("times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset"),
+        *("wait", "xargs", "find"),
+    }
+)
+"""What a shell would run itself where these run a program; and themselves."""
+
+_ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A `find` that runs a command for what it finds."""
+
+    listing: tuple[str, ...]
+    """The same that lists its files instead, NUL bytes between them."""
+    command: tuple[str, ...]
+    """The command, `{}` for the file."""
+    together: bool
+    """It ends with `+`: one call for all files."""
+
+    def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
+        """The commands for the files that were listed; None where it is unknown how they are
+        parted.
+        """
+        files = [os.fsdecode(file) for file in listed.split(b"\0") if file]
+        if not self.together:
+            calls = [tuple(word.replace("{}", file) for word in self.command) for file in files]
+            return calls if len(calls) <= MOST_CALLS else None
+        if len(listed) > _LONGEST_CALL:
+            return None
+        return [(*self.command[:-1], *files)] if files else []
+
+
+def found(words: Sequence[str]) -> Found | None:
+    """What a `find` runs, where `-exec` is its one action and the last of its tests."""
+    if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
+        return None
+    place = words.index("-exec")
+    before, command = words[1:place], words[place + 1 : -1]
+    if any(_ACTIONS.fullmatch(word) for word in (*before, *command)) or not _is_program(command):
+        return None
+    if words[-1] == "+":
+        if command.count("{}") != 1 or command[-1] != "{}" or len(command) < 2:
+            return None
+    elif words[-1] != ";" or ";" in command:
+        return None
+    if before[-1:] in (["!"], ["-not"]):
+        return None
+    listing = ("find", *before, "-print0")
+    return Found(listing, tuple(command), together=words[-1] == "+")
+
+
+def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
+    """The commands that an `xargs` runs for an input; None where this cannot tell.
+
+    Told are `-0`, `-d`, `-n`, `-I`, `-i` and `-r`, as long as nothing in the input is quoted.
+    """
+    options = _Options()
+    place = options.read(words)
+    if place is None:
+        return None
+    command = tuple(words[place:]) or ("echo",)
+    items = options.items(data)
+    if items is None or not _is_program(command):
+        return None
+    if options.replaced:
+        calls = [
+            tuple(word.replace(options.replaced, item) for word in command)
+            for item in items
+            if item
+        ]
+    elif not items:
+        calls = [] if options.unless_empty else [command]
+    else:
+        size = options.most or len(items)
+        calls = [(*command, *items[i : i + size]) for i in range(0, len(items), size)]
+    long = any(sum(len(word) + 1 for word in call) > _LONGEST_CALL for call in calls)
+    return None if long or len(calls) > MOST_CALLS else calls
+
+
+class _Options:
+    """What an `xargs` was told."""
+
+    def __init__(self) -> None:
+        self.separator = b""
+        self.most = 0
+        self.replaced = ""
+        self.unless_empty = False
+
+    def read(self, words: Sequence[str]) -> int | None:
+        """Where the command begins; None for an option that is not known here."""
+        left = iter(enumerate(words))
+        next(left)
+        for place, word in left:
+            if not word.startswith("-") or word == "-":
+                return place
+            if word == "--":
+                return place + 1
+            if not self._option(word, left):
+                return None
+        return len(words)
+
+    def _option(self, word: str, left: Iterator[tuple[int, str]]) -> bool:
+        if word in ("-0", "--null"):
+            self.separator = b"\0"
+        elif word in ("-r", "--no-run-if-empty"):
+            self.unless_empty = True
+        elif word in ("-i", "--replace"):
+            self.replaced = "{}"
+        else:
+            match = re.fullmatch(r"(-[ndI]|--max-args=|--delimiter=|--replace=)(.*)", word, re.S)
+            value = match[2] or next(left, (0, ""))[1] if match else ""
+            if not match or not value:
+                return False
+            return self._valued(match[1], value)
+        return True
+
+    def _valued(self, option: str, value: str) -> bool:
+        if option in ("-I", "--replace="):
+            self.replaced = value
+        elif option in ("-n", "--max-args="):
+            self.most = count(value) or 0
+            return self.most > 0
+        else:
+            character = {"\\n": "\n", "\\0": "\0", "\\t": "\t"}.get(value, value)
+            self.separator = character.encode()
+            return len(self.separator) == 1
+        return not (self.replaced and self.most)
+
+    def items(self, data: bytes) -> list[str] | None:
+        """The arguments in an input."""
+        if self.separator:
+            parts = data.split(self.separator)
+            parts = parts if parts[-1] else parts[:-1]
+        elif any(mark in data for mark in (b"'", b'"', b"\\", b"\0")):
+            return None
+        elif self.replaced:
+            parts = [line.lstrip(b" \t") for line in data.split(b"\n")]
+        else:
+            parts = re.split(rb"[ \t\n]+", data.strip(b" \t\n")) if data.strip(b" \t\n") else []
+        if self.most and self.replaced:
+            return None
+        return [os.fsdecode(part) for part in parts]
+
+
+def _is_program(command: Sequence[str]) -> bool:
+    """Whether asking a shell about the command is asking about the program."""
+    if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
+        return False
+    # the shell's echo and the program differ in their options alone
+    return command[0] != "echo" or not {"--help", "--version"} & set(command[1:2])
 
 
 class Callers:

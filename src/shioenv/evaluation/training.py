@@ -12,7 +12,7 @@ from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
 from shioenv.evaluation.suite import Suite
 from shioenv.model.memory.index import Index, holds_index
-from shioenv.training.seen import SEEN, Seen
+from shioenv.training.examples import SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
-from shioenv.training.crossing import CROSSED, crossed
-from shioenv.training.stages import PIPED, behind_pipes, stage_inputs
+from shioenv.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"
 """Those that come with the package."""

@@ -32,7 +32,7 @@ from shioenv.system.store import find_system
 from shioenv.system.world import World, world_of
 from shioenv.training.examples import Example, write_examples
 from shioenv.training.material import described
-from shioenv.training.stages import PIPED, is_source, parted
+from shioenv.training.samplers import PIPED, is_source, parted
 
 DEV_ONE_IN = 50
 """Of so many inputs, told apart by their normal form, one judges and is not learned from."""

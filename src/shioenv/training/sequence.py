@@ -35,8 +35,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
 from shioenv.model.files import write_card
-from shioenv.training.examples import Examples
-from shioenv.training.seen import SEEN
+from shioenv.training.examples import SEEN, Examples
 from shioenv.version import package_version
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(

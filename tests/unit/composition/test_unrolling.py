@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from shioenv.composition.unrolling import arguments_passed, found
+from shioenv.composition.callers import arguments_passed, found
 
 
 @pytest.mark.parametrize(

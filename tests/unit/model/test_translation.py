@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from small_world import HOME, entry, small_memory, small_world, taken
 
 from shioenv.domain.context import Context
-from shioenv.model.instants import Shift
 from shioenv.model.memory.index import write_index
 from shioenv.model.memory.memory import Memory
 from shioenv.model.memory.rewrite import Kept, fillings, replaced
 from shioenv.model.model import Model
-from shioenv.model.translation import Translation
+from shioenv.model.translation import Shift, Translation
 from shioenv.system.world import World
 
 THEIRS = datetime(2025, 10, 15, 16, 40, tzinfo=UTC)
