@@ -134,16 +134,10 @@ def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, An
 
 
 def _behavior(answer: Answer) -> dict[str, Any]:
-    import json
+    from shioenv.domain.answers import behavior_json
 
-    from shioenv.domain.record import output_text
-
-    output, output_b64 = output_text(answer.behavior.output)
     return {
-        "exit_code": answer.behavior.exit_code,
-        "output": output,
-        "output_b64": output_b64,
-        "context_patch": json.loads(answer.behavior.patch.to_json()),
+        **behavior_json(answer.behavior),
         "confidence": round(answer.confidence, 4),
         "source": answer.source,
     }

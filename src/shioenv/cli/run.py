@@ -55,20 +55,15 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
     """What `shioenv run --json` prints."""
-    import json
+    from shioenv.domain.answers import behavior_json
 
-    from shioenv.domain.record import output_text
-
-    output, output_b64 = output_text(behavior.output)
     return {
         "input": text,
         "cwd": cwd,
         "system": system,
-        "exit_code": behavior.exit_code,
-        "output": output,
-        "output_b64": output_b64,
-        "context_patch": json.loads(behavior.patch.to_json()),
-        "content_digests": dict(sorted(behavior.content_digests.items())),
+        **dict.fromkeys(("exit_code", "output", "output_b64", "context_patch")),
+        "content_digests": {},
+        **behavior_json(behavior),
         "timed_out": behavior.timed_out,
         "output_truncated": behavior.output_truncated,
         "limits_hit": list(behavior.limits_hit),

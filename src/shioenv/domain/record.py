@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
 
@@ -161,6 +162,27 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.output_b64 is None:
             return self.output.encode()
         return base64.b64decode(self.output_b64)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether something of what the input did is missing."""
+        return self.timed_out or self.output_truncated or self.patch_truncated
+
+    def behavior(self) -> Behavior:
+        """What the input did; `behavior_fields` is the other way. Errors: PatchError."""
+
+        def data(text: str | None) -> bytes | None:
+            return None if text is None else text.encode()
+
+        return Behavior(
+            exit_code=self.exit_code,
+            output=self.output_bytes,
+            patch=ContextPatch.from_json(self.context_patch),
+            stdout=data(self.stdout),
+            stderr=data(self.stderr),
+            content_digests=dict(self.content_digests),
+            volatile=self.volatile,
+        )
 
 
 NAMES = Record.__struct_fields__

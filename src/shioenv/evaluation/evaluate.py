@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.errors import (
     AnswerError,
     HostError,
@@ -21,7 +22,6 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.evaluation.answers import behavior_json, behavior_of
 from shioenv.evaluation.asking import Asking, Bounds
 from shioenv.evaluation.metrics import Level, Said, Status
 from shioenv.evaluation.predictor import REPLY_SECONDS, predictor_names, unable

@@ -14,11 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import AnswerError, PatchError, SuiteError
-from shioenv.evaluation.answers import behavior_json, behavior_of
 from shioenv.evaluation.mask import Mask
 from shioenv.evaluation.patches import moves
 from shioenv.evaluation.questions import Question, question_of

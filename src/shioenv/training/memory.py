@@ -23,7 +23,6 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
-from shioenv.domain.recorded import is_cut, recorded_behavior
 from shioenv.errors import MissingExtraError, ModelError
 from shioenv.model.files import write_card
 from shioenv.model.forms import Forms
@@ -73,7 +72,7 @@ def _apart(
     records: Iterable[Record], world: World, forms: Forms
 ) -> Iterable[tuple[str, str, Taken | None, Kept]]:
     for record in records:
-        if is_cut(record) or len(record.output) > LONGEST:
+        if record.is_cut or len(record.output) > LONGEST:
             continue
         cwd, text = without_start(record.input)
         cwd = cwd or world.start
@@ -82,7 +81,7 @@ def _apart(
         state = world.state(cwd)
         call, _ = given(Call.parse(text), state) or (Call(text), state)
         apart = taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
-        yield cwd, text, apart, kept_of(recorded_behavior(record))
+        yield cwd, text, apart, kept_of(record.behavior())
 
 
 def train_memory(

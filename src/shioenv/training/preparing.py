@@ -20,7 +20,6 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.context import MONTHS
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
-from shioenv.domain.recorded import is_cut, recorded_behavior
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.model.memory.memory import Memory
@@ -209,9 +208,9 @@ class _Led:
 
     def keep(self, record: Record, state: State, text: str) -> None:
         """Remembers where a record leads, if that can be told; the oldest make room."""
-        if is_cut(record) or record.volatile:
+        if record.is_cut or record.volatile:
             return
-        behavior = recorded_behavior(record)
+        behavior = record.behavior()
         with suppress(PatchError):
             self._states[state.cwd, (*record.history, text)] = state.after(text, behavior)
         if len(self._states) > _STATES:
@@ -228,7 +227,7 @@ def _text_of(
 ) -> _Text | str:
     """The example of a record, or why it is none."""
     system, cwd, text = place
-    if is_cut(record):
+    if record.is_cut:
         return "cut"
     if record.volatile:
         return "volatile"
@@ -261,7 +260,7 @@ def _text_of(
 
 
 def _target(record: Record, state: State, now: Now) -> Target | None:
-    target = target_of(recorded_behavior(record), state.before.document, now)
+    target = target_of(record.behavior(), state.before.document, now)
     if target is None:
         return None
     try:

@@ -11,9 +11,9 @@ import pytest
 from evaluation_fakes import added, case, did, suite_of
 from small_world import small_memory
 
+from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import PredictorError, SuiteError, UsageError
-from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.suite import Suite, read_suite, write_suite

@@ -9,10 +9,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import AnswerError, PredictorError
-from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess

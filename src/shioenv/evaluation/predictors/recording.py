@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.answers import answer_from
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.documents import parse_json
