@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,14 +169,82 @@ def read_list(
     digest = hashlib.sha256()
     number = 0
     for number, line in read_lines(commands.path, digest.update):
+        if number == 1:
+            _refuse_table(Path(commands.path), line)
         reader.read(number, line)
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
 
-_LINES = (
-    "a line is an input as text, or a JSON object with `input` (and perhaps `cwd`): jq -c '.[]' "
-    "makes lines of a list"
+_LINES = "a line is an input as text, or a JSON object with `input` (and perhaps `cwd`)"
+_OF_OBJECTS = f"{_LINES}: jq -c '.[]' makes lines of a list of such objects"
+_OF_TEXTS = f"{_LINES}: jq -r '.[]' makes lines of a list of texts"
+_ONE_A_LINE = (
+    f"{_LINES}: jq -c . puts an object on a line, jq -c '.[]' the objects of a list, jq -r '.[]' "
+    "its texts"
 )
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+"""What names of tables end in, and what stands between their columns."""
+_COLUMNS = re.compile(
+    "inputs?|cmds?|commands?|bash|invocation|nl|output|cwd|exit_code|id|index|description|prompt|"
+    "question|answer|text"
+)
+"""How columns of tables of inputs are called."""
+
+
+def _refuse_table(path: Path, first: bytes) -> None:
+    """ImportFileError for what its name or its first line says is a table: rows are no inputs."""
+    ending = Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
+    between = _TABLES.get(ending) or _between_columns(first)
+    if between is None:
+        return
+    named = f"its name ends in {ending}" if ending in _TABLES else f"it begins with {first!r:.60}"
+    raise ImportFileError(
+        f"{path} is a table, no list of inputs: {named}",
+        hint=f"{_LINES}; python3 -c \"import csv, json, sys; [print(json.dumps({{'input': "
+        f"row['COLUMN']}})) for row in csv.DictReader(sys.stdin, delimiter={between!r})]\" "
+        f"< {path} > NEW makes such lines of a column",
+    )
+
+
+def _between_columns(line: bytes) -> str | None:
+    """What stands between the names of columns that a line holds; None where it holds none."""
+    for between in _TABLES.values():
+        parts = line.decode("utf-8", "replace").lower().split(between)
+        names = [part.strip().strip('"') for part in parts]
+        known = sum(_COLUMNS.fullmatch(name) is not None for name in names)
+        least = len(names) if between == "\t" else 1  # a tab parts words in Bash as well
+        if len(names) > 1 and known >= least and all(map(str.isidentifier, names)):
+            return between
+    return None
+
+
+_QUOTED = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)""", re.DOTALL)
+"""A quoted text, perhaps cut short: what follows is told of a line with `"` for each."""
+_KEY = re.compile(r'(?:\[\s*)*+\{(?:\s*"\s*:|"\Z)')
+"""An object's first key, perhaps cut short: `{ "input":`. In Bash `{"ls","-a"}` is a command."""
+_GROUP = re.compile(r"[;&]\s*\}")
+"""The end of what Bash groups, be its first command `x:`."""
+_OPENED = re.compile(r"[\[{][\[{\s]*+")
+"""What begins and does not go on."""
+_LIST = re.compile(r'\[(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*+')
+"""A list of JSON, perhaps cut short."""
+_TEST = re.compile(r"(?:\[(?P<two>\[)?)\s(?:[^\[\]{},]*\s)?\](?(two)\])")
+"""A test of Bash that is a list of JSON by chance: `[ "x" ]`."""
+
+
+def _is_json(text: str) -> bool:
+    """Whether a line that begins with a bracket is JSON, whole or a part of it, and not Bash."""
+    bare = _QUOTED.sub('"', text)
+    if _KEY.match(bare):
+        return _GROUP.search(bare) is None
+    if _OPENED.fullmatch(bare):
+        return True
+    return (
+        _LIST.fullmatch(bare) is not None
+        and re.search(r"[\[{,]", bare[1:]) is not None
+        and _TEST.fullmatch(bare) is None
+    )
 
 
 class _Reader:
@@ -222,21 +292,31 @@ class _Reader:
         try:
             document = parse_json(text)
         except ValueError as error:
-            if text.startswith(('{"', '[{"')):
-                raise ImportFileError(
-                    f"{place}: no JSON: {error}: {text:.60}", hint=_LINES
-                ) from None
-            if text in ("{", "["):
-                raise ImportFileError(f"{place}: JSON over several lines", hint=_LINES) from None
-            return None
-        if not isinstance(document, dict):
-            raise ImportFileError(f"{place}: a JSON list is no input: {text:.60}", hint=_LINES)
-        if not isinstance(document.get("input"), str):
-            said = "`input` is no text" if "input" in document else "no `input` in the JSON object"
+            if not _is_json(text):
+                return None
+            raise ImportFileError(
+                f"{place}: no JSON in one line: {error}: {text:.60}", hint=_ONE_A_LINE
+            ) from None
+        if isinstance(document, list):
+            if _TEST.fullmatch(_QUOTED.sub('"', text)):
+                return None
+            texts = bool(document) and all(isinstance(one, str) for one in document)
+            raise ImportFileError(
+                f"{place}: a JSON list is no input: {text:.60}",
+                hint=_OF_TEXTS if texts else _OF_OBJECTS,
+            )
+        if "input" not in document:
             close = nearest("input", document)
-            hint = f"is {close!r} meant to be `input`? {_LINES}" if close else _LINES
-            raise ImportFileError(f"{place}: {said}: {text:.60}", hint=hint)
-        return document
+            raise ImportFileError(
+                f"{place}: no `input` in the JSON object: {text:.60}",
+                hint=f"is {close!r} meant to be `input`? {_LINES}" if close else _LINES,
+            )
+        if not isinstance(document["input"], str):
+            raise ImportFileError(
+                f"{place}: expected text as `input`, got {json.dumps(document['input']):.60}",
+                hint=_LINES,
+            )
+        return dict(document)
 
     def _sample(self, text: str, cwd: str) -> str | None:
         """Adds an input that was not seen before; why, where it cannot be."""
@@ -275,6 +355,18 @@ def _unusable(document: dict[str, Any]) -> str | None:
     """Why the input of such a line cannot be recorded."""
     if document.get("history"):
         return "inputs before it in the same shell"
-    if not isinstance(document.get("cwd"), str | None):
+    cwd = document.get("cwd")
+    if not isinstance(cwd, str | None):
         return "a start directory that is no text"
-    return _readable(document["input"].encode("utf-8", "replace"))[1]
+    if cwd and not _is_plain(cwd):
+        return "a start directory that is no plain absolute path: no //, . or .., no / at its end"
+    try:
+        content = document["input"].encode()
+    except UnicodeEncodeError:
+        return "half a character: JSON names one of two surrogates"
+    return _readable(content)[1]
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path is absolute and the shortest that says the same of names alone."""
+    return path.startswith("/") and "//" not in path and posixpath.normpath(path) == path

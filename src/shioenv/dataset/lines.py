@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from codecs import BOM_UTF8
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -80,6 +81,8 @@ def read_lines(
             _refuse_known(path, stream.peek(_HEAD))
             for number, line in enumerate(lines(stream), 1):
                 pass_on(line)
+                if number == 1:
+                    _refuse_one_line(path, line)
                 if size <= _LOOKED_AT:
                     size += len(line)
                     foreign += _foreign(line)
@@ -92,24 +95,37 @@ def read_lines(
 
 
 _HEAD = 512
+PARQUET = re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]")
+"""What a Parquet file begins with: its name, and a field of the structure behind it."""
 _BEGINNINGS = {
-    b"PAR1": "a Parquet file",
-    b"ARROW1": "an Arrow file",
-    b"\x1f\x8b": "compressed twice",
-    b"\x28\xb5\x2f\xfd": "compressed twice",
-    b"BZh": "compressed by bzip2",
-    b"\xfd7zXZ": "compressed by xz",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"PK\x03\x04": "a ZIP archive",
-    b"!<arch>": "an archive",
-    b"\x7fELF": "a program",
-    b"%PDF-": "a PDF file",
-    b"SQLite format 3": "a database",
-    b"<?xml": "XML",
-    b"<!doctype": "HTML",
-    b"<html": "HTML",
+    PARQUET.pattern: "a Parquet file",
+    rb"ARROW1\0\0": "an Arrow file",
+    rb"\x1f\x8b\x08": "compressed twice",
+    rb"\x28\xb5\x2f\xfd": "compressed twice",
+    rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)": "compressed by bzip2",
+    rb"\xfd7zXZ\0": "compressed by xz",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    rb"PK(?:\x03\x04|\x05\x06)": "a ZIP archive",
+    rb"!<arch>\n": "an archive",
+    rb".{257}ustar(?:\x0000|  \0)": "a tar archive",
+    rb"\x7fELF[\x01\x02][\x01\x02]\x01": "a program",
+    rb"%PDF-\d\.\d": "a PDF file",
+    rb"SQLite format 3\0": "a database",
+    rb"(?i:<\?xml\s+version\s*=)": "XML",
+    rb"(?i:<!doctype\s+html[\s>])": "HTML",
+    rb"(?i:<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z))": "HTML",
 }
-"""What some files begin with that are not lists of inputs, though lines of them may look so."""
+"""What some files begin with that are not lists of inputs, though lines of them may look so. No
+input begins so: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
+"""
+_KNOWN = [(re.compile(sign, re.DOTALL), kind) for sign, kind in _BEGINNINGS.items()]
+_OF_TWO_BYTES = {
+    rb"\xff\xfe\0\0|(?:[\t\n\r -~]\0\0\0){2}": "UTF-32LE",
+    rb"\0\0\xfe\xff|(?:\0\0\0[\t\n\r -~]){2}": "UTF-32BE",
+    rb"\xff\xfe|(?:[\t\n\r -~]\0){3}": "UTF-16LE",
+    rb"\xfe\xff|(?:\0[\t\n\r -~]){3}": "UTF-16BE",
+}
+"""How a text begins that is in another encoding of Unicode: with its mark, or with ASCII."""
 _LOOKED_AT = 1 << 20
 """Bytes of a file by which is told whether it is text."""
 _CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
@@ -118,22 +134,31 @@ _TEXT = (
     "a text has an input on each line, as text or as JSON; shioenv dataset import also reads "
     "exports of shioenv dataset export"
 )
+_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE, BOM_UTF32_BE)
 
 
 def _refuse_known(path: str | Path, begin: bytes) -> None:
     """ImportFileError for what begins as other files do."""
-    kind = next(
-        (
-            said
-            for magic, said in _BEGINNINGS.items()
-            if begin[:16].lower().startswith(magic.lower())
-        ),
-        None,
-    )
-    if begin[257:262] == b"ustar":
-        kind = "a tar archive"
+    for sign, encoding in _OF_TWO_BYTES.items():
+        if re.match(sign, begin):
+            family = encoding[:6] if begin.startswith(_MARKS) else encoding
+            raise ImportFileError(
+                f"{path} is no text in UTF-8: it is {encoding}",
+                hint=f"iconv -f {family} -t UTF-8 {path} > NEW makes UTF-8 of it",
+            )
+    begin = begin.removeprefix(BOM_UTF8)
+    kind = next((kind for sign, kind in _KNOWN if sign.match(begin)), None)
     if kind is not None:
         raise ImportFileError(f"{path} is no text: it is {kind}", hint=_TEXT)
+
+
+def _refuse_one_line(path: str | Path, line: bytes) -> None:
+    """ImportFileError for a file that is one line because CR alone ends each of its lines."""
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise ImportFileError(
+            f"{path}: CR alone ends its lines",
+            hint=f"tr '\\r' '\\n' < {path} > NEW makes lines of them",
+        )
 
 
 def _foreign(line: bytes) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
-from shioenv.dataset.lines import Distinct, read_lines
+from shioenv.dataset.lines import PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.write import Writer
 from shioenv.domain.context import Context
@@ -33,7 +33,6 @@ KINDS = ("commands", "records", "released")
 """What is imported: a list of inputs, our own records, and those of the paper's authors."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
-_PARQUET = b"PAR1"
 _ROWS = 100
 """Records of a Parquet file turned into Python's values at once."""
 
@@ -56,7 +55,7 @@ def kind_of(source: str | Path) -> str:
         source = _files(source)[0]
     if _is_parquet(source):
         return "records"
-    first = next((line for _, line in read_lines(source) if line.strip()), b"")
+    first = next((line for _, line in read_lines(source) if line.strip()), b"").lstrip()
     try:
         document = parse_json(first) if first.startswith(b"{") else {}
     except ValueError:
@@ -230,7 +229,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 def _is_parquet(path: Path) -> bool:
     try:
         with unpacking(path) as stream:
-            return stream.peek(len(_PARQUET)).startswith(_PARQUET)
+            return PARQUET.match(stream.peek(5)) is not None
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
 

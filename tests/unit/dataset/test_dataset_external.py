@@ -91,6 +91,36 @@ def test_a_line_of_json_says_where_it_starts(tmp_path: Path, parser: InputParser
     assert found.elsewhere([HOME]) == ["/tmp"]
 
 
+@pytest.mark.parametrize(
+    "cwd",
+    [
+        "tmp", ".", "./", "../tmp", "//tmp", "///tmp", "/tmp/", "/usr/../tmp", "/tmp/.", "/./tmp",
+        "/..", "~", "C:\\\\tmp", " /tmp",
+    ],
+)  # fmt: skip
+def test_a_start_directory_is_a_plain_absolute_path(
+    cwd: str, tmp_path: Path, parser: InputParser
+) -> None:
+    path = tmp_path / "list"
+    path.write_text(f"{json.dumps({'input': 'ls', 'cwd': cwd})}\nls\n")
+    found = read_list(CommandList(path), parser, [HOME], exists=lambda directory: True)
+    assert len(found.samples) == 1
+    (rejected,) = found.rejected
+    assert "no plain absolute path" in rejected.reason
+
+
+def test_half_a_character_is_left_out(tmp_path: Path, parser: InputParser) -> None:
+    lines = [r'{"input": "\ud800"}', r'{"input": "ls \udc00x"}', r'{"input": "ls \ud83d\ude00"}']
+    lines += [r'{"input": "ls", "cwd": "/\ud800"}', r'{"input": "id", "x": "\ud800"}']
+    found, samples = read(tmp_path, parser, "".join(f"{line}\n" for line in lines))
+    assert [sample[0] for sample in samples] == [["ls", "\U0001f600"], ["id"]]
+    assert [(one.line, one.reason) for one in found.rejected] == [
+        (1, "half a character: JSON names one of two surrogates"),
+        (2, "half a character: JSON names one of two surrogates"),
+        (4, "no such start directory"),
+    ]
+
+
 def test_an_import_is_a_dataset_that_resumes(
     tmp_path: Path, parser: InputParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

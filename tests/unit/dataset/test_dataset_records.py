@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import re
 import tarfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -140,6 +143,9 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "an input of a list": (lambda rows: [rows[0], "ls"], "list:2: not a record"),
     "an object of a list": (lambda rows: [rows[0], {"input": "ls"}], "list:2: "),
+    "half a character": (
+        lambda rows: [json.dumps({**rows[0], "input": "\ud800"})], "list:1: ",
+    ),
     "nested deeply": (lambda rows: [rows[0], "[" * 5000 + "]" * 5000], "nested too deeply"),
 }  # fmt: skip
 
@@ -204,16 +210,25 @@ def tar_of(text: bytes) -> bytes:
 
 INPUTS = b"ls -a\nls -b\nls -c\n" * 50
 NO_LISTS = {
-    "Parquet": b"PAR1" + INPUTS,
+    "Parquet": b"PAR1\x15\x04" + INPUTS,
+    "bzip2": bz2.compress(INPUTS),
+    "bzip2 of nothing": bz2.compress(b""),
+    "xz": lzma.compress(INPUTS),
     "a tar archive": tar_of(INPUTS),
     "a ZIP archive": b"PK\x03\x04" + INPUTS,
-    "a program": b"\x7fELF" + INPUTS,
+    "a ZIP archive of nothing": b"PK\x05\x06" + bytes(18),
+    "an archive": b"!<arch>\nx/              0           0     0     644     6         `\n"
+    + INPUTS,
+    "a program": b"\x7fELF\x02\x01\x01\x00" + INPUTS,
     "a PDF": b"%PDF-1.7\n" + INPUTS,
     "HTML": b"<!DOCTYPE html>\n" + INPUTS,
+    "HTML without its type": b'<html lang="en">\n' + INPUTS,
+    "HTML in one line": b"<HTML><body>" + INPUTS,
+    "XML": b'\xef\xbb\xbf<?xml version="1.0"?>\n' + INPUTS,
+    "a database": b"SQLite format 3\0" + INPUTS,
     "gzip in gzip": gzip.compress(gzip.compress(INPUTS)),
     "gzip that is cut": gzip.compress(INPUTS)[:-5],
     "Zstandard that is cut": zstandard.compress(INPUTS)[:-5],
-    "text of two bytes a character": INPUTS.decode().encode("utf-16"),
     "text of another character set": "ls старый\n".encode("koi8-r") * 50,
     "bytes of everything": bytes(range(256)) * 20,
     "nothing but NUL": bytes(5000),
@@ -227,6 +242,43 @@ def test_what_is_no_text_is_refused_and_not_executed(
     (tmp_path / "list.txt").write_bytes(content)
     with pytest.raises(ImportFileError, match=r"list\.txt (is no text|cannot be read)"):
         read_list(CommandList(tmp_path / "list.txt"), parser, ["/"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "BZh=9 ls", "BZh91 x", "PAR1=1", "PAR1 x", "ARROW1=2 ls", "<html.txt sort",
+        "<html sort > x", "<htmlfile", "<?xml sort", "<!doctype sort", "%PDF", "7z a x y", "PK=3",
+        "SQLite format", "!<arch", "echo " + "x" * 252 + "ustar",
+    ],
+)  # fmt: skip
+def test_an_input_that_begins_like_another_file_is_an_input(
+    line: str, tmp_path: Path, parser: InputParser
+) -> None:
+    (tmp_path / "list").write_text(f"{line}\nls -a\n")
+    assert kind_of(tmp_path / "list") == "commands"
+    assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32be"])
+@pytest.mark.parametrize("text", ["ls -a\nls -b\n", "ls\n", "\n# старый\n"])
+def test_another_encoding_of_unicode_is_named(
+    encoding: str, text: str, tmp_path: Path, parser: InputParser
+) -> None:
+    (tmp_path / "list").write_bytes(text.encode(encoding))
+    with pytest.raises(ImportFileError, match="no text in UTF-8: it is UTF-") as caught:
+        read_list(CommandList(tmp_path / "list"), parser, ["/"])
+    named = str(caught.value.hint).split()[2]
+    assert encoding.upper().startswith(named)
+    assert (tmp_path / "list").read_bytes().decode(named).removeprefix("\ufeff") == text
+
+
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path, parser: InputParser) -> None:
+    (tmp_path / "list").write_bytes(b"ls -a\rls -b\r")
+    with pytest.raises(ImportFileError, match="CR alone ends its lines"):
+        read_list(CommandList(tmp_path / "list"), parser, ["/"])
+    (tmp_path / "list").write_bytes(b"ls -a\r")
+    assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 1
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, bytes])
@@ -247,7 +299,10 @@ def test_a_list_is_read_compressed_too(
         '{"inptu": "ls"}', '  {"inptu": "ls"}', '{"input": 5}', '{"input": null}', "{}",
         '{"input": ["ls"]}', '{"input": "ls"', '{"input": "ls"},', '["ls", "-a"]',
         '[{"input": "ls"}]', "[", "{", '{"suite": {}}',
-        '{"input": ' + "[" * 5000 + "]" * 5000 + "}",
+        '{"input": ' + "[" * 5000 + "]" * 5000 + "}", "[" * 100_000, "[" * 5000 + "]" * 5000,
+        '{ "input": "x" },', '{ "input" :', '[ {', '[{ "input": "x; }"', "[ { }, {", '["ls",',
+        '[ "ls", "-a" ]', '[\t{"a": 1},', "{'input': 'ls'}", '{ "input": "ls', '{"inp', '[["ls"],',
+        '{"input": "ls"} {"input": "id"}', '[1, 2, {"x": "; }"', '[ { "input": "ls" } ]',
     ],
     ids=lambda line: line[:20],
 )  # fmt: skip
@@ -261,8 +316,63 @@ def test_json_that_holds_no_input_is_an_error_with_its_line(
 
 
 def test_what_bash_groups_is_an_input(tmp_path: Path, parser: InputParser) -> None:
-    (tmp_path / "list").write_text("{ ls; }\n[ -f x ]\n{a,b}\n[[ x ]]\n")
-    assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 4
+    inputs = [
+        "{ ls; }", "[ -f x ]", "{a,b}", "[[ x ]]", '{ "ls"; }', '{ "ls" -a; } | wc', '{"ls","-a"}',
+        '{ "test" : ; }', '{ "x:" y; }', '{ "a": "{"; } > x', "{ 'ls'& }", '[ "x" ]', "[ 1 ]",
+        "[ ]", '[[ "a" ]]', '[ "-n" "x" ]', '[ "a" = "b" ] && ls', "[ 'a,b' ]", "[0-9]*", "[[ 1 ]]",
+        '{ "ls" ; } 2>&1', '{ true; "ls"; }', '{ "ls"; } && { "id"; }', "{1..3}",
+    ]  # fmt: skip
+    (tmp_path / "list").write_text("".join(f"{line}\n" for line in inputs))
+    found = read_list(CommandList(tmp_path / "list"), parser, ["/"])
+    assert [rejected.text for rejected in found.rejected] == []
+    assert len(found.samples) == len(inputs)
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ('{"inptu": "ls"}', "no `input` in", "is 'inptu' meant to be `input`?"),
+        ('{"input": 5}', "expected text as `input`, got 5", "a line is an input as text"),
+        ('{"input": null, "inputs": "x"}', "expected text as `input`, got null", "a line is"),
+        ('["ls -a", "id"]', "a JSON list is no input", "jq -r '.[]'"),
+        ('[{"input": "ls"}]', "a JSON list is no input", "jq -c '.[]'"),
+        ("{", "no JSON in one line", "jq -c ."),
+    ],
+)
+def test_a_hint_says_what_is_wrong_with_json(
+    line: str, message: str, hint: str, tmp_path: Path, parser: InputParser
+) -> None:
+    (tmp_path / "list").write_text(f"{line}\n")
+    with pytest.raises(ImportFileError, match=re.escape(message)) as caught:
+        read_list(CommandList(tmp_path / "list"), parser, ["/"])
+    assert hint in str(caught.value.hint)
+    assert ("meant" in str(caught.value.hint)) == ("meant" in hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "ls\n"), ("a.TSV", "ls\tx\n"), ("a.csv.gz", "ls\n"), ("list", "input,output\n"),
+        ("list", "nl,cmd\n"), ("list", '"nl","cmd"\r\n'), ("list", "nl\tcmd\n"),
+        ("list", "\ufeffid, command\n"), ("list", "score,input,n_args\n"),
+    ],
+)  # fmt: skip
+def test_a_table_is_refused(name: str, content: str, tmp_path: Path, parser: InputParser) -> None:
+    (tmp_path / name).write_text(f"{content}x\n")
+    with pytest.raises(ImportFileError, match="is a table, no list of inputs") as caught:
+        read_list(CommandList(tmp_path / name), parser, ["/"])
+    command = str(caught.value.hint).partition('-c "')[2].partition('" <')[0]
+    compile(command, "hint", "exec")
+
+
+@pytest.mark.parametrize(
+    "line", ["echo input,output", "nl\tx", "bash\tx.sh", "a,b", "command ls", "input", "{input,x}"]
+)
+def test_a_first_line_that_names_no_columns_is_an_input(
+    line: str, tmp_path: Path, parser: InputParser
+) -> None:
+    (tmp_path / "list").write_text(f"{line}\nls -a\n")
+    assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 2
 
 
 def test_a_long_line_of_json_may_hold_a_short_input(tmp_path: Path, parser: InputParser) -> None:
