@@ -1,10 +1,11 @@
-"""What was exported is imported again as it was, in every format, whatever records hold."""
+"""What was exported is imported again as it was, in every format, whatever sound records hold."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shioenv.behavior.compare import Channel
+from shioenv.behavior.noise import CAP
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.read import read_records
 from shioenv.dataset.records import import_records, kind_of
+from shioenv.dataset.verify import verify
 from shioenv.dataset.write import Writer
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
+from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.record import (
     READ,
     Effect,
@@ -27,6 +32,7 @@ from shioenv.domain.record import (
     behavior_fields,
     decode,
     encode,
+    share_necessary,
 )
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
@@ -51,64 +57,145 @@ PLAN = Plan(
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 SCORE = st.floats(0, 1) | st.none()
 
-EFFECTS = st.builds(Effect, leave_one_out=st.booleans() | st.none(), channel=TEXT | st.none(),
-                    contribution=st.floats(-1, 1) | st.none())  # fmt: skip
-BARE = st.builds(ScoredSegment, command=TEXT, n_arguments=st.integers(0, 9))
-SCORED = st.builds(
-    ScoredSegment,
-    command=TEXT, n_arguments=st.integers(0, 9), irreducibility=SCORE,
-    irreducibility_strict=SCORE, necessary=SCORE, exact=st.booleans(), standard_error=SCORE,
-    noise_threshold=SCORE, volatile=st.booleans(), arguments=st.lists(EFFECTS, max_size=3),
-)  # fmt: skip
-BEHAVIORS = st.builds(
-    Behavior,
-    st.integers(0, 255), st.binary(max_size=20), timed_out=st.booleans(),
-    output_truncated=st.booleans(), patch_truncated=st.booleans(), volatile=st.booleans(),
-    stdout=st.binary(max_size=9) | st.none(), stderr=st.binary(max_size=9) | st.none(),
-    content_digests=st.dictionaries(TEXT, TEXT, max_size=3),
-    limits_hit=st.lists(TEXT, max_size=2).map(tuple),
-)  # fmt: skip
+SHA256 = st.binary(min_size=32, max_size=32).map(bytes.hex)
+TOKENS = st.lists(TEXT.filter(lambda text: text.replace("<ns>", "")), max_size=4)
+LIMITS = ("cpu_seconds", "processes")
+"""Limits that ask nothing of other fields."""
+
+
+@st.composite
+def effects(draw: st.DrawFn) -> Effect:
+    """What is told of an argument that was left out alone, or that it was not."""
+    matters = draw(st.booleans() | st.none())
+    channel = draw(st.sampled_from(Channel)) if matters else None
+    contribution = draw(st.floats(-1, 1) | st.none())
+    return Effect(leave_one_out=matters, channel=channel, contribution=contribution)
+
+
+@st.composite
+def segments(draw: st.DrawFn, bare: ScoredSegment) -> ScoredSegment:
+    """A segment with its score, where it has an argument."""
+    told = [draw(effects()) for _ in range(bare.n_arguments)]
+    strict = draw(st.floats(0, 1)) if told else None
+    return ScoredSegment(
+        command=bare.command,
+        n_arguments=bare.n_arguments,
+        irreducibility=None if strict is None else draw(st.floats(0, strict)),
+        irreducibility_strict=strict,
+        necessary=share_necessary(told),
+        exact=draw(st.booleans()),
+        standard_error=draw(SCORE),
+        noise_threshold=draw(SCORE),
+        volatile=draw(st.booleans()),
+        arguments=told,
+    )
+
+
+def pooled(parts: Sequence[ScoredSegment], name: str) -> float | None:
+    """The mean of the segments' scores, weighed by their arguments."""
+    scored = [(part.n_arguments, getattr(part, name)) for part in parts if part.n_arguments]
+    total = sum(weight for weight, _ in scored)
+    return math.fsum(weight * score for weight, score in scored) / total if total else None
+
+
+@st.composite
+def scores(draw: st.DrawFn, bare: list[ScoredSegment]) -> dict[str, Any]:
+    """The fields of a record's score."""
+    parts = [draw(segments(one)) for one in bare]
+    n_arguments = sum(part.n_arguments for part in parts)
+    exact = n_arguments < 4  # with a budget of 8
+    strict = pooled(parts, "irreducibility_strict")
+    return {
+        "segments": parts,
+        "irreducibility": pooled(parts, "irreducibility"),
+        "irreducibility_strict": strict,
+        "necessary": share_necessary(one for part in parts for one in part.arguments or ()),
+        "exact": exact,
+        "standard_error": draw(st.sampled_from([0.0, None]) if exact else SCORE),
+        "n_executions": draw(st.integers(1, 99)),
+        "noise_threshold": draw(st.floats(0, CAP) | st.none()),
+    }
+
+
+@st.composite
+def behaviors(draw: st.DrawFn) -> Behavior:
+    """What an input did, with flags that go together."""
+    timed_out, truncated = draw(st.booleans()), draw(st.booleans())
+    hit = {name for name in LIMITS if draw(st.booleans())}
+    hit |= {"wall_seconds"} if timed_out else set()
+    hit |= {"output_bytes"} if truncated else set()
+    apart = draw(st.booleans())
+    return Behavior(
+        124 if timed_out else draw(st.integers(0, 255)),
+        draw(st.binary(max_size=20)),
+        timed_out=timed_out,
+        output_truncated=truncated,
+        patch_truncated=draw(st.booleans()),
+        volatile=timed_out or not apart or draw(st.booleans()),
+        stdout=draw(st.binary(max_size=9)) if apart else None,
+        stderr=draw(st.binary(max_size=9)) if apart else None,
+        content_digests=draw(st.dictionaries(TEXT, SHA256, max_size=3)),
+        limits_hit=tuple(field.name for field in fields(Limits) if field.name in hit),
+    )
 
 
 @st.composite
 def records(draw: st.DrawFn) -> list[Record]:
-    """Records of one dataset, of any release, with numbers that have gaps."""
+    """Records of one dataset, of any release, scored or not, with numbers that have gaps."""
+    scored = draw(st.booleans())
     version = draw(st.sampled_from(READ))
     numbers = draw(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=5, unique=True))
     made = [
-        Record(
-            session_id=number,
-            input=f"{draw(TEXT)}{number}",
-            input_args=draw(st.lists(TEXT, max_size=4)),
-            irreducibility=draw(SCORE),
-            irreducibility_strict=draw(SCORE),
-            necessary=draw(SCORE),
-            exact=draw(st.booleans()),
-            standard_error=draw(SCORE),
-            n_arguments=draw(st.integers(0, 99)),
-            n_executions=draw(st.integers(0, 99)),
-            noise_threshold=draw(SCORE),
-            segments=draw(st.lists(BARE | SCORED, max_size=3)),
-            cwd="/",
-            system="s",
-            sampler="gcs",
+        record(
+            number,
+            [*draw(TOKENS), str(number)],
+            draw if scored else None,
             mistake=draw(TEXT | st.none()),
             history=draw(st.lists(TEXT, max_size=3)),
             schema_version=version,
-            **behavior_fields(draw(BEHAVIORS)),
+            **behavior_fields(draw(behaviors())),
         )
         for number in sorted(numbers)
     ]
-    return [decode(encode(record)) for record in made]
+    return [decode(encode(one)) for one in made]
+
+
+def record(number: int, tokens: list[str], draw: st.DrawFn | None, **others: Any) -> Record:
+    """A record of an input, with a score where one is drawn."""
+    shell_input = Input.from_marked(tokens)
+    bare = [
+        ScoredSegment(command=segment.command, n_arguments=len(segment.arguments))
+        for segment in shell_input.segments
+    ]
+    return Record(
+        session_id=number,
+        input=session_text("/", shell_input),
+        input_args=shell_input.input_args,
+        n_arguments=shell_input.n_arguments,
+        cwd="/",
+        system="s",
+        sampler="gcs",
+        **(draw(scores(bare)) if draw else {"segments": bare, "irreducibility": None}),
+        **others,
+    )
 
 
 def huge() -> list[Record]:
     """An input as long as Linux takes, of characters that JSON writes longer."""
-    text = "\x01" * LONGEST_INPUT
+    text = "\x01" * (LONGEST_INPUT - len("cd /; "))
     return [
-        Record(session_id=7, input=text, input_args=[text], irreducibility=0.1, system="s",
-               sampler="gcs", cwd="/", **behavior_fields(Behavior(0, b"\xff" * 100_000)))
-    ]  # fmt: skip
+        Record(
+            session_id=7,
+            input=f"cd /; {text}",
+            input_args=[text],
+            irreducibility=None,
+            segments=[ScoredSegment(command=text, n_arguments=0)],
+            system="s",
+            sampler="gcs",
+            cwd="/",
+            **behavior_fields(Behavior(0, b"\xff" * 100_000, volatile=True)),
+        )
+    ]
 
 
 def written(directory: Path, made: Sequence[Record], **changes: Any) -> bytes:
@@ -146,10 +233,12 @@ def test_an_input_as_long_as_linux_takes_is_imported(name: str, tmp_path: Path) 
 
 def returns(there: Path, name: str, made: list[Record], compression: str | None) -> None:
     """Records go out and come back."""
-    lines = written(there / "dataset", made, compression=compression)
+    scoring = PLAN.scoring if made[0].n_executions else Scoring(budget=0)
+    lines = written(there / "dataset", made, compression=compression, scoring=scoring)
     export(there / "dataset", there / name)
     assert kind_of(there / name) == "records"
     manifest = import_records(there / name, there / "again")
+    assert not verify(there / "again").problems
     assert b"".join(map(encode, read_records(there / "again", check=True))) == lines
     if name == "hub":
         assert contents(there / "again") == contents(there / "dataset")

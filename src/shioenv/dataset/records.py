@@ -19,6 +19,7 @@ from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
 from shioenv.dataset.lines import PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
+from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import Writer
 from shioenv.domain.context import Context
 from shioenv.domain.record import NAMES, Record, decode
@@ -81,9 +82,10 @@ def import_records(
     `source-manifest.json` the dataset is the exported one, byte for byte; without it the manifest
     has the origin `records`, and is empty where records say nothing. `report` is told of records.
     Errors: ImportFileError with file and line where anything is no record, where records are of
-    several samplers, systems or schema versions, or not in the order of their numbers, where an
-    input is there twice, where records are not those of the manifest; MissingExtraError without
-    pyarrow (Parquet), OutputExistsError, DatasetStorageError.
+    several samplers, systems or schema versions, or not in the order of their numbers, where one
+    contradicts itself as `shioenv.dataset.verify` tells, where an input is there twice, where
+    records are not those of the manifest; MissingExtraError without pyarrow (Parquet),
+    OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     if source.is_dir() and any(path.name == SOURCE_MANIFEST for path in source.iterdir()):
@@ -99,6 +101,7 @@ def import_records(
         same, directories = _Same(), set()
         for place, record in chain([first], records):
             same.check(place, record)
+            _refuse_damaged(place, record, plan)
             writer.add(record)
             directories.add(record.cwd)
         origin = {"kind": "records", "files": {path.name: sha256_of(path) for path in files}}
@@ -117,7 +120,8 @@ def _exported(source: Path, directory: Path, report: Report) -> Manifest:
     with new_directory(directory) as temporary:
         writer = Writer(temporary, manifest.plan, manifest.kernels, manifest.layers)
         writer.keep_contexts(_contexts(source, manifest))
-        for _, record in _told(chain.from_iterable(map(_read, _files(source))), report):
+        for place, record in _told(chain.from_iterable(map(_read, _files(source))), report):
+            _refuse_damaged(place, record, manifest.plan)
             writer.add(record)
         made = writer.finish()
         if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
@@ -181,6 +185,17 @@ class _Same:
         typed = "\n".join((record.input, *record.history))
         if (why := self._distinct.refusal(typed.encode())) is not None:
             raise ImportFileError(f"{place}: {why}: {record.input:.60}")
+
+
+def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
+    """ImportFileError for a record in which `shioenv dataset verify` would find a problem."""
+    problem = next(record_problems(record, plan.scoring, executed=plan.executed), None)
+    if problem is not None:
+        raise ImportFileError(
+            f"{place}: {problem:.400}",
+            hint="the record was changed since it was made: export its dataset anew, where shioenv "
+            "dataset verify finds nothing wrong",
+        )
 
 
 def _told(records: Iterator[tuple[str, Record]], report: Report) -> Iterator[tuple[str, Record]]:

@@ -143,6 +143,18 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "an input of a list": (lambda rows: [rows[0], "ls"], "list:2: not a record"),
     "an object of a list": (lambda rows: [rows[0], {"input": "ls"}], "list:2: "),
+    "an exit code that is none": (
+        lambda rows: [rows[0], {**rows[1], "exit_code": -5}], "list:2: exit_code is -5",
+    ),
+    "a patch that is none": (
+        lambda rows: [{**rows[0], "context_patch": '[["x"]]'}], "list:1: context_patch",
+    ),
+    "another input than its arguments give": (
+        lambda rows: [{**rows[0], "input": "rm -r x"}], "list:1: input is 'rm -r x'",
+    ),
+    "a score that its segments do not give": (
+        lambda rows: [{**rows[0], "irreducibility": 0.123}], "list:1: irreducibility is 0.123",
+    ),
     "half a character": (
         lambda rows: [json.dumps({**rows[0], "input": "\ud800"})], "list:1: ",
     ),
