@@ -162,7 +162,8 @@ def import_(
         typer.Argument(
             metavar="SRC",
             help="A file with an input on each line, as text or as JSON (input, cwd), an "
-            "export of a dataset, or released records; also compressed by gzip or Zstandard.",
+            "export of a dataset, or released records; also compressed by gzip or Zstandard "
+            "(- is stdin).",
         ),
     ],
     directory: Annotated[
@@ -207,6 +208,7 @@ def import_(
     from shioenv.dataset.records import KINDS, import_records, kind_of
     from shioenv.errors import UsageError, did_you_mean
 
+    source = shared.given(source)
     if format_ is None:
         format_ = kind_of(source)
     if format_ == "records":
@@ -319,7 +321,8 @@ def leakage(
     train: Annotated[
         Path,
         typer.Argument(
-            metavar="TRAIN", help="A dataset, or a file with an input (or a record) on each line."
+            metavar="TRAIN",
+            help="A dataset, or a file with an input (or a record) on each line (- is stdin).",
         ),
     ],
     test: Annotated[Path, typer.Argument(metavar="TEST", help="The same, of the test set.")],
@@ -339,6 +342,7 @@ def leakage(
     """
     from shioenv.dataset.leakage import leakage as find_leakage
 
+    train, test = shared.given(train), shared.given(test)
     with counting("training inputs") as report:
         leaking = find_leakage(train, test, threshold=threshold, report=report)
     status = 0 if leaking.ok else 1

@@ -22,7 +22,9 @@ def predict(
     *,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Inputs before it in the same shell, one a line."),
+        typer.Option(
+            metavar="FILE", help="Inputs before it in the same shell, one a line (- is stdin)."
+        ),
     ] = None,
     explain: Annotated[
         bool,
@@ -89,7 +91,7 @@ def predict(
 
         raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
     if history is not None:
-        state = replace(state, history=tuple(_inputs(history)))
+        state = replace(state, history=tuple(_inputs(shared.given(history))))
     answer = loaded.answer(shell_input, state)
     document = {
         **_document(shell_input, state.cwd, loaded, answer),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shlex
 import sys
@@ -50,6 +51,36 @@ class Printout:
             print_json(self.document, indent=self.indent)
         if self.status:
             raise typer.Exit(self.status)
+
+
+def given(file: Path) -> Path:
+    """The file; for `-` one that holds the whole standard input, and can be read again.
+
+    UsageError where there is no standard input, or more of it than a list may have.
+    """
+    if str(file) != "-":
+        return file
+    from tempfile import TemporaryFile
+
+    from shioenv.errors import UsageError
+    from shioenv.files.regular import LARGEST_LIST
+
+    if sys.stdin is None:
+        raise UsageError("standard input is closed", hint="name a file, or give one: < FILE")
+    try:
+        with TemporaryFile() as kept:
+            while content := sys.stdin.buffer.read(1 << 20):
+                kept.write(content)
+                if kept.tell() > LARGEST_LIST:
+                    raise UsageError(
+                        f"standard input has more than {LARGEST_LIST:,} bytes",
+                        hint="split the list, or name a file",
+                    )
+            kept.flush()
+            os.dup2(kept.fileno(), 0)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+    return Path("/dev/stdin")
 
 
 Printouts: TypeAlias = Printout | Iterable[Printout]

@@ -28,11 +28,11 @@ File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")
 @shared.command(app, "shioenv suite record public-dev --out dev.suite")
 def record(
     inputs: Annotated[
-        str,
+        Path,
         typer.Argument(
             metavar="INPUTS",
-            help="A file with an input on each line, as text or as JSON; or public, public-dev, "
-            "public-test: those that come with shioenv.",
+            help="A file with an input on each line, as text or as JSON (- is stdin); or public, "
+            "public-dev, public-test: those that come with shioenv.",
         ),
     ],
     *,
@@ -53,6 +53,7 @@ def record(
     from shioenv.evaluation.record import record_suite
     from shioenv.evaluation.suite import write_suite
 
+    inputs = shared.given(inputs)
     with counting("runs") as report:
         suite = record_suite(
             inputs, system=system, limits=limits, runs=runs, workers=workers, report=report
@@ -69,9 +70,10 @@ def record(
 @shared.command(app, "shioenv suite adapt commands.txt --out adapted.jsonl --count 10000")
 def adapt(
     inputs: Annotated[
-        str,
+        Path,
         typer.Argument(
-            metavar="INPUTS", help="A file with an input on each line, as text or as JSON."
+            metavar="INPUTS",
+            help="A file with an input on each line, as text or as JSON (- is stdin).",
         ),
     ],
     *,
@@ -103,7 +105,7 @@ def adapt(
     from shioenv.evaluation.questions import read_questions
     from shioenv.system.store import find_system
 
-    questions = read_questions(inputs)
+    questions = read_questions(shared.given(inputs))
     with counting("inputs") as report:
         adapted = adapt_questions(
             questions, find_system(system), count=count, seed=seed, report=report

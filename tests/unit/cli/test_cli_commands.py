@@ -354,3 +354,20 @@ def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     assert result.exit_code == 2
     assert "no sampler is called 'gsc'" in result.stderr
     assert "did you mean gcs?" in result.stderr
+
+
+def test_a_list_is_read_from_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("ls -a\nls -b\n")
+
+    def piped(content: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "shioenv", *words]
+        return subprocess.run(command, input=content, capture_output=True, cwd=tmp_path, timeout=60)
+
+    leaking = piped(b"ls -a\nls -c\n", "dataset", "leakage", "list", "-", "--json")
+    assert json.loads(leaking.stdout)["test"] == 2
+    assert leaking.returncode == 1
+    for words in (["dataset", "import", "-", "new"], ["suite", "adapt", "-", "--out", "new"]):
+        wrong = piped("ls\n".encode("utf-16"), *words)
+        assert (wrong.returncode, b"error: /dev/stdin" in wrong.stderr) == (1, True)
+    answer = piped(b"cd /tmp\n", "predict", "--history", "-", "pwd")
+    assert answer.stdout == b"/tmp\n"
