@@ -13,7 +13,15 @@ from typing import Any
 
 from shioenv.bash.words import without_assignments
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
-from shioenv.dataset.lines import Distinct, Rejection, read_lines, reasons, told, write_rejections
+from shioenv.dataset.lines import (
+    MOST_REJECTED,
+    Distinct,
+    Rejection,
+    read_lines,
+    reasons,
+    told,
+    write_rejections,
+)
 from shioenv.dataset.manifest import Plan, scoring_there
 from shioenv.domain.inputs import Input, session_text
 from shioenv.errors import ImportFileError, nearest
@@ -27,6 +35,9 @@ from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 from shioenv.system.store import find_system
+
+MOST_ARGUMENTS = 400
+"""Removable arguments of an input at most: a float holds the square of 2 to their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +88,11 @@ def import_commands(
     list, arguments and system, whatever the executor.
 
     What cannot be recorded is left out and told with its line: empty, only a comment, not UTF-8, a
-    NUL byte, too long, the same as an earlier input, with a history, in a start directory that is
-    not there. Errors: ImportFileError where nothing can be
-    taken, those of `find_system` and StartDirectoryError before anything is written;
-    then those of `generate`.
+    NUL byte, half a character, too long, more than 400 arguments, the same as an earlier input,
+    with a history, with `input` or `cwd` twice, in a start directory that is not there or no plain
+    absolute path. Errors: ImportFileError where nothing can be taken or a million lines cannot,
+    those of `find_system` and StartDirectoryError before anything is written; then those of
+    `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
@@ -269,7 +281,8 @@ class _Reader:
         text, reason = _readable(content)
         document = None if reason else self._document(number, text)
         if document is not None:
-            text, reason = document["input"], _unusable(document)
+            reason = _repeated(text) or _unusable(document)
+            text = document["input"]
         if reason is None and len(text.encode()) > LONGEST_INPUT:
             reason = "too long"
         if reason is None:
@@ -278,6 +291,12 @@ class _Reader:
             known = cwd in self._directories or self._exists(cwd)
             reason = self._sample(text, cwd) if known else "no such start directory"
         if reason is not None:
+            if len(self.rejected) == MOST_REJECTED:
+                raise ImportFileError(
+                    f"{self._path}:{number}: more than {MOST_REJECTED:,} lines cannot be recorded; "
+                    f"{told(self.rejected, 3)}",
+                    hint=_LINES,
+                )
             self.rejected.append(Rejection.of(number, content, reason))
 
     def _document(self, number: int, text: str) -> dict[str, Any] | None:
@@ -324,6 +343,8 @@ class _Reader:
         content = session_text(cwd, shell_input).encode()
         if len(content) > LONGEST_INPUT:
             return "too long"
+        if shell_input.n_arguments > MOST_ARGUMENTS:
+            return f"more than {MOST_ARGUMENTS:,} arguments"
         if (reason := self._distinct.refusal(content)) is not None:
             return reason
         volatile = any(self._declared_volatile(part.command) for part in shell_input.segments)
@@ -349,6 +370,16 @@ def _readable(content: bytes) -> tuple[str, str | None]:
     if text.lstrip().startswith("#"):
         return "", "only a comment"
     return text, None
+
+
+def _repeated(text: str) -> str | None:
+    """Why a JSON object says two things, of which readers of JSON take the last."""
+    for name in ("input", "cwd"):
+        if text.count(f'"{name}"') > 1:
+            pairs = json.loads(text, object_pairs_hook=list)  # of the outermost object as well
+            if sum(key == name for key, _ in pairs) > 1:
+                return f"`{name}` is there twice"
+    return None
 
 
 def _unusable(document: dict[str, Any]) -> str | None:

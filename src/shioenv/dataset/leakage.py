@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import InputError, UsageError
+from shioenv.files.regular import is_directory
 
 THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
@@ -223,7 +225,7 @@ def _first(known: _Known) -> str:
 
 
 def _inputs(path: Path) -> Iterator[_Known]:
-    if path.is_dir() or not path.exists():
+    if is_directory(path) or not os.path.lexists(path):
         finished_manifest(path)
         for record in read_records(path, check=True):
             yield _known(Input.from_marked(record.input_args), record.cwd)

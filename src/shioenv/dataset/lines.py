@@ -45,6 +45,10 @@ class Rejection:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+MOST_REJECTED = 1_000_000
+"""Lines of a list that are left out at most: of a hostile file, all of its gigabyte of lines."""
+
+
 def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
     """How many lines were rejected for what, the most frequent first."""
     return dict(Counter(rejection.reason for rejection in rejected).most_common())

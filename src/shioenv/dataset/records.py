@@ -8,16 +8,17 @@ manifest says (digest of the system, seed, limits, contexts) stays unknown.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
-from shioenv.dataset.lines import PARQUET, Distinct, read_lines
+from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import Writer
@@ -27,7 +28,7 @@ from shioenv.errors import ImportFileError, RecordError
 from shioenv.files.compressed import unpacking
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, new_directory, sha256_of
-from shioenv.files.regular import open_regular, read_regular
+from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 
 KINDS = ("commands", "records", "released")
@@ -46,9 +47,9 @@ def kind_of(source: str | Path) -> str:
     Errors: ImportFileError for what is none of them, and for records of another make, which have
     to be asked for.
     """
-    source = Path(source)
-    if source.is_dir():
-        if (source / MANIFEST).exists():
+    source = directory = Path(source)
+    if is_directory(source):
+        if os.path.lexists(source / MANIFEST):
             raise ImportFileError(
                 f"{source} is a dataset, not an export of one",
                 hint="it is read as it is; shioenv dataset filter SRC DST copies it",
@@ -56,7 +57,8 @@ def kind_of(source: str | Path) -> str:
         source = _files(source)[0]
     if _is_parquet(source):
         return "records"
-    first = next((line for _, line in read_lines(source) if line.strip()), b"").lstrip()
+    begin = islice(read_lines(source), MOST_REJECTED)
+    first = next((line for _, line in begin if line.strip()), b"").lstrip()
     try:
         document = parse_json(first) if first.startswith(b"{") else {}
     except ValueError:
@@ -68,6 +70,12 @@ def kind_of(source: str | Path) -> str:
             f"{source} holds records of another make, or other fields than records have",
             hint="--format released keeps what they say, without executing them; "
             "--format commands executes their inputs",
+        )
+    if source != directory:
+        raise ImportFileError(
+            f"{directory} is a directory of lists of inputs, not of records: {source.name}",
+            hint="import each list into a dataset of its own, or all as one: "
+            f"cat {directory}/* | shioenv dataset import - DIR",
         )
     return "commands"
 
@@ -88,9 +96,9 @@ def import_records(
     OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
-    if source.is_dir() and any(path.name == SOURCE_MANIFEST for path in source.iterdir()):
+    if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
-    files = _files(source) if source.is_dir() else [source]
+    files = _files(source) if is_directory(source) else [source]
     with new_directory(directory) as temporary:
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)

@@ -37,6 +37,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
 from shioenv.files.durable import new_directory
+from shioenv.files.regular import is_directory
 from shioenv.files.schema import fault
 from shioenv.synthesis.drawing import Drawing
 from shioenv.version import package_version
@@ -138,13 +139,11 @@ def import_released(
 
 
 def _files(source: Path) -> list[Path]:
-    if source.is_dir():
+    if is_directory(source):
         paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
         if not paths:
             raise ImportFileError(f"{source} holds no file that ends in {', '.join(SUFFIXES)}")
         return sorted(paths, key=_numbered)
-    if not source.is_file():
-        raise ImportFileError(f"there is no file {source}")
     return [source]
 
 

@@ -304,7 +304,9 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
         return RecordError("not a record: nested too deeply")
     if not isinstance(document, dict):
         return RecordError(f"not a record: expected an object, got {type(document).__name__}")
-    version = document.get("schema_version")
+    if "schema_version" not in document:
+        return RecordError("not a record: it lacks 'schema_version'")
+    version = document["schema_version"]
     if version not in READ:
         return RecordError(
             f"record of schema version {version!r}, this is {SCHEMA_VERSION}",

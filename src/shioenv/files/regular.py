@@ -23,6 +23,11 @@ _KINDS = {
 }
 
 
+def is_directory(path: str | Path) -> bool:
+    """Whether a directory, or a link to one, is there and can be asked for."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a name is too long
+
+
 def open_regular(path: str | Path) -> io.BufferedReader:
     """A regular file, or a link to one, opened to be read as bytes.
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from dataset_fakes import HOME, contents, open_fake, plan
 
+from shioenv.dataset import external
 from shioenv.dataset.external import (
     Accepted,
     CommandList,
@@ -107,6 +108,31 @@ def test_a_start_directory_is_a_plain_absolute_path(
     assert len(found.samples) == 1
     (rejected,) = found.rejected
     assert "no plain absolute path" in rejected.reason
+
+
+def test_lines_that_are_left_out_do_not_fill_the_memory(
+    tmp_path: Path, parser: InputParser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "MOST_REJECTED", 1000)
+    found, _ = read(tmp_path, parser, b"ls\n" + b"\n" * 1000)
+    assert len(found.rejected) == 1000
+    with pytest.raises(ImportFileError, match=r"list\.txt:1001: more than 1,000 lines cannot be"):
+        read(tmp_path, parser, b"\n" * 1500)
+
+
+def test_what_no_score_can_weigh_is_left_out(tmp_path: Path, parser: InputParser) -> None:
+    found, samples = read(tmp_path, parser, f"ls{' a' * 400}\nls{' a' * 401}\n{'if ' * 9000}\n")
+    assert len(samples) == 1
+    assert {one.reason for one in found.rejected} == {"more than 400 arguments"}
+
+
+def test_a_key_that_is_there_twice_is_not_chosen_from(tmp_path: Path, parser: InputParser) -> None:
+    lines = ['{"input": "ls", "input": "id"}', '{"cwd": "/tmp", "input": "ls", "cwd": "/"}']
+    lines += ['{"input": "ls", "x": {"input": "id", "input": 1}}', r'{"input": "echo \"input\""}']
+    found, samples = read(tmp_path, parser, "".join(f"{line}\n" for line in lines))
+    assert [sample[0] for sample in samples] == [["ls"], ["echo", '"input"']]
+    reasons = ["`input` is there twice", "`cwd` is there twice"]
+    assert [one.reason for one in found.rejected] == reasons
 
 
 def test_half_a_character_is_left_out(tmp_path: Path, parser: InputParser) -> None:

@@ -22,15 +22,23 @@ from dataset_fakes import contents, make
 
 from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
+from shioenv.dataset.leakage import leakage
 from shioenv.dataset.lines import read_lines
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.records import import_records, kind_of
+from shioenv.dataset.released import import_released
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import encode
-from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
+from shioenv.errors import (
+    DatasetCorruptError,
+    ImportFileError,
+    OutputExistsError,
+    RepairError,
+    UsageError,
+)
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.report.stats import statistics
@@ -412,6 +420,28 @@ def test_kinds_are_told_by_content(dataset: Path, tmp_path: Path, lines: list[by
         kind_of(tmp_path / "none")
 
 
+def test_a_directory_of_lists_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"input": "ls"}\n')
+    with pytest.raises(ImportFileError, match="is a directory of lists of inputs") as caught:
+        kind_of(tmp_path)
+    assert "shioenv dataset import -" in str(caught.value.hint)
+
+
+def test_records_behind_blanks_are_records(tmp_path: Path, lines: list[bytes]) -> None:
+    (tmp_path / "list").write_bytes(b"\n" + b"".join(b"  " + line for line in lines))
+    assert kind_of(tmp_path / "list") == "records"
+
+
 def test_a_pipe_is_no_list(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="it is a device, not a regular file"):
         list(read_lines("/dev/zero"))
+
+
+def test_a_name_that_no_file_can_have_is_no_traceback(tmp_path: Path) -> None:
+    named = tmp_path / ("a" * 300)
+    with pytest.raises(ImportFileError, match="cannot be read: File name too long"):
+        kind_of(named)
+    with pytest.raises(ImportFileError, match="cannot be read: File name too long"):
+        import_released(named, tmp_path / "new")
+    with pytest.raises(DatasetCorruptError, match="File name too long"):
+        leakage(named, named)

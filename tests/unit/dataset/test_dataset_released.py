@@ -231,7 +231,7 @@ def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "rows.ndjson").write_text("ls -a\n")
     with pytest.raises(ImportFileError, match="1 lines: not JSON"):
         import_released(tmp_path / "rows.ndjson", tmp_path / "dataset")
-    with pytest.raises(ImportFileError, match="there is no file"):
+    with pytest.raises(ImportFileError, match="cannot be read: No such file"):
         import_released(tmp_path / "none", tmp_path / "dataset")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ImportFileError, match="holds no file"):
