@@ -159,7 +159,9 @@ def test_the_profile_is_what_was_declared(system: System) -> None:
     assert profile["groups"] == ["root"]
 
 
-@pytest.mark.parametrize("cwd", ["/no/such", "/etc/passwd", "/home/ubuntu/config/current"])
+@pytest.mark.parametrize(
+    "cwd", ["/no/such", "/etc/passwd", "/home/ubuntu/config/current", "etc", ".", ""]
+)
 def test_a_start_directory_must_be_one(system: System, cwd: str) -> None:
     with pytest.raises(StartDirectoryError):
         catalogue(system, cwd)

@@ -61,10 +61,11 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
     """Names by token for inputs that start in `cwd`, by default the system's start directory.
 
     A token of which nothing lies in `cwd` gets what lies in the default start directory, by paths
-    such as `../archives/archive.tar`. Raises StartDirectoryError where `cwd` is no directory.
+    such as `../archives/archive.tar`. Raises StartDirectoryError where `cwd` is no directory, or no
+    absolute path.
     """
     default = system.resolve(system.declaration.start_directory) or "/"
-    here = default if cwd is None else system.resolve(cwd)
+    here = default if cwd is None else system.resolve(cwd) if cwd.startswith("/") else None
     if here is None or not system.is_directory(here):
         raise StartDirectoryError(
             f"{cwd!r} is no directory of the system {system.name}",
