@@ -172,6 +172,7 @@ def test_package_files_hold_a_docstring_only() -> None:
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
+        ("tomllib", ["files"]),
         ("gymnasium", ["env", "tasks"]),
         ("typer", ["cli"]),
         ("rich", ["cli"]),

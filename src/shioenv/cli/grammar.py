@@ -339,7 +339,7 @@ def _lines(file: Path) -> list[str]:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
+    return [line for line in content.decode("utf-8-sig", "surrogateescape").split("\n") if line]
 
 
 @shared.command(app, "shioenv grammar usage ./history.txt > mine.json")

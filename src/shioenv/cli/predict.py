@@ -120,7 +120,7 @@ def _inputs(path: Path) -> Iterator[str]:
     from shioenv.errors import UsageError
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     yield from (line for line in text.splitlines() if line.strip())

@@ -119,7 +119,7 @@ def _lines(path: Any, name: str) -> list[str]:
     try:
         own = not isinstance(path, Path)  # in an archive that holds the package
         content = path.read_bytes() if own else read_regular(path, LARGEST_LIST)
-        return content.decode().splitlines()
+        return content.decode("utf-8-sig").splitlines()
     except OSError as error:
         raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

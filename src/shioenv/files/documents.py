@@ -27,8 +27,12 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def parse_toml(content: bytes | str) -> dict[str, Any]:
-    """The table of a TOML document. ValueError for what is none, or nested too deeply."""
+    """The table of a TOML document. ValueError for what is none, or nested too deeply.
+
+    A mark of the byte order before the document is left out: some editors write one.
+    """
     text = content if isinstance(content, str) else content.decode()
+    text = text.removeprefix("\ufeff")
     if _DEEP_KEY.search(text):
         raise ValueError(_TOO_DEEP)
     try:

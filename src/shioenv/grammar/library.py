@@ -66,7 +66,7 @@ def _unknown(name: str, directory: Path) -> UnknownGrammarError:
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # What is no text is a fault of its line like any other: the sign that stands for it is none.
-    text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
+    text = path.read_text(encoding="utf-8-sig", errors="replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
 

@@ -7,7 +7,6 @@ it remembers of names is true there.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from random import Random
 from typing import Any
 
 from shioenv.errors import MissingExtraError, OutputExistsError
+from shioenv.files.documents import parse_toml
 from shioenv.files.durable import storage_errors
 from shioenv.seeding import generator
 from shioenv.system.declare import load_declaration, parse_declaration, read_text
@@ -67,7 +67,7 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     rng = generator(seed, "system")
     declaration = load_declaration(base)
     load_home(declaration)  # says what is wrong with its tree
-    data, tree = tomllib.loads(read_text(base)), HomeTree(declaration.home.source)
+    data, tree = parse_toml(read_text(base)), HomeTree(declaration.home.source)
     before = data["instant"]
     instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
     named = _declared(data, instant - before, rng)

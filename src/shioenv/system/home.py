@@ -16,7 +16,6 @@ import errno
 import io
 import re
 import struct
-import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from msgspec import Meta
 
 from shioenv.domain.context import MONTHS
 from shioenv.errors import SystemDeclarationError, did_you_mean
+from shioenv.files import documents
 from shioenv.files.regular import read_regular
 from shioenv.system.declare import (
     FIXTURE_SPAN,
@@ -332,7 +332,7 @@ def _stamp(seconds: int, form: str) -> str:
 @cache
 def _words(generator: str) -> Any:
     """What a generator picks from."""
-    return tomllib.loads(_words_file().read_text(encoding="utf-8"))[generator]
+    return documents.parse_toml(_words_file().read_bytes())[generator]
 
 
 def _words_file() -> Traversable:

@@ -25,6 +25,7 @@ from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
+from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
@@ -145,7 +146,7 @@ def find_recipe(name: str | Path) -> Path:
 def read_recipe(path: Path) -> Recipe:
     """A recipe. Errors: ModelError, with what is wrong and where."""
     try:
-        recipe = msgspec.toml.decode(path.read_bytes(), type=Recipe)
+        recipe = msgspec.convert(parse_toml(path.read_bytes()), Recipe)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:

@@ -371,3 +371,13 @@ def test_a_list_is_read_from_standard_input(tmp_path: Path) -> None:
         assert (wrong.returncode, b"error: /dev/stdin" in wrong.stderr) == (1, True)
     answer = piped(b"cd /tmp\n", "predict", "--history", "-", "pwd")
     assert answer.stdout == b"/tmp\n"
+
+
+def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("ls -la\n", encoding="utf-8")
+    (tmp_path / "marked").write_text("\ufeffls -la\n", encoding="utf-8")
+    plain, marked = (
+        CliRunner().invoke(app, ["grammar", "usage", str(tmp_path / name), "--json"])
+        for name in ("plain", "marked")
+    )
+    assert (marked.exit_code, marked.stdout) == (0, plain.stdout)

@@ -61,6 +61,13 @@ def test_statistics_count_what_there_is() -> None:
     assert facts["volatile_channels"] == {"output": 1}
 
 
+@pytest.mark.parametrize("first", ["ls -la", '{"input": "ls -la"}', "# mine\nls -la"])
+def test_inputs_may_begin_with_a_mark_of_the_byte_order(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "inputs"
+    path.write_text(f"\ufeff{first}\r\nwho\r\n", encoding="utf-8")
+    assert [question.input for question in read_questions(path)] == ["ls -la", "who"]
+
+
 def test_inputs_are_text_or_json(tmp_path: Path) -> None:
     path = tmp_path / "inputs"
     path.write_text(

@@ -56,3 +56,17 @@ def test_toml_is_read() -> None:
     text = f'a.b = [1, {{ c = "{"Sentence of words. " * 200}" }}]\n[d]\ne = "{"x" * 100_000}"\n'
     assert parse_toml(text)["d"]["e"] == "x" * 100_000
     assert parse_toml(text.encode())["a"]["b"][0] == 1
+
+
+@pytest.mark.parametrize("text", ["a = 1", "a = 1\r\n[b]\r\n", "", "# only a comment"])
+def test_a_mark_of_the_byte_order_before_toml_is_left_out(text: str) -> None:
+    marked = f"\ufeff{text}"
+    assert parse_toml(marked) == parse_toml(marked.encode()) == parse_toml(text)
+    with pytest.raises(ValueError, match=r"line 1"):
+        parse_toml(f"\ufeff{marked}")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_toml_in_another_encoding_is_one_error(encoding: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_toml("a = é".encode(encoding))

@@ -8,7 +8,13 @@ import pytest
 from shioenv.errors import UnknownGrammarError
 from shioenv.grammar.examples import check_values, run_examples
 from shioenv.grammar.faults import FaultyGrammarError
-from shioenv.grammar.library import check_grammars, load_grammar, load_grammars, names_of_grammars
+from shioenv.grammar.library import (
+    COMMANDS,
+    check_grammars,
+    load_grammar,
+    load_grammars,
+    names_of_grammars,
+)
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.recognise import Recogniser
 
@@ -88,3 +94,9 @@ def test_options_of_a_command_that_is_run_take_no_values_of_its_own(run: str, fa
     )
     grammar = read_grammar(text, "x.grammar").grammar
     assert len([*check_values(grammar)]) == faults
+
+
+def test_a_grammar_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path) -> None:
+    shipped = COMMANDS / "wc.grammar"
+    (tmp_path / "wc.grammar").write_bytes(b"\xef\xbb\xbf" + shipped.read_bytes())
+    assert load_grammar("wc", directory=tmp_path).examples == load_grammar("wc").examples

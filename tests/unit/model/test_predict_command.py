@@ -96,6 +96,12 @@ def test_shipped_recipes_are_recipes() -> None:
     assert find_recipe("small") == RECIPES / "small.toml"
 
 
+def test_a_recipe_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + find_recipe("small").read_bytes())
+    assert read_recipe(path) == read_recipe(find_recipe("small"))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -28,6 +28,7 @@ from shioenv.system.declare import (
     parse_declaration,
     read_text,
 )
+from shioenv.system.derive import derive
 from shioenv.system.home import load_home
 from shioenv.system.processes import process_files
 from shioenv.system.profile import proc_files, root_files
@@ -312,6 +313,16 @@ def test_only_a_regular_file_of_bounded_size_is_read(
 ) -> None:
     with pytest.raises(SystemDeclarationError, match="cannot be read"):
         load_declaration(str(make(tmp_path)))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_file_of_an_editor_elsewhere_is_read(newline: str, tmp_path: Path) -> None:
+    """It begins with a mark of the byte order, or its lines end in CR LF."""
+    text = f"\ufeff{read_text()}".replace('name = "debian-12"', 'name = "theirs"', 1)
+    (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
+    found = load_declaration(str(tmp_path / "theirs.toml"))
+    assert (found.name, found.machine) == ("theirs", SHIPPED.machine)
+    assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()
 
 
 def test_the_command_holds_the_declaration_behind_its_options(tmp_path: Path) -> None:

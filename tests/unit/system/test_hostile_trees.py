@@ -56,6 +56,14 @@ def test_a_tree_of_ones_own_is_read(tree: Path) -> None:
     assert fingerprint(declaration, "") != before
 
 
+def test_a_tree_may_begin_with_a_mark_of_the_byte_order(tree: Path) -> None:
+    declaration = theirs(tree, f"a = {{ {TIME} }}\n")
+    text = (tree / "tree.toml").read_text()
+    (tree / "tree.toml").write_text(f"\ufeff{text}", encoding="utf-8", newline="\r\n")
+    assert [entry.path for entry in load_home(declaration)] == [".", "a"]
+    fingerprint(declaration, "")
+
+
 @pytest.mark.parametrize(
     "origin",
     ["../../secret", "/etc/passwd", "..", ".", "", "a/../../../secret", "./a", "a/", "x\\u0000y",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from shioenv.evaluation.adapting.names import Names
 from shioenv.evaluation.adapting.roles import roles_of
 from shioenv.evaluation.adapting.unfit import unfit
 from shioenv.evaluation.questions import Question
+from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
 from shioenv.seeding import generator
@@ -38,7 +38,7 @@ ATTEMPTS = 5
 def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
     """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
     path = files("shioenv.evaluation").joinpath("adapting/placeholders.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return parse_toml(path.read_bytes())
 
 
 _NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))

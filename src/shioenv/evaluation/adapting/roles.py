@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any
 
 from shioenv.bash.places import Places
 from shioenv.bash.words import split_words
+from shioenv.files.documents import parse_toml
 from shioenv.grammar.describe import DescribedSegment, Describer, Kind
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.spelling import plain
@@ -25,7 +25,7 @@ OF_KIND = frozenset(
 def tables() -> Mapping[str, Mapping[str, Any]]:
     """The tables of `operands.toml`."""
     path = files("shioenv.evaluation").joinpath("adapting/operands.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return parse_toml(path.read_bytes())
 
 
 @cache
