@@ -96,9 +96,11 @@ def _moment(value: object) -> datetime:
         raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
     if value.tzinfo is None:
         raise ValueError("a time with its zone (Z)")
-    if not _YEARS[0] <= value.year < _YEARS[1]:
-        raise ValueError(f"a time from {_YEARS[0]} until {_YEARS[1]}")
-    return value.astimezone(UTC)
+    with suppress(OverflowError):  # of the first and the last day that there are
+        moment = value.astimezone(UTC)
+        if _YEARS[0] <= moment.year < _YEARS[1]:
+            return moment
+    raise ValueError(f"a time from {_YEARS[0]} until {_YEARS[1]} (UTC)")
 
 
 def _logged(value: object) -> tuple[float, str]:
@@ -122,6 +124,72 @@ def _host(value: object) -> object:
     with suppress(ValueError):
         return _address(value)
     raise ValueError("a host's name or address")
+
+
+_SOURCE = 'a source, "deb http://HOST/PATH SUITE COMPONENT"'
+_OWN_SOURCE = "such a source can stand in the host's own, /etc/apt/sources.list.d"
+_NO_SOURCE = (
+    (r".*\[[^:\[\]]*=.*", f"without options: `architecture` says which packages; {_OWN_SOURCE}"),
+    (r"deb-src .*", "not deb-src: nothing is compiled"),
+    (r"deb +(?!https?://).*", f"not of another kind than http:// and https://; {_OWN_SOURCE}"),
+    (r"deb +https?://[^ /]*@.*", f"without user and password; {_OWN_SOURCE}"),
+    (r"deb +https?://\[.*", f"without an IPv6 address: give it a name, or {_OWN_SOURCE}"),
+    (r".*#.*", "without a remark behind it"),
+)
+"""What apt takes and a declaration may not say, and what one can do."""
+
+_WORDS_OF_A_SOURCE = (
+    "deb",
+    r"https?://[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?(/[A-Za-z0-9._~+%-]*)*",
+    "[a-z0-9][a-z0-9./-]*",
+    "[a-z][a-z0-9-]*",
+)
+"""What a declaration's source consists of: the last word may be there several times."""
+
+
+def _mirror(value: object) -> str:
+    """A one-line source of apt, a blank between its words."""
+    text = value.replace("\t", " ").strip() if isinstance(value, str) else "\n"
+    if not text.isprintable():
+        raise ValueError(_SOURCE)
+    words = text.split()
+    wrong = [
+        word
+        for index, word in enumerate(words)
+        if not re.fullmatch(_WORDS_OF_A_SOURCE[min(index, 3)], word)
+    ]
+    for pattern, meant in _NO_SOURCE if wrong else ():
+        if re.fullmatch(pattern, text):
+            raise ValueError(f"{_SOURCE}, {meant}")
+    if wrong:
+        raise ValueError(f"{_SOURCE}, not with {shown(wrong[0])}")
+    if len(words) < len(_WORDS_OF_A_SOURCE):
+        raise ValueError(f"{_SOURCE}, with all of its words")
+    return " ".join(words)
+
+
+_NAMED = "a package's name, perhaps with :ARCHITECTURE or =VERSION"
+_PACKAGE = r"[a-z0-9][a-z0-9.+-]*[a-z0-9+](:[a-z0-9]+)?(=[A-Za-z0-9][A-Za-z0-9.+~:-]*)?"
+_NO_PACKAGE = (
+    (r".*\.deb", "files are not installed, packages of the sources are"),
+    (r"[^/=]+/[^/]*", "=VERSION chooses one, and `pockets` name further suites"),
+    (r".*[\s,].*", "each package is an item of its own"),
+    (r"[a-z0-9.+-]+-", "nothing is taken away: `leave_out` names what is not to be unpacked"),
+    (r".*[A-Z].*", "names are of lower case letters"),
+    (r".*[][*?~!()|<>].*", "patterns and conditions are none"),
+)
+"""What people write that a declaration may not say, and what they can do."""
+
+
+def _package(value: object) -> str:
+    """A package by its name, perhaps its architecture and version."""
+    if isinstance(value, str):
+        if re.fullmatch(_PACKAGE, value):
+            return value
+        for pattern, meant in _NO_PACKAGE:
+            if re.fullmatch(pattern, value, re.DOTALL):
+                raise ValueError(f"{_NAMED} ({meant})")
+    raise ValueError(_NAMED)
 
 
 def _limit(value: object) -> tuple[int, int]:
@@ -188,14 +256,7 @@ SystemName: TypeAlias = Annotated[
     str,
     like(r"(?!.*\.toml\Z)[a-z0-9][a-z0-9.-]{0,99}", "lower case letters, digits, '-' and '.'"),
 ]
-Mirror: TypeAlias = Annotated[
-    str,
-    like(
-        r"deb https?://[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?(/[A-Za-z0-9._~+%-]*)*"
-        r" [a-z0-9][a-z0-9./-]*( [a-z][a-z0-9-]*)+",
-        'a source without options, "deb http://HOST/PATH SUITE COMPONENT"',
-    ),
-]
+Mirror: TypeAlias = Annotated[str, _mirror]
 Keyring: TypeAlias = Annotated[
     str,
     like(
@@ -204,13 +265,7 @@ Keyring: TypeAlias = Annotated[
         "ubuntu-archive-keyring.gpg (keys of one's own: /etc/apt/trusted.gpg.d of the host)",
     ),
 ]
-Package: TypeAlias = Annotated[
-    str,
-    like(
-        r"[a-z0-9][a-z0-9.+-]*[a-z0-9+](=[A-Za-z0-9][A-Za-z0-9.+~:-]*)?",
-        "a package's name, perhaps with =VERSION",
-    ),
-]
+Package: TypeAlias = Annotated[str, _package]
 PathPattern: TypeAlias = Annotated[
     str, like(r"(/[A-Za-z0-9._+@~,*?!^\[\]-]*)+", "an absolute path, perhaps with * and ?")
 ]
@@ -724,6 +779,14 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
     ):
         if "root" in names:
             problems.append(f"{place}[{names.index('root')}]: root is there already")
+    distribution = declaration.distribution
+    for index, package in enumerate(distribution.packages):
+        _, _, architecture = package.partition("=")[0].partition(":")
+        if architecture not in ("", distribution.architecture):
+            problems.append(
+                f"$.distribution.packages[{index}]: {package!r} is of another architecture than "
+                f"the system, which is {distribution.architecture}"
+            )
     if declaration.boot_time.year < _YEARS[0]:
         problems.append(f"$.machine.uptime: it would have been booted before {_YEARS[0]}")
     user_names = {"root", *(user.name for user in users)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -136,7 +137,8 @@ def faults(*changes: tuple[str, Any]) -> str:
         "deb file:///srv/debian bookworm main",
         "deb copy:/srv/debian bookworm main",
         "deb http://a.test/debian [trusted=yes] main",
-        "deb\thttp://a.test/debian bookworm main",
+        "deb\u00a0http://a.test/debian bookworm main",
+        "deb\vhttp://a.test/debian bookworm main",
         "deb-src http://a.test/debian bookworm main",
         "http://a.test/debian",
         "",
@@ -146,6 +148,64 @@ def test_a_mirror_is_a_source_without_options(mirror: str) -> None:
     assert "$.distribution.mirrors[0]: expected a source" in faults(
         ("distribution.mirrors.0", mirror)
     )
+
+
+@pytest.mark.parametrize(
+    ("mirror", "said"),
+    [
+        ("deb file:///srv/debian bookworm main", "another kind than http://.*sources.list.d"),
+        ("deb copy:/srv/debian bookworm main", "another kind than http://.*sources.list.d"),
+        ("deb cdrom:[Debian]/ bookworm main", "another kind than http://.*sources.list.d"),
+        ("deb [arch=amd64] http://a.test/ bookworm main", "without options.*`architecture`"),
+        ("deb [ trusted=yes ] http://a.test/ bookworm main", "without options.*sources.list.d"),
+        ("deb [trusted=yes] file:///srv bookworm main", "without options.*sources.list.d"),
+        ("deb http://user:pw@a.test/ bookworm main", "without user and password; .*list.d"),
+        ("deb https://user@a.test/ bookworm main", "without user and password; .*list.d"),
+        ("deb http://[2001:db8::1]/debian bookworm main", "IPv6 address: give it a name, or .*"),
+        ("deb http://[::1]:8080/debian bookworm main", "IPv6 address: give it a name, or .*"),
+        ("deb-src http://a.test/debian bookworm main", "not deb-src"),
+        ("deb http://a.test/debian bookworm main # ours", "without a remark"),
+        ("deb http://a.test/debian bookworm Main", "not with 'Main'"),
+        ("deb http://a.test/debian ./", "not with './'"),
+        ("deb http://a.test/debian bookworm", "with all of its words"),
+        ("http://a.test/debian bookworm main", "not with 'http://a.test/debian'"),
+    ],
+)
+def test_what_a_source_may_not_say_is_named_with_the_way_out(mirror: str, said: str) -> None:
+    told = faults(("distribution.mirrors.0", mirror))
+    assert re.search(rf"mirrors\[0\]: expected a source, .*{said}.*, got '", told), told
+
+
+def test_words_of_a_source_may_stand_apart_and_a_package_may_name_the_architecture() -> None:
+    written = declared(
+        ("distribution.mirrors.0", " deb   http://a.test:80/debian/ \t bookworm  main contrib "),
+        ("distribution.packages.0", "adduser:amd64"),
+        ("distribution.packages.1", "bc:amd64=1.07.1-3+b1"),
+    ).distribution
+    assert written.mirrors[0] == "deb http://a.test:80/debian/ bookworm main contrib"
+    assert written.packages[:2] == ("adduser:amd64", "bc:amd64=1.07.1-3+b1")
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ("bash/bookworm-backports", "=VERSION chooses one, and `pockets` name further suites"),
+        ("bash coreutils", "each package is an item of its own"),
+        ("bash,coreutils", "each package is an item of its own"),
+        ("bash ", "each package is an item of its own"),
+        ("bash-", "`leave_out` names"),
+        ("./bash.deb", "files are not installed"),
+        ("bash_5.2_amd64.deb", "files are not installed"),
+        ("Bash", "lower case letters"),
+        ("lib*", "patterns and conditions"),
+        ("bash:i386", "another architecture than the system, which is amd64"),
+        ("bash:arm64=5.2", "another architecture than the system, which is amd64"),
+    ],
+)
+def test_what_a_package_may_not_say_is_named_with_the_way_out(package: str, said: str) -> None:
+    told = faults(("distribution.packages.0", package))
+    assert "$.distribution.packages[0]: " in told
+    assert said in told
 
 
 @pytest.mark.parametrize(
@@ -234,6 +294,9 @@ def test_what_leads_elsewhere_is_refused_with_its_place(place: str, text: str) -
         ("instant", "0001-01-01T00:00:00+23:59"),
         ("instant", "9999-12-31T23:59:59-23:59"),
         ("instant", "1970-01-01T00:00:00Z"),
+        ("instant", "1980-01-01T00:30:00+01:00"),
+        ("instant", "2037-12-31T23:30:00-01:00"),
+        ("instant", "2106-02-07T06:28:16Z"),
         ("machine.memory", "0"),
         ("machine.disk", "0"),
         ("machine.memory", "9" * 5000),
