@@ -587,6 +587,30 @@ def test_packages_are_installed_with_none_of_the_hosts_variables(
     assert (seen["LC_ALL"], seen["PYTHONDONTWRITEBYTECODE"]) == ("C.UTF-8", "1")
 
 
+def test_a_faulty_home_tree_is_told_before_anything_is_downloaded(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typing error in it does not cost the minutes that a download takes."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "mmdebstrap"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/downloaded\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "tree.toml").write_text(
+        '[entries]\n"." = { kind = "directry", time = 2025-09-01T00:00:00Z }\n'
+    )
+    text = read_text().replace('name = "debian-12"', 'name = "theirs"', 1)
+    text = text.replace('source = "home"', f'source = "{tree}"', 1)
+    (tmp_path / "theirs.toml").write_text(text)
+    for base in (None, tmp_path / "no.tar"):
+        with pytest.raises(SystemDeclarationError, match="directry"):
+            build_system(str(tmp_path / "theirs.toml"), rootfs_tar=base)
+    assert not (tmp_path / "downloaded").exists()
+    assert not cache.exists()
+
+
 def test_a_missing_mmdebstrap_comes_with_the_fix(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ def build(
     declaration: SystemDeclaration,
     text: str,
     *,
+    tree: tuple[home.HomeEntry, ...],
     cache: Path,
     rootfs_tar: Path | None,
     fresh: bool,
@@ -164,7 +165,7 @@ def build(
 ) -> str:
     """Build (or reuse) the system of a declaration read from `text`; gives its digest.
 
-    The caller holds the lock.
+    The caller has read the home tree, which takes no download, and holds the lock.
     """
     for name in ("systems", "names", "bases"):
         (cache / name).mkdir(exist_ok=True)
@@ -173,7 +174,7 @@ def build(
     _sweep(cache)
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
     try:
-        return _build(declaration, text, cache, work, rootfs_tar, fresh, report)
+        return _build(declaration, text, tree, cache, work, rootfs_tar, fresh, report)
     finally:
         remove_tree(work)
 
@@ -181,6 +182,7 @@ def build(
 def _build(
     declaration: SystemDeclaration,
     text: str,
+    tree: tuple[home.HomeEntry, ...],
     cache: Path,
     work: Path,
     rootfs_tar: Path | None,
@@ -202,7 +204,6 @@ def _build(
         if rootfs_tar is not None and declaration.name in declared_names():
             _check_distribution(declaration, base_entries, base)
         packages = image.package_versions(base_entries, base)
-        tree = home.load_home(declaration)
         entries = image.compose(
             declaration, base_entries, base, tree, profile.root_files(declaration)
         )

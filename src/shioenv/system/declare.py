@@ -8,12 +8,13 @@ an unknown key names its nearest known one.
 
 from __future__ import annotations
 
+import os
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -42,6 +43,11 @@ LIMIT_NAMES = (
     "rss", "rtprio", "sigpending", "stack",
 )  # fmt: skip
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
+
+LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
+"""Bytes of a path and of a name in it, and names of a path: what file systems take, and what can be
+removed again.
+"""
 
 _GROUPS = frozenset({
     "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",
@@ -206,32 +212,53 @@ def _limit(value: object) -> tuple[int, int]:
     return soft, hard
 
 
+def too_long(path: str) -> str:
+    """What of a path is more than a system's files may have; empty where nothing is."""
+    parts = path.strip("/").split("/")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
+        return f"a name in it has more than {LONGEST_NAME} bytes"
+    if len(parts) > DEEPEST:
+        return f"it has more than {DEEPEST} names"
+    return f"it has more than {LONGEST_PATH} bytes" if len(os.fsencode(path)) > LONGEST_PATH else ""
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str) and "\0" not in value and (wrong := too_long(value)):
+        raise ValueError(f"a path that a file can have ({wrong})")
+    return value
+
+
 def like(pattern: str, description: str) -> Meta:
     """All of a text is like the pattern; what is expected is said by the description."""
     return Meta(pattern=rf"\A({pattern})\Z", description=description)
 
 
-_PART = rf"(?!\.\.?(/|\Z))[^/:{_CONTROL}]{{1,255}}"
+_PART = rf"(?!\.\.?(/|\Z))[^/:{_CONTROL}]+"
 _PATH = rf"(/{_PART})+"
 _A_PATH = "an absolute path without '.', '..', ':' or a last '/'"
-_OWN = r"(?!/(usr/)?(bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys)(/|\Z))"
+_NOT_OWN = "(usr/)?(bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys)|var/(lock|run)"
+_OWN = rf"(?!/({_NOT_OWN})(/|\Z))"
 _OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _IPV4 = rf"({_OCTET}\.){{3}}{_OCTET}"
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 Line: TypeAlias = Annotated[str, like(f"{_LINE}{{0,4096}}", "one line of text")]
 Words: TypeAlias = Annotated[tuple[str, ...], _words]
-Directory: TypeAlias = Annotated[str, like(f"/|{_PATH}", _A_PATH)]
+Directory: TypeAlias = Annotated[str, _path, like(f"/|{_PATH}", _A_PATH)]
 OwnDirectory: TypeAlias = Annotated[
-    str, like(_OWN + _PATH, f"{_A_PATH}, in no directory that the distribution or kernel fills")
+    str,
+    _path,
+    like(_OWN + _PATH, f"{_A_PATH}, in no directory that the distribution or kernel fills"),
 ]
-DirectoryOrNone: TypeAlias = Annotated[str, like(f"(/|{_PATH})?", _A_PATH)]
+DirectoryOrNone: TypeAlias = Annotated[str, _path, like(f"(/|{_PATH})?", _A_PATH)]
 """The same as `Directory`, or empty."""
 MountPointOrNone: TypeAlias = Annotated[
-    str, like(f"(?!.* )(/|{_PATH})?", "an absolute path without blanks, '.' and '..'")
+    str, _path, like(f"(?!.* )(/|{_PATH})?", "an absolute path without blanks, '.' and '..'")
 ]
 HomeSource: TypeAlias = Annotated[
-    str, like(f"[a-z0-9][a-z0-9_-]*|{_PATH}", "the name of a shipped tree, or an absolute path")
+    str,
+    _path,
+    like(f"[a-z0-9][a-z0-9_-]*|{_PATH}", "the name of a shipped tree, or an absolute path"),
 ]
 AccountName: TypeAlias = Annotated[str, like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
 AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
@@ -704,7 +731,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 def shown(value: Any) -> str:
     """A value in a message, not all of it where it is long or deep."""
-    return _SHORT.repr(value)
+    return str(value) if isinstance(value, date | time) else _SHORT.repr(value)
 
 
 def _expected(kind: Any, notes: Sequence[Any]) -> str:

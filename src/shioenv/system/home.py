@@ -14,6 +14,7 @@ from __future__ import annotations
 import bz2
 import errno
 import io
+import os
 import re
 import struct
 import zlib
@@ -36,6 +37,7 @@ from shioenv.files.regular import read_regular
 from shioenv.system.declare import (
     FIXTURE_SPAN,
     LARGEST_FILE,
+    LONGEST_PATH,
     AccountName,
     Moment,
     SystemDeclaration,
@@ -44,6 +46,7 @@ from shioenv.system.declare import (
     parse_toml,
     shown,
     systems_directory,
+    too_long,
 )
 
 Kind = Literal["file", "directory", "symlink", "fifo"]
@@ -78,6 +81,7 @@ class HomeTree:
         self._top = systems_directory().joinpath(source)
         self._ships = not source.startswith("/")
         self._place = f"{source}/tree.toml"
+        self._known: dict[str, bytes] = {}
         try:
             self.text = self._read("tree.toml").decode()
         except FileNotFoundError:
@@ -96,7 +100,9 @@ class HomeTree:
         Errors: OSError for what is no regular file in the tree itself, or has more than
         `LARGEST_FILE` bytes.
         """
-        return self._read(f"files/{name}")
+        if name not in self._known:
+            self._known[name] = self._read(f"files/{name}")
+        return self._known[name]
 
     def used(self) -> Iterator[tuple[str, bytes]]:
         """What the tree is made of: path and content of `tree.toml`, of every file that it names,
@@ -104,23 +110,26 @@ class HomeTree:
         """
         yield "tree.toml", self.text.encode()
         yield "words.toml", _words_file().read_bytes()
-        for path, value in self.entries.items():
-            if _from_file(value):
-                origin = value.get("from", path)
-                with suppress(OSError, ValueError):  # `load_home` says what is wrong
-                    yield f"files/{origin}", self.read(origin)
+        entries = self.entries.items()
+        origins = [str(value.get("from", path)) for path, value in entries if from_file(value)]
+        for origin in dict.fromkeys(origins):
+            with suppress(OSError, ValueError):  # `load_home` says what is wrong
+                yield f"files/{origin}", self.read(origin)
 
     def _read(self, path: str) -> bytes:
         if self._ships:
             return self._top.joinpath(*path.split("/")).read_bytes()
         top = Path(str(self._top))
         place = top / path
-        if place.resolve() != top.resolve() / path:
+        if Path(os.path.realpath(place)) != Path(os.path.realpath(top)) / path:
             raise OSError(errno.ELOOP, "it lies behind a link, or outside the tree", str(place))
         return read_regular(place, LARGEST_FILE)
 
     def _entries(self) -> dict[str, dict[str, Any]]:
-        entries = parse_toml(self.text, self._place).get("entries")
+        data = parse_toml(self.text, self._place)
+        entries = data.pop("entries", None)
+        if data:
+            raise self.error([f"$.{shown(name)}: unknown key; known: entries" for name in data])
         tables = isinstance(entries, dict) and all(isinstance(v, dict) for v in entries.values())
         if entries is None or not tables:
             raise self.error(["not a tree of entries: expected tables in [entries]"])
@@ -136,6 +145,8 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
     """
     tree = HomeTree(declaration.home.source)
     reader = _Reader(declaration, tree)
+    if "." not in tree.entries:
+        reader.problems.append('$.entries: "." is not declared, the directory of all others')
     for path in tree.entries:
         reader.check(path)
     order = () if reader.problems else reader.order()
@@ -154,31 +165,69 @@ _OF_ONE = frozenset({"bz2", "gz"})
 _MOST_ENTRIES, _MOST_BYTES = 10_000, 64 << 20
 """Of a home tree; the shipped one has 140 entries and 200,000 bytes."""
 
-_PART = r"(?!\.\.?(/|\Z))[^/\x00]{1,255}"
+_PART = r"(?!\.\.?(/|\Z))[^/\x00]+"
 _PATH = rf"({_PART}/)*{_PART}"
 _KEYS: Mapping[str, Any] = {
     "time": Moment,
-    "mode": Annotated[str, like("[0-7]{3,4}", "an octal mode")],
+    "mode": Annotated[str, like("[0-7]{3,4}", 'an octal mode, written as "0644"')],
     "owner": AccountName,
     "group": AccountName,
     "from": Annotated[str, like(_PATH, "a path beneath files/, without '.' and '..'")],
     "encoding": Annotated[str, like("ascii|utf-8|utf-16|latin-1", "utf-8, utf-16 or latin-1")],
     "newline": Annotated[str, like("lf|crlf", "lf or crlf")],
     "text": str,
-    "hex": Annotated[str, like("([0-9A-Fa-f]{2}| )*", "bytes as hexadecimal digits")],
+    "hex": Annotated[str, like("([0-9A-Fa-f]{2}| )*", "two hexadecimal digits a byte")],
     "make": str,
     "lines": Annotated[int, Meta(ge=0, le=100_000)],
     "holds": tuple[str, ...],
     "seed": Annotated[int, Meta(ge=0, le=1 << 31)],
-    "link": Annotated[str, like(r"[^\x00]{1,4000}", "where a link leads")],
+    "link": Annotated[str, like(r"[^\x00]+", "where a link leads")],
     "kind": Annotated[str, like("file|directory|fifo", "directory or fifo")],
 }
 """The keys of an entry, and what each may be."""
 
+_CONTENT = ("kind", "link", "make", "text", "hex", "from")
+"""Each says what an entry is, or where its bytes come from: it has one of these at most."""
 
-def _from_file(value: Mapping[str, Any]) -> bool:
-    """Whether an entry's bytes lie beneath `files/`."""
-    return not {"make", "text", "hex", "link", "kind"} & value.keys()
+_BESIDE: Mapping[str, tuple[str, ...]] = {
+    "encoding": ("from",), "newline": ("from",),
+    "lines": ("make",), "holds": ("make",), "seed": ("make",),
+    "mode": ("kind", "make", "text", "hex", "from"),
+}  # fmt: skip
+"""Keys that say something of others alone: a link has no mode."""
+
+_USERS = frozenset({
+    "backup", "bin", "daemon", "games", "irc", "list", "lp", "mail", "man", "news", "nobody",
+    "proxy", "root", "sync", "sys", "uucp", "www-data",
+})  # fmt: skip
+_GROUPS = frozenset({
+    "adm", "audio", "backup", "bin", "cdrom", "daemon", "dialout", "dip", "disk", "fax", "floppy",
+    "games", "irc", "kmem", "list", "lp", "mail", "man", "news", "nogroup", "operator", "plugdev",
+    "proxy", "root", "sasl", "shadow", "src", "staff", "sudo", "sys", "tape", "tty", "users",
+    "utmp", "uucp", "video", "voice", "www-data",
+})  # fmt: skip
+"""The accounts of every Debian and Ubuntu (`base-passwd`); others are declared."""
+
+
+def _contents(value: Mapping[str, Any]) -> list[str]:
+    """Those of `_CONTENT` that an entry has; that it is a file says no more than none of them."""
+    is_file = value.get("kind") == "file" and "link" not in value
+    return [key for key in _CONTENT if key in value and not (key == "kind" and is_file)]
+
+
+def from_file(value: Mapping[str, Any]) -> bool:
+    """Whether the bytes of an entry, as `tree.toml` has it, lie beneath `files/`."""
+    return _contents(value) in ([], ["from"])
+
+
+def _contradictions(value: Mapping[str, Any]) -> Iterator[str]:
+    """What two keys of an entry say that cannot both be meant."""
+    said = _contents(value)
+    if len(said) > 1:
+        yield f"{' and '.join(said)} contradict each other: an entry has one of them"
+    for key, others in _BESIDE.items():
+        if key in value and not {*said, *(() if said else ("from",))} & {*others}:
+            yield f"{key} stands beside {' or '.join(others)}, not {' and '.join(said) or 'alone'}"
 
 
 def _said(error: Exception) -> str:
@@ -195,6 +244,8 @@ class _Reader:
         self.problems: list[str] = []
         self.done: dict[str, HomeEntry] = {}
         self.bytes = 0
+        self.users = _USERS | {user.name for user in declaration.users}
+        self.groups = _GROUPS | {group.name for group in declaration.groups}
 
     def check(self, path: str) -> None:
         """Note what is wrong with the entry at `path`."""
@@ -212,9 +263,17 @@ class _Reader:
                 problem(f"unknown key {key}; {did_you_mean(key, _KEYS)}")
         if path != "." and not re.fullmatch(_PATH, path):
             problem("expected a path relative to the home, without '.' and '..'")
+        elif wrong := too_long(f"{self.declaration.home.target}/{path}"):
+            problem(f"no file can have this path: {wrong}")
         parent = path.rpartition("/")[0] or "."
-        if path != "." and self.raw.get(parent, {}).get("kind") != "directory":
+        if path == "." and value.get("kind") != "directory":
+            problem('expected kind = "directory", for it is the top of the tree')
+        elif parent not in self.raw and parent != ".":
             problem(f"its directory {shown(parent)} is not declared")
+        elif self.raw.get(parent, {}).get("kind", "") != "directory" and parent in self.raw:
+            problem(f"its directory {shown(parent)} is declared as something else")
+        for said in _contradictions(value):
+            problem(said)
         if "time" not in value:
             problem("expected a time with its zone (Z), got None")
         if len(self.problems) > before:
@@ -222,15 +281,22 @@ class _Reader:
         instant, time = self.declaration.instant, value["time"]
         if not instant - FIXTURE_SPAN <= time <= instant:
             problem(f"the time {time:%Y-%m-%d} is not within the six months before {instant}")
+        for key, known in (("owner", self.users), ("group", self.groups)):
+            if key in value and value[key] not in known:
+                problem(f"no {key} {value[key]!r} is declared; {did_you_mean(value[key], known)}")
+        if len(os.fsencode(value.get("link", ""))) > LONGEST_PATH:
+            problem(f"link leads along more than {LONGEST_PATH} bytes")
         make, holds = value.get("make"), value.get("holds", ())
         if make is not None and make not in GENERATORS:
             problem(f"no generator {make!r}; {did_you_mean(make, GENERATORS)}")
         for held in holds:
             if held not in self.raw:
                 problem(f"holds {shown(held)}, which is not declared")
+            elif {"link", "kind"} & set(_contents(self.raw[held])):
+                problem(f"holds {shown(held)}, which is no file")
         if make in _OF_ONE and len(holds) != 1:
             problem(f"{make} holds one file, got {len(holds)}")
-        if _from_file(value):
+        if from_file(value):
             origin = value.get("from", path)
             try:
                 self.tree.read(origin)
@@ -254,7 +320,10 @@ class _Reader:
         held = sum(len(self.done[name].data) for name in value.get("holds", ()))
         place = f"$.entries.{shown(path)}"
         if self.bytes + held > _MOST_BYTES:
-            self.problems.append(f"{place}: the tree would have more than {_MOST_BYTES} bytes")
+            self.problems.append(
+                f"{place}: the tree and what its archives hold would have more than "
+                f"{_MOST_BYTES} bytes"
+            )
             return
         try:
             entry = self._entry(path)
@@ -262,7 +331,7 @@ class _Reader:
             self.problems.append(f"{place}: cannot be made: {_said(error)}")
             return
         self.done[path] = entry
-        self.bytes += len(entry.data)
+        self.bytes += len(entry.data) + held  # generators take time for what they hold
 
     def _entry(self, path: str) -> HomeEntry:
         value = self.raw[path]
@@ -291,13 +360,21 @@ class _Reader:
             return bytes.fromhex(value["hex"])
         if "text" in value:
             return str(value["text"]).encode()
-        text = self.tree.read(value.get("from", path)).decode("utf-8")
+        origin = value.get("from", path)
+        try:
+            text = self.tree.read(origin).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"files/{origin} is no UTF-8 text; `hex` takes any bytes") from None
         if value.get("newline") == "crlf":
             text = text.replace("\n", "\r\n")
         encoding = value.get("encoding", "utf-8")
         if encoding == "utf-16":  # Python's own takes the byte order of the host
             return b"\xff\xfe" + text.encode("utf-16-le")
-        return text.encode(encoding)
+        try:
+            return text.encode(encoding)
+        except UnicodeEncodeError as error:
+            sign = text[error.start]
+            raise ValueError(f"files/{origin} has a {sign!r}, which {encoding} has not") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from shioenv.errors import RootfsTarError
-from shioenv.system.declare import SystemDeclaration
+from shioenv.system.declare import LONGEST_PATH, SystemDeclaration, too_long
 from shioenv.system.home import HomeEntry, text_of
-
-LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
-"""Bytes of a path and of a name in it, and names of a path: what file systems take, and what can be
-removed again.
-"""
 
 HOLE = 4096
 """Runs of zero bytes of this length become holes of a sparse file."""
@@ -165,9 +160,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
 
 def _refuse_name(member: tarfile.TarInfo, parts: list[str]) -> None:
     """RootfsTarError for a name or a link's text that no file can have."""
-    longest = max((len(os.fsencode(part)) for part in parts), default=0)
-    length = len(os.fsencode("/".join(parts)))
-    if length > LONGEST_PATH or longest > LONGEST_NAME or len(parts) > DEEPEST:
+    if too_long("/".join(parts)):
         raise RootfsTarError(f"the tarball holds a name that is too long: {member.name[:80]!r}...")
     target = member.linkname if member.issym() else "-"
     if "\0" in member.name + target or not 0 < len(os.fsencode(target)) <= LONGEST_PATH:

@@ -33,6 +33,7 @@ from shioenv.system.declare import (
     parse_declaration,
     read_text,
 )
+from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
 
@@ -369,6 +370,7 @@ def build_system(
     if called is not None:
         _check_name(called, with_tar=rootfs_tar is not None)
         declaration = replace(declaration, name=called)
+    tree = load_home(declaration)  # what is wrong with it is said before anybody waits
     cache = building.cache_directory()
     tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
     with building.storage_errors(cache), building.build_lock(cache, report):
@@ -377,7 +379,9 @@ def build_system(
             if built is not None and built.source.startswith("mmdebstrap:"):
                 report(f"already built: {built.path}")
                 return built
-        building.build(declaration, text, cache=cache, rootfs_tar=tar, fresh=fresh, report=report)
+        building.build(
+            declaration, text, tree=tree, cache=cache, rootfs_tar=tar, fresh=fresh, report=report
+        )
     system = find_system(called or name)
     report(f"built {system.name}: {system.path}")
     return system

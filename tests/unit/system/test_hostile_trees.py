@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -153,11 +154,114 @@ def test_what_no_entry_may_be_is_one_error(tree: Path, entries: str) -> None:
     assert "tree.toml: " in said
 
 
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ('text = "", hex = ""', "text and hex contradict"),
+        ('text = "", make = "png"', "make and text contradict"),
+        ('link = "a", kind = "directory"', "kind and link contradict"),
+        ('link = "a", kind = "file"', "kind and link contradict"),
+        ('link = "a", from = "a"', "link and from contradict"),
+        ('kind = "fifo", text = ""', "kind and text contradict"),
+        ('kind = "directory", from = "a"', "kind and from contradict"),
+        ('make = "gz", kind = "fifo", hex = "00", holds = ["a"]', "kind and make and hex"),
+        ('text = "", encoding = "utf-16"', "encoding stands beside from, not text"),
+        ('kind = "directory", newline = "crlf"', "newline stands beside from, not kind"),
+        ('from = "a", lines = 3', "lines stands beside make, not from"),
+        ('from = "a", kind = "file", seed = 3', "seed stands beside make, not from"),
+        ('link = "a", holds = ["a"]', "holds stands beside make, not link"),
+        (
+            'link = "a", mode = "0644"',
+            "mode stands beside kind or make or text or hex or from",
+        ),
+    ],
+)
+def test_keys_that_contradict_each_other_are_named_with_their_entry(
+    tree: Path, keys: str, named: str
+) -> None:
+    told = faults(tree, f"a = {{ {TIME} }}\nx = {{ {keys}, {TIME} }}\n")
+    assert f"$.entries.'x': {named}" in told
+
+
+@pytest.mark.parametrize("keys", ['from = "a"', 'text = ""', 'hex = "00"', 'make = "png"'])
+def test_to_say_that_a_file_is_one_contradicts_nothing(tree: Path, keys: str) -> None:
+    declaration = theirs(tree, f'x = {{ kind = "file", {keys}, {TIME} }}\n')
+    assert load_home(declaration)[1].kind == "file"
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ('"." = { text = "", TIME }', 'kind = "directory"'),
+        ('"." = { TIME }', 'kind = "directory"'),
+        ('"." = { link = "/tmp", TIME }', 'kind = "directory"'),
+        ("a = { TIME }", '$.entries: "." is not declared'),
+        ("", '$.entries: "." is not declared'),
+        ("TOP\na = { TIME }\n'a/b' = { text = '', TIME }", "'a' is declared as something else"),
+        ("TOP\n'a/b' = { text = '', TIME }", "its directory 'a' is not declared"),
+        ("TOP\n[others]\nx = 1", "$.'others': unknown key"),
+        ("TOP\nx = { make = 'tar', holds = ['.'], TIME }", "holds '.', which is no file"),
+        ("TOP\nx = { make = 'gz', holds = ['y'], TIME }\ny = { link = 'a', TIME }",
+         "holds 'y', which is no file"),
+        ("TOP\nx = { text = '', owner = 'alcie', TIME }", "no owner 'alcie'.*did you mean alice?"),
+        ("TOP\nx = { text = '', group = 'ww-data', TIME }", "did you mean www-data?"),
+        ("TOP\nx = { from = 'bytes', TIME }", "files/bytes is no UTF-8 text; `hex` takes any"),
+        ("TOP\nx = { from = 'accent', encoding = 'ascii', TIME }", "'é', which ascii has not"),
+        ("TOP\nx = { from = 'loop', TIME }", "files/loop cannot be read"),
+        ("TOP\nx = { text = '', time = 2107-01-01T00:00:00Z }", "got 2107-01-01 00:00:00"),
+    ],
+)  # fmt: skip
+def test_what_is_no_tree_is_named(tree: Path, entries: str, named: str) -> None:
+    (tree / "files" / "bytes").write_bytes(b"\xff")
+    (tree / "files" / "accent").write_text("é")
+    (tree / "files" / "loop").symlink_to("loop")
+    declaration = theirs(tree)
+    top = TOP.partition("\n")[2].strip()
+    text = entries.replace("TOP", top).replace("TIME", TIME)
+    (tree / "tree.toml").write_text(f"[entries]\n{text}\n")
+    with pytest.raises(SystemDeclarationError) as caught:
+        load_home(declaration)
+    assert re.search(named.replace("$", r"\$").replace("?", r"\?"), str(caught.value))
+
+
+def directories(count: int, name: str = "d") -> str:
+    paths = ["/".join([name] * depth) for depth in range(1, count + 1)]
+    return "".join(f'"{path}" = {{ kind = "directory", {TIME} }}\n' for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        (f'"{"é" * 128}" = {{ text = "", {TIME} }}', "a name in it has more than 255 bytes"),
+        (f'"{"🐧" * 64}" = {{ kind = "fifo", {TIME} }}', "a name in it has more than 255 bytes"),
+        (f'"{"a" * 256}" = {{ text = "", {TIME} }}', "a name in it has more than 255 bytes"),
+        (directories(199), "it has more than 200 names"),
+        (directories(16, "d" * 250), "it has more than 4000 bytes"),
+        (f'x = {{ link = "{"é" * 2001}", {TIME} }}', "link leads along more than 4000 bytes"),
+    ],
+    ids=range(6),
+)
+def test_names_are_measured_in_bytes(tree: Path, entries: str, named: str) -> None:
+    declaration = theirs(tree, entries)
+    with pytest.raises(SystemDeclarationError, match=named):
+        load_home(declaration)
+
+
+def test_the_longest_names_are_read(tree: Path) -> None:
+    entries = f'"{"é" * 127}a" = {{ text = "", {TIME} }}\n{directories(198)}'
+    assert len(load_home(theirs(tree, entries))) == 200
+
+
 def test_archives_in_archives_have_a_bound_and_no_depth_is_too_much(tree: Path) -> None:
     chain = [f"a0 = {{ from = 'a', {TIME} }}"]
     chain += [f'a{n} = {{ make = "tar", holds = ["a{n - 1}"], {TIME} }}' for n in range(1, 1200)]
     with pytest.raises(SystemDeclarationError, match="more than 67108864 bytes"):
         load_home(theirs(tree, "\n".join(chain)))
+    (tree / "files" / "large").write_bytes(bytes(LARGEST_FILE))
+    compressed = [f"large = {{ {TIME} }}"]
+    compressed += [f'a{n} = {{ make = "bz2", holds = ["large"], {TIME} }}' for n in range(9000)]
+    with pytest.raises(SystemDeclarationError, match="hold would have more than 67108864 bytes"):
+        load_home(theirs(tree, "\n".join(compressed)))
     with pytest.raises(SystemDeclarationError, match="at most 10000 entries"):
         load_home(theirs(tree, "\n".join(f'b{n} = {{ text = "", {TIME} }}' for n in range(10_001))))
 
