@@ -6,10 +6,11 @@ it remembers of names is true there.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from shioenv.files.documents import parse_toml
 from shioenv.files.durable import storage_errors
 from shioenv.seeding import generator
 from shioenv.system.declare import load_declaration, parse_declaration, read_text
-from shioenv.system.home import HomeTree, load_home
+from shioenv.system.home import HomeTree, from_file, load_home
 
 _PEOPLE = (
     ("carol", "Carol Jensen"), ("dmitri", "Dmitri Volkov"), ("esther", "Esther Okafor"),
@@ -70,21 +71,35 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     data, tree = parse_toml(read_text(base)), HomeTree(declaration.home.source)
     before = data["instant"]
     instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
-    named = _declared(data, instant - before, rng)
+    home = str(data["home"]["target"])
+    users = _declared(data, instant - before, rng)
     data["name"], data["title"], data["instant"] = name, f"drawn from {data['name']}", instant
     target = directory / "home"
     with storage_errors(directory):
         if target.exists() or (directory / f"{name}.toml").exists():
             raise OutputExistsError(f"{directory} has a system already", hint="name another one")
-        entries, files = _tree(tree, before, instant, named, rng)
+        starts = [
+            str(PurePath(each).relative_to(home))
+            for each in declaration.session.start_directories
+            if PurePath(each).is_relative_to(home)
+        ]
+        renamed = _renamed(_kept(tree.entries, starts, rng), rng)
+        paths = _paths(renamed, home)
+        entries, files = _tree(tree, before, instant, renamed, lambda text: users(paths(text)), rng)
+        top = data["home"]["target"]
+        beneath = _replacer({f"{top}/{old}": f"{top}/{renamed[old]}" for old in renamed})
+        for table, key in ((data["session"], "start_directories"), (data["session"], "environment"),
+                           (data["machine"], "processes")):  # fmt: skip
+            table[key] = _changed(table[key], beneath)
+        data["home"]["source"] = str(target.absolute())
+        text = tomli_w.dumps(data)
+        parse_declaration(text, source=f"{name}.toml")
         for path, content in files.items():
             file = target / "files" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8", newline="")
+        target.mkdir(parents=True, exist_ok=True)
         (target / "tree.toml").write_text(tomli_w.dumps({"entries": entries}), encoding="utf-8")
-        data["home"]["source"] = str(target.absolute())
-        text = tomli_w.dumps(data)
-        parse_declaration(text, source=f"{name}.toml")
         (directory / f"{name}.toml").write_text(text, encoding="utf-8")
     return directory / f"{name}.toml"
 
@@ -106,70 +121,87 @@ def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[
     own = machine["interfaces"][0]["address"] if machine.get("interfaces") else ""
     network = own[: own.rfind(".") + 1]
 
-    def changed(value: Any) -> Any:
-        if isinstance(value, datetime):
-            return value + later
-        if isinstance(value, Mapping):
-            return {key: changed(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [changed(each) for each in value]
-        if isinstance(value, str):
-            return users(value.replace(network, prefix) if network else value)
-        return value
+    def change(text: str) -> str:
+        return users(text.replace(network, prefix) if network else text)
 
     for key in _OF_USERS:
         if key in data:
-            data[key] = changed(data[key])
+            data[key] = _changed(data[key], change, later)
     for key in _OF_MACHINE:
         if key in machine:
-            machine[key] = changed(machine[key])
+            machine[key] = _changed(machine[key], change, later)
     machine["hostname"] = host
     machine["machine_id"] = f"{rng.getrandbits(128):032x}"
     return users
+
+
+def _changed(value: Any, change: Callable[[str], str], later: timedelta = timedelta(0)) -> Any:
+    """A value of a declaration with its texts changed and its times later."""
+    if isinstance(value, datetime):
+        return value + later
+    if isinstance(value, Mapping):
+        return {key: _changed(each, change, later) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_changed(each, change, later) for each in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _kept(tree: Mapping[str, Mapping[str, Any]], starts: Sequence[str], rng: Random) -> list[str]:
+    """The paths of a tree but for some that nothing needs."""
+    held = {name for value in tree.values() for name in value.get("holds", ())}
+    led_to = {_aim(path, value["link"]) for path, value in tree.items() if "link" in value}
+    needed = {".", *starts, *held, *led_to, *(path.rpartition("/")[0] for path in tree)}
+    return [path for path in tree if path in needed or rng.random() >= _DROPPED]
 
 
 def _tree(
     home: HomeTree,
     before: datetime,
     instant: datetime,
-    users: Callable[[str], str],
+    renamed: Mapping[str, str],
+    change: Callable[[str], str],
     rng: Random,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The entries of another tree, and its files by path beneath `files`."""
-    tree = home.entries
-    held = {name for value in tree.values() for name in value.get("holds", ())}
-    parents = {path.rpartition("/")[0] for path in tree}
-    kept = [
-        path for path in tree if path == "." or path in held | parents or rng.random() >= _DROPPED
-    ]
-    renamed = _renamed(kept, rng)
-    paths = _replacer({old: new for old, new in renamed.items() if old != "."})
     entries: dict[str, dict[str, Any]] = {}
     texts: dict[str, str] = {}
-    for path in kept:
-        value = dict(tree[path])
+    for path, new in renamed.items():
+        value = dict(home.entries[path])
         value["time"] = _earlier(instant, before - value["time"], rng)
         for key in ("owner", "group"):
             if key in value:
-                value[key] = users(value[key])
+                value[key] = change(value[key])
         if "holds" in value:
             value["holds"] = [renamed[name] for name in value["holds"]]
         if "link" in value:
-            value["link"] = paths(value["link"])
+            value["link"] = _link(path, value["link"], renamed) or change(value["link"])
         if "lines" in value:
             value["lines"] = max(8, round(value["lines"] * rng.uniform(0.4, 1.4)))
             value["seed"] = rng.randrange(1, 10_000)
-        is_file = not {"link", "kind", "make"} & value.keys()
+        is_file = from_file(value) or not {"link", "kind", "make"} & value.keys()
         if is_file and "mode" not in value and rng.random() < _OTHER_MODE:
             value["mode"] = rng.choice(_MODES)
-        if is_file and not {"text", "hex"} & value.keys():
+        if from_file(value):
             origin = value.get("from", path)
             if origin not in texts:
                 content = home.read(origin).decode("utf-8")
-                texts[origin] = _rewritten(origin, users(paths(content)), rng)
+                texts[origin] = _rewritten(path, change(content), rng)
             value["from"] = origin
-        entries[renamed[path]] = value
+        entries[new] = value
     return entries, texts
+
+
+def _aim(path: str, target: str) -> str:
+    """The path that a link at `path` leads to, from the top of its tree where it is relative."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def _link(path: str, target: str, renamed: Mapping[str, str]) -> str | None:
+    """The target of a link that leads into the tree by a relative one, in the new names."""
+    at = _aim(path, target)
+    if at not in renamed:
+        return None
+    return posixpath.relpath(renamed[at], posixpath.dirname(renamed[path]) or ".")
 
 
 def _earlier(instant: datetime, ago: timedelta, rng: Random) -> datetime:
@@ -198,7 +230,7 @@ def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
 def _rewritten(path: str, content: str, rng: Random) -> str:
     """Some lines fewer, in another order, where a text is one of lines that stand by themselves."""
     lines = content.splitlines(keepends=True)
-    by_itself = path.endswith((".txt", ".csv", ".tsv", ".dat", ".list"))
+    by_itself = path.endswith((".txt", ".csv", ".tsv", ".dat", ".list")) and content[:2] != "#!"
     whole = all(line.endswith("\n") for line in lines)
     if not by_itself or not whole or len(lines) < _LEAST_LINES or rng.random() >= _SHUFFLED:
         return content
@@ -208,10 +240,35 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
     return "".join(head + rest)
 
 
-def _replacer(names: Mapping[str, str]) -> Callable[[str], str]:
-    """Puts the new names in place of the old ones, where these stand as words."""
+_BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
+"""Before a path: nothing that it could go on from, such as `..`, `~`, `$HOME` or `"$HOME"`."""
+
+_REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
+_OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
+"""A path in directories that the distribution or the kernel fills: no user's name is in it."""
+
+
+def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
+    """Gives paths of the tree their new names; those beneath `home`, and relative ones, are."""
+    names = {old: new for old, new in renamed.items() if old != "."}
+    tops = "|".join(re.escape(name) for name in names if "/" not in name)
+    others = (
+        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # what goes on from there is of the tree
+        r"\b[a-z]+://[^\s\"'<>]*",
+        rf"{_BEGINS}/{_REST}",
+        rf"{_BEGINS}(?!(?:{tops})/)\w[\w.+@%-]*/{_REST}",
+    )
+    return _replacer(names, "|".join(others))
+
+
+def _replacer(names: Mapping[str, str], kept: str = _OF_SYSTEM) -> Callable[[str], str]:
+    """Puts the new names in place of the old ones, where these stand as words; what is like the
+    pattern `kept` stays.
+    """
     if not names:
         return lambda text: text
-    longest = sorted(names, key=len, reverse=True)
-    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
-    return lambda text: pattern.sub(lambda match: names[match[0]], text)
+    longest = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = re.compile(rf"(?P<kept>{kept})|(?<![\w.-])(?:{longest})(?![\w-]|\.\w)")
+    return lambda text: pattern.sub(
+        lambda match: match[0] if match["kept"] else names[match[0]], text
+    )
