@@ -6,6 +6,7 @@
 #   scripts/setup.sh all torch    and torch for the processor, with what trains, in .venv
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # where mkfs.* lie, which ordinary users do not have in it
 
 # name of the Debian package, and what it is for
 needed='

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from needs import NEEDS, lacked, told
+from needs import NEEDS, lacked, told, with_sbin
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.store import System, build_system
+
+os.environ["PATH"] = with_sbin(os.environ.get("PATH", os.defpath))
 
 settings.register_profile(
     "suite", deadline=None

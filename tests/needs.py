@@ -31,6 +31,16 @@ class Need:
     """Why `make setup-all` does not bring it, and where its tests run."""
 
 
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where mkfs.* lie; Debian's ordinary users, and root after `su`, do not have these in PATH."""
+
+
+def with_sbin(path: str) -> str:
+    """A search path with the directories of `SBIN`, last where they are not in it."""
+    known = path.split(os.pathsep)
+    return os.pathsep.join([*known, *(place for place in SBIN if place not in known)])
+
+
 def _has_program(name: str) -> bool:
     return shutil.which(name) is not None
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import NEEDS, PROGRAMS, Need, lacked, needs, told
+from needs import NEEDS, PROGRAMS, Need, lacked, needs, told, with_sbin
 
 TESTS = Path(__file__).parents[1]
 SETUP = TESTS.parent / "scripts" / "setup.sh"
@@ -31,6 +34,29 @@ def test_setup_all_installs_the_package_of_every_program() -> None:
     installed = {program: package for package, program in map(str.split, block.splitlines())}
     assert set(installed.values()) == set(PROGRAMS.values())
     assert installed.items() <= PROGRAMS.items()
+
+
+@needs("mkfs.ext4")
+def test_programs_of_the_administrator_are_found_by_ordinary_users(tmp_path: Path) -> None:
+    """Their PATH has no /usr/sbin; what is installed is neither skipped nor asked for."""
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    command = ["/bin/sh", str(SETUP), "all"]
+    done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert "e2fsprogs" not in done.stderr
+    asked = "import conftest, needs; print(needs.NEEDS['mkfs.ext4'].met())"
+    command = [sys.executable, "-c", asked]
+    found = subprocess.run(
+        command, cwd=TESTS, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert found.stdout == "True\n"
+
+
+def test_search_paths_get_each_directory_once() -> None:
+    assert with_sbin("/usr/bin:/sbin") == "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin"
+    assert with_sbin(with_sbin("/a")) == with_sbin("/a")
 
 
 def test_what_is_not_installed_says_where_its_tests_run() -> None:
