@@ -22,21 +22,25 @@ registry_environment() {
     env -0 | grep -zE '^(PIP_[A-Z_]+|(HTTPS?|ALL|NO)_PROXY|https?_proxy|all_proxy|no_proxy|(SSL_CERT|CURL_CA|REQUESTS_CA|GIT_SSL)[A-Z_]*)=' || true
 }
 
-# Directories that pip's configuration names: a file URL, or a path; of an index what lies around it.
+# Directories that the configuration of pip or apt names: a file URL, or a path; of an index what lies
+# around it.
 registry_directories() {
     {
         python3 -m pip config list 2>/dev/null || true
         registry_environment | tr '\0' '\n'
+        mirror Debian || true
+        mirror Debian-Security || true
     } | { grep -oE '/[[:alnum:]_./+-]+' || true; } | sort -u | while read -r path; do
         case $path in /etc/* | /usr/* | //*) continue ;; esac
         [ ! -d "$path" ] || echo "${path%/simple}"
     done | sort -u
 }
 
-# Where this host gets packages of Debian: the first archive with the label.
+# Where this host gets packages of Debian: the first archive with the label. A directory is copied
+# from: mmdebstrap does not take packages from one that the root does not have yet.
 mirror() {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Label: $1" 2>/dev/null |
-        head -n 1 | sed 's,/*$,,'
+        sed -n '1{s,/*$,,;s,^\(file\|copy\):/*,copy:/,;p}'
 }
 
 # make_root SUITE TARBALL

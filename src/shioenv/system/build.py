@@ -675,7 +675,8 @@ def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[st
     """One-line apt sources for the distribution: from the host's own, else the declared mirrors.
 
     A host that runs another release of the same family lends its mirrors; their suites are
-    replaced by ours. `etc` is where the host's configuration lies.
+    replaced by ours. Packages in a directory of the host are copied, for the root that they are
+    installed in has no such directory. `etc` is where the host's configuration lies.
     """
     host = _os_release(etc)
     codename = host.get("VERSION_CODENAME", "")
@@ -687,7 +688,8 @@ def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[st
     lines: dict[str, None] = {}
     for options, uri, suite, components in _host_sources(etc):
         kept = [name for name in distribution.components if name in components]
-        if suite in ours and kept and uri.startswith(("http://", "https://", "file:")):
+        uri = uri.replace("file:", "copy:", 1) if uri.startswith("file:") else uri
+        if suite in ours and kept and uri.startswith(("http://", "https://", "copy:")):
             prefix = f"deb [{options}]" if options else "deb"
             lines[f"{prefix} {uri} {ours[suite]} {' '.join(kept)}"] = None
     main = [line for line in lines if f" {distribution.suite} " in line]

@@ -52,6 +52,13 @@ def test_one_line_sources_are_read_too(tmp_path: Path) -> None:
     assert apt_sources(DEBIAN, etc) == ["deb [trusted=yes] http://a.test/d bookworm main"]
 
 
+@pytest.mark.parametrize("kind", ["file", "copy"])
+def test_a_directory_of_the_host_is_copied_from(kind: str, tmp_path: Path) -> None:
+    """mmdebstrap installs nothing from a file: source whose directory the new root has not."""
+    etc = host(tmp_path, BOOKWORM, x_list=f"deb {kind}:/srv/debian bookworm main\n")
+    assert apt_sources(DEBIAN, etc) == ["deb copy:/srv/debian bookworm main"]
+
+
 def test_another_release_of_the_same_family_lends_its_mirror(tmp_path: Path) -> None:
     etc = host(
         tmp_path,

@@ -1,0 +1,38 @@
+"""What `scripts/fresh.sh` takes from the host into a new root."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "fresh.sh"
+FUNCTIONS = ("registry_environment", "registry_directories", "mirror")
+
+
+def said(function: str, uri: str, place: Path) -> list[str]:
+    """What a function of the script prints where apt tells this address, and pip nothing."""
+    for name, text in (("apt-get", f"echo {uri}; echo http://second.test"), ("python3", "true")):
+        (place / name).write_text(f"#!/bin/sh\n{text}\n")
+        (place / name).chmod(0o755)
+    ranges = "".join(f"/^{name}() {{/,/^}}/p;" for name in FUNCTIONS)
+    done = subprocess.run(
+        ["bash", "-euc", f'. <(sed -n "$1" "$2"); {function}', "bash", ranges, str(SCRIPT)],
+        env={"PATH": f"{place}:/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://", "copy:", "copy://"])
+def test_a_directory_with_packages_is_mounted_and_copied_from(scheme: str, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    assert said("mirror Debian", f"{scheme}{mirror}/", tmp_path) == [f"copy:{mirror}"]
+    assert said("registry_directories", f"{scheme}{mirror}/", tmp_path) == [str(mirror)]
+
+
+def test_an_archive_behind_http_needs_no_directory(tmp_path: Path) -> None:
+    assert said("mirror Debian", "http://a.test/debian/", tmp_path) == ["http://a.test/debian"]
+    assert said("registry_directories", "http://a.test/debian/", tmp_path) == []
