@@ -626,6 +626,13 @@ def declared_names() -> tuple[str, ...]:
     )
 
 
+def reason(error: OSError | ValueError) -> str:
+    """Why a text could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def read_text(name: str | None = None) -> str:
     """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
@@ -639,7 +646,7 @@ def read_text(name: str | None = None) -> str:
         except (OSError, ValueError) as error:
             raise SystemDeclarationError(
                 name,
-                [f"cannot be read: {getattr(error, 'strerror', None) or error}"],
+                [f"cannot be read: {reason(error)}"],
                 hint="name a TOML file that declares a system, or one that is shipped: "
                 + ", ".join(declared_names()),
             ) from error

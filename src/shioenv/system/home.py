@@ -44,6 +44,7 @@ from shioenv.system.declare import (
     checked,
     like,
     parse_toml,
+    reason,
     shown,
     systems_directory,
     too_long,
@@ -87,7 +88,7 @@ class HomeTree:
         except FileNotFoundError:
             raise SystemDeclarationError(self._place, ["there is no such home tree"]) from None
         except (OSError, ValueError) as error:
-            raise self.error([f"cannot be read: {_said(error)}"]) from error
+            raise self.error([f"cannot be read: {reason(error)}"]) from error
         self.entries = self._entries()
 
     def error(self, problems: Iterable[str]) -> SystemDeclarationError:
@@ -230,10 +231,6 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} stands beside {' or '.join(others)}, not {' and '.join(said) or 'alone'}"
 
 
-def _said(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 class _Reader:
     """Reads the entries of a tree; archives ask it for those they hold."""
 
@@ -303,7 +300,7 @@ class _Reader:
             except FileNotFoundError:
                 problem(f"there is no files/{origin}")
             except (OSError, ValueError) as error:
-                problem(f"files/{origin} cannot be read: {_said(error)}")
+                problem(f"files/{origin} cannot be read: {reason(error)}")
 
     def order(self) -> Sequence[str]:
         """All paths, those that an archive holds before it. None where archives hold each other."""
@@ -328,7 +325,7 @@ class _Reader:
         try:
             entry = self._entry(path)
         except (OSError, ValueError) as error:
-            self.problems.append(f"{place}: cannot be made: {_said(error)}")
+            self.problems.append(f"{place}: cannot be made: {reason(error)}")
             return
         self.done[path] = entry
         self.bytes += len(entry.data) + held  # generators take time for what they hold

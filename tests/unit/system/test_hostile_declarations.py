@@ -395,6 +395,13 @@ def test_a_file_of_an_editor_elsewhere_is_read(newline: str, tmp_path: Path) -> 
     assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
+def test_a_file_in_another_encoding_is_said_to_be_in_one(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "theirs.toml").write_bytes("title = 'é'".encode(encoding))
+    with pytest.raises(SystemDeclarationError, match="cannot be read: it is no UTF-8 text"):
+        load_declaration(str(tmp_path / "theirs.toml"))
+
+
 def test_the_command_holds_the_declaration_behind_its_options(tmp_path: Path) -> None:
     distribution = declared(
         ("distribution.packages.0", "g++"),
