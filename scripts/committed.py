@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from shioenv.system.build import apt_sources, mmdebstrap_command
+from shioenv.system.bootstrap import apt_sources, mmdebstrap_command
 from shioenv.system.declare import load_declaration
 
 NATIVE = Path(__file__).parents[1] / "src/shioenv/native"

@@ -3,7 +3,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shioenv.system.home import deflate
+from shioenv.system.home_files import deflate
 
 pieces = st.one_of(st.binary(max_size=40), st.sampled_from([b"ab" * 200, b"\0" * 700, b"hello "]))
 

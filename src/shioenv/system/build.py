@@ -18,16 +18,13 @@ import hashlib
 import inspect
 import json
 import os
-import re
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from email import message_from_string
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from subprocess import DEVNULL
@@ -36,50 +33,24 @@ from typing import IO, Any
 from shioenv import native
 from shioenv.errors import (
     BuildToolError,
-    HostError,
     RootfsTarError,
     SystemBuildError,
     SystemStorageError,
 )
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.files.regular import open_regular
-from shioenv.system import answers, home, image, processes, profile, web
+from shioenv.system import answers, home, home_files, image, proc, processes, profile, web
+from shioenv.system.bootstrap import LAYOUT_VERSION, Progress, bootstrap, os_release
 from shioenv.system.contents import tree_sum, write_contents
-from shioenv.system.declare import (
-    Distribution,
-    SystemDeclaration,
-    declared_names,
-    systems_directory,
-)
+from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
-
-LAYOUT_VERSION = 3
-"""Of the cache directory; another one makes every system be built again."""
-
-_ONE_LOCALE_FILE = (
-    'test ! -d "$1/usr/lib/locale/C.utf8" || '
-    'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
-)
-"""Has the system's own tool put the files of its locale into one, as on a machine with locales:
-24 of the 34 files that `ls` would open are those."""
-
-_OF_THE_HOST = re.compile(
-    r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
-)
-_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-"""Of mmdebstrap, hence of what packages run when they are installed. Of the host's variables it has
-those alone that a download may need: whether bytecode of an import is kept was up to one of them.
-"""
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """What is run inside a system to record what an input changed: Debian's packages by program."""
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 """Where Debian's bash looks, told nothing."""
-
-Progress = Callable[[str], None]
-"""Is given one line at a time of what is being done."""
 
 
 def silent(line: str) -> None:
@@ -114,7 +85,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     for path, content in home.HomeTree(declaration.home.source).used():
         digest.update(path.encode() + b"\0" + content)
     add(systems_directory().joinpath("web"))
-    for module in (answers, home, image, processes, profile, web):
+    for module in (answers, home, home_files, image, proc, processes, profile, web):
         digest.update(inspect.getsource(module).encode())
     digest.update(native.answers_code())
     return digest.hexdigest()
@@ -157,7 +128,7 @@ def build(
     declaration: SystemDeclaration,
     text: str,
     *,
-    tree: tuple[home.HomeEntry, ...],
+    tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
     rootfs_tar: Path | None,
     fresh: bool,
@@ -182,7 +153,7 @@ def build(
 def _build(
     declaration: SystemDeclaration,
     text: str,
-    tree: tuple[home.HomeEntry, ...],
+    tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
     work: Path,
     rootfs_tar: Path | None,
@@ -191,7 +162,7 @@ def _build(
 ) -> str:
     if rootfs_tar is None:
         _keep_other(declaration.name, cache, "mmdebstrap:")
-        base_path, source = _bootstrap(declaration, cache, work, fresh, report)
+        base_path, source = bootstrap(declaration, cache, work, fresh, report)
     else:
         report(f"reading {rootfs_tar}")
         base_path, source = _plain_tar(rootfs_tar, work)
@@ -213,18 +184,18 @@ def _build(
     _check_programs(declaration, entries, source)
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
-    proc = profile.proc_files(declaration, told)
+    in_proc = proc.proc_files(declaration, told)
     own = processes.process_files(declaration)
     site = web.web_files(declaration, tree)
     digest = _digest(
-        declaration, rootfs_digest, proc | {f"/{name}": own[name] for name in own}, site, told
+        declaration, rootfs_digest, in_proc | {f"/{name}": own[name] for name in own}, site, told
     )
     where = cache / "systems" / digest
     if damage(where) is not None:
         report("unpacking")
         _unpack(work / "rootfs.tar", final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
-        _write_files(final / "proc", proc, declaration)
+        _write_files(final / "proc", in_proc, declaration)
         _write_files(final / "processes", own, declaration)
         _write_files(final / "web", site, declaration)
         # mtime=0: the file is the same for the same system
@@ -536,210 +507,3 @@ def _unzstd(path: Path, work: Path) -> Path:
     except subprocess.CalledProcessError as error:
         raise RootfsTarError(f"{path} cannot be decompressed: {error.stderr.strip()}") from error
     return plain
-
-
-def _bootstrap(
-    declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Progress
-) -> tuple[Path, str]:
-    """The base made by mmdebstrap, or the one of an earlier build with the same packages."""
-    distribution = declaration.distribution
-    time = image.base_time(declaration)
-    key = hashlib.sha256(
-        repr((LAYOUT_VERSION, distribution, time, _ENVIRONMENT)).encode()
-    ).hexdigest()[:16]
-    base = cache / "bases" / f"{distribution.suite}-{key}.tar"
-    source = f"mmdebstrap:{key}"
-    if base.exists() and not fresh:
-        report(f"reusing the packages of {distribution.suite} from {base}")
-        return base, source
-    if shutil.which("mmdebstrap") is None:
-        raise BuildToolError(
-            "mmdebstrap is not installed; it builds root filesystems",
-            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a ready root "
-            "filesystem with --rootfs-tar FILE",
-        )
-    part = base.with_suffix(".part")
-    sources = apt_sources(distribution)
-    report(f"downloading and installing {distribution.suite} with mmdebstrap")
-    for line in sources:
-        report(f"  {line}")
-    command = mmdebstrap_command(distribution, part, sources)
-    environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
-    environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
-    log: list[str] = []
-    try:
-        with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
-            try:
-                for line in process.stderr:
-                    log.append(line.rstrip())
-                    if line.startswith("I: ") and "tempdir" not in line:
-                        report(f"  {line[3:].rstrip()}")
-                status = process.wait()
-            except BaseException:  # mmdebstrap unmounts and removes what it made when asked to end
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
-                raise
-        if status != 0:
-            _bootstrap_failed(status, log, sources, cache)
-        part.rename(base)
-    finally:
-        part.unlink(missing_ok=True)
-    return base, source
-
-
-_BASE_BYTES = 300 << 20
-"""Of a base's tar, at most; the default system's has 240 MB."""
-
-
-def _full_disk(cache: Path) -> SystemStorageError:
-    """Which disk mmdebstrap has filled: that of the cache, which holds the tar that it makes, or
-    that of temporary files, where it unpacks the packages and from which it removes them again.
-    """
-    temporary = Path(tempfile.gettempdir())
-    of_cache = shutil.disk_usage(cache).free < _BASE_BYTES
-    if of_cache or temporary.stat().st_dev == cache.stat().st_dev:
-        return SystemStorageError(
-            f"the disk is full: {cache}",
-            hint=f"free 1.5 GB there; SHIOENV_CACHE=DIR puts {cache} elsewhere",
-        )
-    return SystemStorageError(
-        f"the disk is full: {temporary}, where mmdebstrap unpacks packages",
-        hint="it takes some 700 MB for a moment; TMPDIR=DIR puts it elsewhere",
-    )
-
-
-def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Path) -> None:
-    text = "\n".join(log[-25:])
-    if re.search(r"No space left on device|Disk quota exceeded|enough free space", text):
-        raise _full_disk(cache)
-    if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
-        raise HostError(
-            f"mmdebstrap cannot make a user namespace:\n{text}",
-            hint="run `shioenv doctor`; or build as root; or give --rootfs-tar FILE",
-        )
-    hint = "see the lines above"
-    if re.search(r"NO_PUBKEY|not signed|isn't signed", text):
-        hint = "the archive's keys are missing: apt-get install debian-archive-keyring " \
-               "(ubuntu-keyring for an Ubuntu system)"  # fmt: skip
-    elif re.search(
-        r"Could not (resolve|connect)|Temporary failure|Failed to fetch|timed out", text
-    ):
-        hint = f"no mirror answered; tried {sources[0]!r}; --rootfs-tar FILE needs none"
-    raise SystemBuildError(f"mmdebstrap failed with status {status}:\n{text}", hint=hint)
-
-
-def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
-    """The command that makes the base, as root or as an ordinary user.
-
-    Texts of the declaration stand behind `--`, or behind the name of one option each: none of them
-    can be an option, and the patterns of `declare` leave no room for a second line or a file's
-    name.
-    """
-    mode = "root" if os.geteuid() == 0 else "unshare"
-    command = [
-        "mmdebstrap", "--variant=essential", f"--mode={mode}", "--format=tar",
-        f"--architectures={distribution.architecture}",
-        f"--include={','.join(distribution.packages)}",
-    ]  # fmt: skip
-    command += [f"--aptopt={option}" for option in _apt_options()]
-    command += [f"--dpkgopt=path-exclude={pattern}" for pattern in distribution.leave_out]
-    command += [f"--dpkgopt=path-include={pattern}" for pattern in distribution.keep]
-    if distribution.keyring and Path(distribution.keyring).exists():
-        command.append(f"--keyring={distribution.keyring}")
-    command.append(f"--customize-hook={_ONE_LOCALE_FILE}")
-    return [*command, "--", distribution.suite, str(target), *sources]
-
-
-def _apt_options() -> list[str]:
-    """Settings of the host's apt that decide whether a download works here."""
-    try:
-        dump = subprocess.run(
-            ["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    wanted = re.compile(
-        r"Acquire::(https?::(.*::)?Proxy|Check-Valid-Until|Check-Date|ForceIPv[46]|Retries"
-        r"|https?::Timeout|https::(CaInfo|Verify-Peer))\b",
-        re.IGNORECASE,
-    )
-    return [line.rstrip(";") for line in dump.splitlines() if wanted.match(line)]
-
-
-def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:
-    """One-line apt sources for the distribution: from the host's own, else the declared mirrors.
-
-    A host that runs another release of the same family lends its mirrors; their suites are
-    replaced by ours. Packages in a directory of the host are copied, for the root that they are
-    installed in has no such directory. `etc` is where the host's configuration lies.
-    """
-    host = _os_release(etc)
-    codename = host.get("VERSION_CODENAME", "")
-    ours = {distribution.suite: distribution.suite}
-    ours |= {pocket: pocket for pocket in distribution.pockets}
-    if host.get("ID") == distribution.family and codename:
-        for pocket in (distribution.suite, *distribution.pockets):
-            ours.setdefault(pocket.replace(distribution.suite, codename, 1), pocket)
-    lines: dict[str, None] = {}
-    for options, uri, suite, components in _host_sources(etc):
-        kept = [name for name in distribution.components if name in components]
-        uri = uri.replace("file:", "copy:", 1) if uri.startswith("file:") else uri
-        if suite in ours and kept and uri.startswith(("http://", "https://", "copy:")):
-            prefix = f"deb [{options}]" if options else "deb"
-            lines[f"{prefix} {uri} {ours[suite]} {' '.join(kept)}"] = None
-    main = [line for line in lines if f" {distribution.suite} " in line]
-    return list(lines) if main else list(distribution.mirrors)
-
-
-def _os_release(etc: Path) -> dict[str, str]:
-    try:
-        return os_release((etc / "os-release").read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-
-
-def os_release(text: str) -> dict[str, str]:
-    """Values by name in the text of an os-release file."""
-    pairs = re.findall(r"^([A-Z_]+)=\"?([^\"\n]*)\"?$", text, re.MULTILINE)
-    return dict(pairs)
-
-
-def _host_sources(etc: Path) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Options, address, suite and components of each binary source the host's apt uses."""
-    parts = etc / "apt" / "sources.list.d"
-    files = [etc / "apt" / "sources.list", *sorted(parts.glob("*.list"))]
-    for path in files:
-        for line in _lines(path):
-            match = re.match(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
-            if match:
-                options = [
-                    option
-                    for option in (match[1] or "").split()
-                    if option.startswith(("signed-by=/", "trusted="))
-                ]
-                yield " ".join(options), match[2], match[3], match[4].split("#")[0].split()
-    for path in sorted(parts.glob("*.sources")):
-        for stanza in re.split(r"\n\s*\n", "\n".join(_lines(path))):
-            fields = message_from_string(stanza.strip())  # the same syntax as mail headers
-            if fields.get("Enabled", "yes").strip().lower() == "no" or "deb" not in fields.get(
-                "Types", ""
-            ):
-                continue
-            key = fields.get("Signed-By", "").strip()
-            options_text = f"signed-by={key}" if re.fullmatch(r"/\S+", key) else ""
-            for uri in fields.get("URIs", "").split():
-                for suite in fields.get("Suites", "").split():
-                    yield options_text, uri, suite, fields.get("Components", "").split()
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return [line for line in text.splitlines() if not line.startswith("#")]

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from shioenv.errors import RootfsTarError
-from shioenv.system.declare import LONGEST_PATH, SystemDeclaration, too_long
-from shioenv.system.home import HomeEntry, text_of
+from shioenv.system.declare import SystemDeclaration
+from shioenv.system.home_files import HomeEntry, text_of
+from shioenv.system.values import LONGEST_PATH, too_long
 
 HOLE = 4096
 """Runs of zero bytes of this length become holes of a sparse file."""

@@ -31,6 +31,7 @@ from shioenv import native
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import build as building
+from shioenv.system.bootstrap import Progress
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 
@@ -130,7 +131,7 @@ def build_microvm(
     system: System,
     *,
     kernel: Path | None = None,
-    report: building.Progress = building.silent,
+    report: Progress = building.silent,
 ) -> Microvm:
     """The same, made where it is not there yet. `kernel` is a package (`.deb`) to use in place of
     `KERNEL`.
@@ -164,7 +165,7 @@ def _key(system: System, kernel: str) -> str:
     return hashlib.sha256(document.encode()).hexdigest()[:16]
 
 
-def _make(system: System, package: Path, sha256: str, key: str, report: building.Progress) -> None:
+def _make(system: System, package: Path, sha256: str, key: str, report: Progress) -> None:
     top = system.path / "microvm"
     top.mkdir(exist_ok=True)
     for left in top.glob(".build-*"):
@@ -204,7 +205,7 @@ class Kernel:
     """By name, with `_` for `-`; perhaps compressed with xz."""
 
 
-def _downloaded(kernel: KernelPackage, cache: Path, report: building.Progress) -> Path:
+def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
     place = cache / "kernels" / f"{kernel.sha256}.deb"
     if place.exists():
         return place

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from shioenv.system.declare import Process, SystemDeclaration
-from shioenv.system.home import text_of
+from shioenv.system.home_files import text_of
 
 _TICKS = 100  # a second, in /proc/PID/stat
 _PAGE = 4096

@@ -22,12 +22,12 @@ from shioenv.errors import (
 )
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
+from shioenv.system.bootstrap import Progress
+from shioenv.system.checking import checked
 from shioenv.system.contents import read_contents, stored
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
-    SystemName,
-    checked,
     declared_names,
     load_declaration,
     parse_declaration,
@@ -36,6 +36,7 @@ from shioenv.system.declare import (
 from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
+from shioenv.system.values import SystemName
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image that device nodes are mounted over."""
@@ -350,7 +351,7 @@ def build_system(
     rootfs_tar: str | Path | None = None,
     called: str | None = None,
     fresh: bool = False,
-    report: building.Progress = building.silent,
+    report: Progress = building.silent,
 ) -> System:
     """The system of this name, built where it is not there yet.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources.abc import Traversable
 
 from shioenv.system.declare import SystemDeclaration, systems_directory
-from shioenv.system.home import HomeEntry
+from shioenv.system.home_files import HomeEntry
 
 _ARCHIVE = "archives/backup.tar.gz"
 """The file of the home tree that the site offers as `files/archive.tar.gz`."""

@@ -4,13 +4,8 @@ from datetime import UTC, datetime
 import pytest
 
 from shioenv.errors import SystemDeclarationError, UnknownSystemError
-from shioenv.system.declare import (
-    UNLIMITED,
-    declared_names,
-    load_declaration,
-    parse_declaration,
-    read_text,
-)
+from shioenv.system.declare import declared_names, load_declaration, parse_declaration, read_text
+from shioenv.system.values import UNLIMITED
 
 
 def faults(text: str) -> str:

@@ -17,7 +17,8 @@ import tomli_w
 from shioenv.errors import OutputExistsError, SystemDeclarationError
 from shioenv.system.declare import load_declaration, read_text, systems_directory
 from shioenv.system.derive import derive
-from shioenv.system.home import HomeEntry, load_home
+from shioenv.system.home import load_home
+from shioenv.system.home_files import HomeEntry
 
 
 @pytest.mark.parametrize("base", ["debian-12", "ubuntu-24.04"])

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from shioenv.system.declare import declared_names, load_declaration
-from shioenv.system.home import HomeEntry, load_home
+from shioenv.system.home import load_home
+from shioenv.system.home_files import HomeEntry
 
 NEEDED = (
     "documents/notes.txt", "documents/report.txt", "documents/index.html", "scripts/backup.sh",

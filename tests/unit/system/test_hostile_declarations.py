@@ -20,19 +20,20 @@ from shioenv.cli.main import app
 from shioenv.errors import SystemDeclarationError
 from shioenv.system import image
 from shioenv.system.answers import Answers
-from shioenv.system.build import mmdebstrap_command
+from shioenv.system.bootstrap import mmdebstrap_command
+from shioenv.system.checking import checked
 from shioenv.system.declare import (
     LARGEST_FILE,
     SystemDeclaration,
-    checked,
     load_declaration,
     parse_declaration,
     read_text,
 )
 from shioenv.system.derive import derive
 from shioenv.system.home import load_home
+from shioenv.system.proc import proc_files
 from shioenv.system.processes import process_files
-from shioenv.system.profile import proc_files, root_files
+from shioenv.system.profile import root_files
 
 SHIPPED = load_declaration()
 

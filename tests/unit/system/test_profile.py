@@ -6,7 +6,8 @@ import pytest
 
 from shioenv.system.answers import Answers
 from shioenv.system.declare import SystemDeclaration, load_declaration
-from shioenv.system.profile import MASKED, kernel_log, live_proc_files, proc_files, root_files
+from shioenv.system.proc import MASKED, live_proc_files, proc_files
+from shioenv.system.profile import kernel_log, root_files
 
 TOLD = Answers("declared", "declared")
 

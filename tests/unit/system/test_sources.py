@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.system.build import apt_sources, mmdebstrap_command
+from shioenv.system.bootstrap import apt_sources, mmdebstrap_command
 from shioenv.system.declare import load_declaration
 
 DEBIAN = load_declaration("debian-12").distribution

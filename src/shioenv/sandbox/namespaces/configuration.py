@@ -10,10 +10,11 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import PROCESS, RLIMIT, Config, ShellMode, pack_configuration
-from shioenv.system.declare import UNLIMITED, SystemDeclaration
+from shioenv.system.declare import SystemDeclaration
+from shioenv.system.proc import idle_time, live_proc_files
 from shioenv.system.processes import owned_processes
-from shioenv.system.profile import idle_time, live_proc_files
 from shioenv.system.store import System
+from shioenv.system.values import UNLIMITED
 
 
 class Kernel(NamedTuple):

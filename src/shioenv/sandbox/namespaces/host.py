@@ -18,9 +18,10 @@ from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_her
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system import refusals
 from shioenv.system.build import cache_directory
-from shioenv.system.declare import DEFAULT_SYSTEM, UNLIMITED, SystemDeclaration, load_declaration
+from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration
 from shioenv.system.host import HostCheck, try_it
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
+from shioenv.system.values import UNLIMITED
 
 OLDEST_KERNEL = (6, 6)
 """The first Linux whose tmpfs keeps user extended attributes, which the overlay needs."""

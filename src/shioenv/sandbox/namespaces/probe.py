@@ -22,7 +22,8 @@ from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.wire import ShellMode
-from shioenv.system.build import Progress, silent
+from shioenv.system.bootstrap import Progress
+from shioenv.system.build import silent
 from shioenv.system.store import System
 
 _VERDICT = "shell.json"

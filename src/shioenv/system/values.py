@@ -1,0 +1,315 @@
+"""How values are written in a declaration, and what they may be."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
+
+from shioenv.system.checking import like, shown
+
+LIMIT_NAMES = (
+    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc",
+    "rss", "rtprio", "sigpending", "stack",
+)  # fmt: skip
+"""Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
+
+LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
+"""Bytes of a path and of a name in it, and names of a path: what file systems take, and what can be
+removed again.
+"""
+
+GROUPS = frozenset({
+    "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",
+    "plugdev", "staff", "sudo", "tty", "users", "video", "www-data",
+})  # fmt: skip
+"""Groups of the distribution that a user may be in."""
+
+UNLIMITED = -1
+"""What a limit of "unlimited" is in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
+
+YEARS = (1980, 2038)
+"""The first that zip archives know, and the first that login records do not."""
+
+CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+"""What ends a line for somebody, or is none of a text's business."""
+
+LINE = rf"[^{CONTROL}]"
+
+WORD = "[A-Za-z0-9_][A-Za-z0-9_.+-]*"
+
+_LOGGED = rf"([0-9]{{1,9}}\.[0-9]{{6}}) ({LINE}{{0,900}})"
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _size(value: object) -> object:
+    """Bytes, from a number or from digits with K, M or G (powers of 1024)."""
+    if not isinstance(value, str):
+        return value
+    if match := re.fullmatch(r"([0-9]{1,16})([KMG]?)", value):
+        return int(match[1]) * _UNITS[match[2]]
+    raise ValueError('a size such as "216M"')
+
+
+def mask(value: object) -> int:
+    """Permission bits, from an octal mask. Errors: ValueError."""
+    if isinstance(value, str) and re.fullmatch(r"0?[0-7]{3}", value):
+        return int(value, 8)
+    raise ValueError("an octal mask such as 0022")
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) and re.fullmatch(f"({WORD}( +{WORD})*)?", value):
+        return tuple(value.split())
+    raise ValueError("words in one string")
+
+
+def moment(value: object) -> datetime:
+    """An instant in UTC. Errors: ValueError."""
+    if not isinstance(value, datetime):
+        raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
+    if value.tzinfo is None:
+        raise ValueError("a time with its zone (Z)")
+    with suppress(OverflowError):  # of the first and the last day that there are
+        moment = value.astimezone(UTC)
+        if YEARS[0] <= moment.year < YEARS[1]:
+            return moment
+    raise ValueError(f"a time from {YEARS[0]} until {YEARS[1]} (UTC)")
+
+
+def logged(value: object) -> tuple[float, str]:
+    """A line of the kernel's log: its seconds, its text. Errors: ValueError."""
+    if isinstance(value, str) and (match := re.fullmatch(_LOGGED, value)):
+        return float(match[1]), match[2]
+    raise ValueError('one line, "SECONDS.MICROSECONDS text"')
+
+
+def _address(value: object) -> object:
+    """An IPv4 or IPv6 address, without a zone: that may be any text."""
+    if isinstance(value, str) and "%" not in value:
+        with suppress(ValueError):
+            ip_address(value)
+            return value
+    raise ValueError("an IPv4 or IPv6 address")
+
+
+def host(value: object) -> object:
+    """A host's name or address, or none. Errors: ValueError."""
+    if isinstance(value, str) and re.fullmatch(f"((?=.{{1,255}}\\Z)(?![0-9.]*\\Z){WORD})?", value):
+        return value
+    with suppress(ValueError):
+        return _address(value)
+    raise ValueError("a host's name or address")
+
+
+_SOURCE = 'a source, "deb http://HOST/PATH SUITE COMPONENT"'
+
+_OWN_SOURCE = "such a source can stand in the host's own, /etc/apt/sources.list.d"
+
+_NO_SOURCE = (
+    (r".*\[[^:\[\]]*=.*", f"without options: `architecture` says which packages; {_OWN_SOURCE}"),
+    (r"deb-src .*", "not deb-src: nothing is compiled"),
+    (r"deb +(?!https?://).*", f"not of another kind than http:// and https://; {_OWN_SOURCE}"),
+    (r"deb +https?://[^ /]*@.*", f"without user and password; {_OWN_SOURCE}"),
+    (r"deb +https?://\[.*", f"without an IPv6 address: give it a name, or {_OWN_SOURCE}"),
+    (r".*#.*", "without a remark behind it"),
+)
+"""What apt takes and a declaration may not say, and what one can do."""
+
+_WORDS_OF_A_SOURCE = (
+    "deb",
+    r"https?://[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?(/[A-Za-z0-9._~+%-]*)*",
+    "[a-z0-9][a-z0-9./-]*",
+    "[a-z][a-z0-9-]*",
+)
+"""What a declaration's source consists of: the last word may be there several times."""
+
+
+def _mirror(value: object) -> str:
+    """A one-line source of apt, a blank between its words."""
+    text = value.replace("\t", " ").strip() if isinstance(value, str) else "\n"
+    if not text.isprintable():
+        raise ValueError(_SOURCE)
+    words = text.split()
+    wrong = [
+        word
+        for index, word in enumerate(words)
+        if not re.fullmatch(_WORDS_OF_A_SOURCE[min(index, 3)], word)
+    ]
+    for pattern, meant in _NO_SOURCE if wrong else ():
+        if re.fullmatch(pattern, text):
+            raise ValueError(f"{_SOURCE}, {meant}")
+    if wrong:
+        raise ValueError(f"{_SOURCE}, not with {shown(wrong[0])}")
+    if len(words) < len(_WORDS_OF_A_SOURCE):
+        raise ValueError(f"{_SOURCE}, with all of its words")
+    return " ".join(words)
+
+
+_NAMED = "a package's name, perhaps with :ARCHITECTURE or =VERSION"
+
+_PACKAGE = r"[a-z0-9][a-z0-9.+-]*[a-z0-9+](:[a-z0-9]+)?(=[A-Za-z0-9][A-Za-z0-9.+~:-]*)?"
+
+_NO_PACKAGE = (
+    (r".*\.deb", "files are not installed, packages of the sources are"),
+    (r"[^/=]+/[^/]*", "=VERSION chooses one, and `pockets` name further suites"),
+    (r".*[\s,].*", "each package is an item of its own"),
+    (r"[a-z0-9.+-]+-", "nothing is taken away: `leave_out` names what is not to be unpacked"),
+    (r".*[A-Z].*", "names are of lower case letters"),
+    (r".*[][*?~!()|<>].*", "patterns and conditions are none"),
+)
+"""What people write that a declaration may not say, and what they can do."""
+
+
+def _package(value: object) -> str:
+    """A package by its name, perhaps its architecture and version."""
+    if isinstance(value, str):
+        if re.fullmatch(_PACKAGE, value):
+            return value
+        for pattern, meant in _NO_PACKAGE:
+            if re.fullmatch(pattern, value, re.DOTALL):
+                raise ValueError(f"{_NAMED} ({meant})")
+    raise ValueError(_NAMED)
+
+
+def _limit(value: object) -> tuple[int, int]:
+    """Soft and hard from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
+    both: list[Any] = value if isinstance(value, list) else [value, value]
+    meant = [
+        limit == "unlimited" or (type(limit) is int and 0 <= limit < 1 << 63) for limit in both
+    ]
+    if meant != [True, True]:
+        raise ValueError('a number, "unlimited", or both limits as [soft, hard]')
+    soft, hard = (UNLIMITED if limit == "unlimited" else limit for limit in both)
+    if hard != UNLIMITED and (soft == UNLIMITED or soft > hard):
+        raise ValueError("[soft, hard] with soft not above hard")
+    return soft, hard
+
+
+def too_long(path: str) -> str:
+    """What of a path is more than a system's files may have; empty where nothing is."""
+    parts = path.strip("/").split("/")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
+        return f"a name in it has more than {LONGEST_NAME} bytes"
+    if len(parts) > DEEPEST:
+        return f"it has more than {DEEPEST} names"
+    return f"it has more than {LONGEST_PATH} bytes" if len(os.fsencode(path)) > LONGEST_PATH else ""
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str) and "\0" not in value and (wrong := too_long(value)):
+        raise ValueError(f"a path that a file can have ({wrong})")
+    return value
+
+
+_PART = rf"(?!\.\.?(/|\Z))[^/:{CONTROL}]+"
+
+_PATH = rf"(/{_PART})+"
+
+_A_PATH = "an absolute path without '.', '..', ':' or a last '/'"
+
+_NOT_OWN = "(usr/)?(bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys)|var/(lock|run)"
+
+_OWN = rf"(?!/({_NOT_OWN})(/|\Z))"
+
+_OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+
+_IPV4 = rf"({_OCTET}\.){{3}}{_OCTET}"
+
+LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+
+Line: TypeAlias = Annotated[str, like(f"{LINE}{{0,4096}}", "one line of text")]
+
+Words: TypeAlias = Annotated[tuple[str, ...], _words]
+
+Directory: TypeAlias = Annotated[str, _path, like(f"/|{_PATH}", _A_PATH)]
+
+OwnDirectory: TypeAlias = Annotated[
+    str,
+    _path,
+    like(_OWN + _PATH, f"{_A_PATH}, in no directory that the distribution or kernel fills"),
+]
+
+DirectoryOrNone: TypeAlias = Annotated[str, _path, like(f"(/|{_PATH})?", _A_PATH)]
+"""The same as `Directory`, or empty."""
+
+MountPointOrNone: TypeAlias = Annotated[
+    str, _path, like(f"(?!.* )(/|{_PATH})?", "an absolute path without blanks, '.' and '..'")
+]
+
+HomeSource: TypeAlias = Annotated[
+    str,
+    _path,
+    like(f"[a-z0-9][a-z0-9_-]*|{_PATH}", "the name of a shipped tree, or an absolute path"),
+]
+
+AccountName: TypeAlias = Annotated[str, like("[a-z_][a-z0-9_-]{0,31}", "a user's or group's name")]
+
+AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
+
+Address: TypeAlias = Annotated[str, like(_IPV4, "an IPv4 address")]
+
+AnyAddress: TypeAlias = Annotated[str, _address]
+
+Size: TypeAlias = Annotated[int, _size, Meta(ge=0, le=1 << 50, description='a size such as "216M"')]
+
+LargeSize: TypeAlias = Annotated[
+    int, _size, Meta(ge=1 << 20, le=1 << 50, description='a size such as "216M", at least "1M"')
+]
+
+Variable: TypeAlias = Annotated[str, like("[A-Za-z_][A-Za-z0-9_]*", "a shell variable's name")]
+
+Limit: TypeAlias = Annotated[tuple[int, int], _limit]
+
+Byte: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
+
+Load: TypeAlias = Annotated[float, Meta(ge=0, le=10000)]
+
+Frequency: TypeAlias = Annotated[float, Meta(ge=0, le=1000000)]
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1 << 31)]
+
+Moment: TypeAlias = Annotated[datetime, moment]
+
+Suite: TypeAlias = Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "a code name such as bookworm")]
+
+Component: TypeAlias = Annotated[
+    str, like("[a-z][a-z0-9-]{0,63}", "a component of an archive, such as main")
+]
+
+SystemName: TypeAlias = Annotated[
+    str,
+    like(r"(?!.*\.toml\Z)[a-z0-9][a-z0-9.-]{0,99}", "lower case letters, digits, '-' and '.'"),
+]
+
+Mirror: TypeAlias = Annotated[str, _mirror]
+
+Keyring: TypeAlias = Annotated[
+    str,
+    like(
+        r"(/usr/share/keyrings/(debian|ubuntu)-archive-keyring\.gpg)?",
+        "the archive's own keyring, /usr/share/keyrings/debian-archive-keyring.gpg or "
+        "ubuntu-archive-keyring.gpg (keys of one's own: /etc/apt/trusted.gpg.d of the host)",
+    ),
+]
+
+Package: TypeAlias = Annotated[str, _package]
+
+PathPattern: TypeAlias = Annotated[
+    str, like(r"(/[A-Za-z0-9._+@~,*?!^\[\]-]*)+", "an absolute path, perhaps with * and ?")
+]
+
+Module: TypeAlias = Annotated[
+    str,
+    like(
+        r"[A-Za-z0-9_]{1,56} [0-9]{1,12} [0-9]{1,6} (-|([A-Za-z0-9_]{1,56},)+)"
+        r" (Live|Loading|Unloading) 0x[0-9a-f]{1,16}( \([A-Z]{1,8}\))?",
+        'a line of /proc/modules, "NAME SIZE COUNT USERS Live 0x0000000000000000"',
+    ),
+]
