@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+import shioenv
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
 from shioenv.report.drawing import DARK
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("system")
 
 def texts(path: Path) -> list[str]:
     return [
-        one.text or "" for one in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
+        "".join(one.itertext())
+        for one in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
     ]
 
 
@@ -28,13 +30,19 @@ def test_what_is_drawn_is_what_happens(tmp_path: Path, observer: SandboxRunner) 
         first = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
     assert first == [path.read_bytes() for path in sorted(tmp_path.iterdir())]
     life = texts(tmp_path / "life.svg")
-    (typed,) = (text.partition("; ")[2] for text in life if text.startswith("$ cd "))
-    assert "s0  <df:start>" in life
-    states = [text.partition(" ")[2].strip() for text in life if text.startswith("s")]
-    assert typed in states, "the last state is the input"
-    for line in observer.run(typed).text.splitlines():
+    (typed,) = (text.removeprefix("$ ") for text in life if text.startswith("$ "))
+    assert life[life.index("<start>") - 1] == "A grammar writes an input"
+    assert typed in life, "the last state is the input"
+    behavior = observer.run(typed)
+    assert behavior.patch.operations
+    for line in behavior.text.splitlines():
         assert line in life
-    assert sum("differs: " in text or text == "does the same" for text in life) >= 3
+    scored = shioenv.score(typed)
+    assert f"irreducibility {scored.irreducibility:.3f}" in life
+    contrasts = [one for part in scored.segments for one in part.contrasts]
+    shown = [text for text in life if text.startswith("other ") or text == "the same"]
+    assert [one == "the same" for one in shown] == [one.difference is None for one in contrasts]
+    assert 0 < shown.count("the same") < len(shown) - 1
     option = texts(tmp_path / "option.svg")
     assert any("its policy chooses one of" in text for text in option)
     assert any(text.endswith("README.md") for text in texts(tmp_path / "tree.svg"))
@@ -49,3 +57,15 @@ def test_dark_pages_have_their_own_colours(tmp_path: Path) -> None:
         for colour, other in DARK.items():
             assert other not in light
             assert colour not in dark
+
+
+def test_what_the_readme_shows_fits_its_picture(tmp_path: Path) -> None:
+    """Text of a narrow picture stands inside it, in the widest font that browsers take for it."""
+    CliRunner().invoke(app, ["experiment", "figures", "--out", str(tmp_path), "--seed", "3"])
+    root = ElementTree.parse(tmp_path / "life.svg").getroot()
+    assert float(root.get("width", "")) <= 420, "a phone shows it hardly smaller than it is"
+    for one in root.iter("{http://www.w3.org/2000/svg}text"):
+        if one.get("text-anchor") is None:
+            wide = {"code": 7.3, "heading": 9.6, "strong": 8.3}.get(one.get("class", ""), 7.6)
+            room = float(root.get("width", "")) - float(one.get("x", ""))
+            assert len("".join(one.itertext())) * wide <= room, "".join(one.itertext())

@@ -8,6 +8,7 @@ session finds.
 from __future__ import annotations
 
 import posixpath
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input
+from shioenv.domain.patch import Operation
 from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
 from shioenv.files.durable import atomic_write
@@ -38,7 +40,11 @@ from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 
 COMMAND: Final = "df"
-"""Whose inputs are drawn: Section 3.2 shows it."""
+"""The command whose option is shown: Section 3.2 shows it."""
+
+LIVED: Final = "mkdir"
+"""The command whose input's life is shown: it prints, changes files, and has options that do not
+matter."""
 
 ATTEMPTS: Final = 2000
 """Derivations drawn at most until one is short enough to be shown, and does something."""
@@ -50,15 +56,19 @@ STEPS: Final = (4, 12)
 """Productions of its derivation."""
 
 WIDTH: Final = 860
+NARROW: Final = 416
 LINE: Final = 20
-CHARACTER: Final = 7.3
-"""Pixels of a picture; a character of the fixed font is so wide."""
+"""Pixels of a picture, of one that a phone shows legibly, and of a line."""
+
+STRONG: Final = {"class": "strong"}
+CHANGES: Final = {"a": "added", "=": "changed", "r": "removed", "m": "moved"}
 
 COLUMNS: Final = 3
 """Of a file tree."""
 
 LONGEST: Final = 108
-"""Characters of a line."""
+BRIEF: Final = 52
+"""Characters of a line, and of one in a narrow picture."""
 
 SHOWN: Final = 6
 """Alternatives of a nonterminal, lines of an output, contrasts that are shown."""
@@ -69,6 +79,7 @@ class Picture:
     """Lines, boxes and texts, put into an SVG."""
 
     title: str
+    width: int = WIDTH
     parts: list[str] = field(default_factory=list)
     bottom: float = 0.0
 
@@ -79,15 +90,34 @@ class Picture:
         self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{colour}"{more}>{content}</text>')
         self.bottom = max(self.bottom, y + 8)
 
+    def heading(self, x: float, y: float, number: int, text: str) -> None:
+        """A numbered heading."""
+        self.parts.append(
+            f'<circle cx="{x + 11:g}" cy="{y - 5:g}" r="10" fill="none" stroke="{MAIN}"/>'
+        )
+        self.parts.append(
+            f'<text x="{x + 11:g}" y="{y:g}" fill="{MAIN}" text-anchor="middle" '
+            f'class="strong">{number}</text>'
+        )
+        self.text(x + 32, y, text, INK, **{"class": "heading"})
+
     def code(self, x: float, y: float, text: str, colour: str = INK) -> None:
         """The same in a fixed font, blanks kept."""
         self.text(x, y, text, colour, **{"class": "code", "xml:space": "preserve"})
 
+    def state(self, x: float, y: float, text: str) -> None:
+        """A partly written input, its nonterminals in a colour of their own."""
+        spans = re.sub(
+            "(&lt;.*?&gt;)", rf'<tspan fill="{MAIN}">\1</tspan>', escape(text, quote=False)
+        )
+        self.code(x, y, "")
+        self.parts[-1] = self.parts[-1].replace("></text>", f">{spans}</text>")
+
     def box(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """A frame with round corners."""
         self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="none" '
-            f'stroke="{colour}"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" '
+            f'fill="{colour}" fill-opacity="0.4" stroke="{colour}"/>'
         )
         self.bottom = max(self.bottom, y + height + 4)
 
@@ -101,10 +131,11 @@ class Picture:
         height = self.bottom + 12
         body = "\n".join(self.parts)
         page = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
-            f'width="{WIDTH}" height="{height:g}" role="img">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {height:g}" '
+            f'width="{self.width}" height="{height:g}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n"
             "<style>text{font:13px Helvetica,Arial,Liberation Sans,sans-serif}"
+            ".strong{font-weight:bold}.heading{font-size:15px;font-weight:bold}"
             ".code{font:12px DejaVu Sans Mono,Menlo,Consolas,monospace}</style>\n"
             f"{body}\n</svg>\n"
         )
@@ -124,39 +155,46 @@ class Derived:
     score: Score
 
 
-def derived(machine: SandboxRunner, seed: int) -> Derived:
+def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = False) -> Derived:
     """An input that can be shown: short, done with exit code 0, every part of it by a real step.
 
+    A `brief` one fits a narrow picture, changes files, and has an argument that does not matter.
     Errors: SamplesExhaustedError where none of so many is; those of sandboxes.
     """
-    grammar = bound(machine.system)
-    options = Options(gcs([grammar]), WeightedPolicy())
-    start = PartialInput.initial(grammar.start)
+    options = Options(gcs([bound(command, machine.system)]), WeightedPolicy())
+    start = PartialInput.initial(bound(command, machine.system).start)
     random = generator(seed, "figures")
     cwd = machine.system.declaration.start_directory
     for _ in range(ATTEMPTS):
         steps = tuple(_derivation(options, start, random))
         if not STEPS[0] <= len(steps) <= STEPS[1] or steps[-1].state.leftmost is not None:
             continue
-        command, *arguments = steps[-1].state.words
-        written = Input.single(command, map(Argument.parse, arguments))
+        word, *arguments = steps[-1].state.words
+        written = Input.single(word, map(Argument.parse, arguments))
         kinds = {argument.startswith("-") for argument in arguments}
         if not ARGUMENTS[0] <= written.n_arguments <= ARGUMENTS[1] or len(kinds) < 2:
             continue
         behavior = machine.run(written.text, State(cwd=cwd))
         lines = behavior.text.splitlines()
-        fits = 0 < len(lines) <= SHOWN and max(map(len, lines)) <= LONGEST
-        if behavior.exit_code == 0 and fits:
-            scored = score(written, runner=machine, cwd=cwd, scoring=Scoring(budget=64))
-            return Derived(steps, start, written, scored)
+        fits = 0 < len(lines) <= SHOWN and max(map(len, lines)) <= (BRIEF if brief else LONGEST)
+        if behavior.exit_code != 0 or not fits or (brief and not behavior.patch.operations):
+            continue
+        scored = score(written, runner=machine, cwd=cwd, scoring=Scoring(budget=64))
+        made = Derived(steps, start, written, scored)
+        if not brief or (
+            len({*arguments}) == len(arguments)
+            and 0 < (scored.irreducibility or 0) < 1
+            and all(len(line) <= BRIEF for line in writing(made))
+        ):
+            return made
     raise SamplesExhaustedError(
-        f"none of {ATTEMPTS} inputs of {COMMAND} can be shown", hint="another --seed"
+        f"none of {ATTEMPTS} inputs of {command} can be shown", hint="another --seed"
     )
 
 
-def bound(system: System) -> Grammar:
-    """The grammar whose inputs are shown, with the names of a system."""
-    (grammar,) = (one for one in load_grammars() if one.name == COMMAND)
+def bound(command: str, system: System) -> Grammar:
+    """The command's grammar with the names of a system."""
+    (grammar,) = (one for one in load_grammars() if one.name == command)
     return bind(grammar, catalogue(system))
 
 
@@ -174,45 +212,63 @@ def shown(state: PartialInput) -> str:
     return " ".join(show_argument(argument) for argument in state.arguments)
 
 
-def life(made: Derived, cwd: str) -> Picture:
-    """From state and action through production and execution to the score."""
-    picture = Picture("The life of an input")
-    x, y = 20.0, 28.0
-    picture.text(x, y, "states, and the production that each option takes", MUTED)
-    y += LINE + 4
-    picture.code(x, y, f"s0  {shown(made.start)}")
-    for number, step in enumerate(made.steps, 1):
-        y += LINE
-        body = " ".join(map(show_argument, step.production.body)) or "nothing"
-        picture.line([(x + 6, y - LINE + 6), (x + 6, y + LINE - 14)], SOFT)
-        picture.code(x + 30, y, f"{step.nonterminal} becomes {body}", MAIN)
-        y += LINE
-        picture.code(x, y, f"s{number:<2} {shown(step.state)}")
-    y += LINE + 14
-    picture.text(x, y, "execution, on the pristine system", MUTED)
-    lines = made.score.behavior.text.splitlines()
-    picture.box(x, y + 10, WIDTH - 2 * x, LINE * (len(lines) + 2) + 10, GRID)
-    y += LINE + 10
-    picture.code(x + 12, y, f"$ cd {cwd}; {made.input.text}", ACCENT)
-    for line in lines:
-        y += LINE
-        picture.code(x + 12, y, line)
-    y += LINE
-    changes = len(made.score.behavior.patch.operations)
-    picture.code(x + 12, y, f"exit code {made.score.behavior.exit_code}, {changes} changes", MUTED)
+def writing(made: Derived) -> list[str]:
+    """The states of a derivation at which a word was finished, from the first to the input."""
+    lines: list[str] = []
+    words = -1
+    for state in (made.start, *(step.state for step in made.steps)):
+        finished = sum(map(_finished, state.arguments))
+        if finished > words or state.leftmost is None:
+            lines.append(shown(state).replace(f"<{made.input.segments[0].command}:", "<"))
+        words = max(words, finished)
+    return lines
+
+
+def _finished(argument: Sequence[object]) -> bool:
+    return not any(isinstance(symbol, Nonterminal) for symbol in argument)
+
+
+def _change(operation: Operation) -> str:
+    perms = operation[2].get("perms", "") if isinstance(operation[-1], dict) else ""
+    return f"{CHANGES[operation[0]]} {operation[1]} {perms}".rstrip()
+
+
+def life(made: Derived) -> Picture:
+    """How an input is written, what running it does, and which of its arguments matter."""
+    picture = Picture("The life of an input: written, run, scored", NARROW)
+    x, y = 16.0, 30.0
+    picture.heading(x, y, 1, "A grammar writes an input")
+    y += 4
+    for line in writing(made):
+        y += LINE + 2
+        picture.state(x + 12, y, line)
     y += 2 * LINE + 6
-    picture.text(x, y, "score: what remains where arguments are left out", MUTED)
-    contrasts = [one for part in made.score.segments for one in part.contrasts]
-    for contrast in contrasts[:SHOWN]:
+    picture.heading(x, y, 2, "A pristine machine runs it")
+    behavior = made.score.behavior
+    rows = [(f"$ {made.input.text}", ACCENT)]
+    rows += [(line, INK) for line in behavior.text.splitlines()]
+    rows += [(f"exit code {behavior.exit_code}", MUTED)]
+    rows += [(_change(operation), MUTED) for operation in behavior.patch.operations]
+    picture.box(x, y + 12, NARROW - 2 * x, LINE * len(rows) + 14, GRID)
+    y += 14
+    for line, colour in rows:
         y += LINE
-        same = contrast.difference is None
-        said = "does the same" if same else f"differs: {contrast.difference.channel.value}"  # type: ignore[union-attr]
-        picture.code(x, y, contrast.text[:60], MUTED if same else INK)
-        picture.code(x + 62 * CHARACTER, y, said, MUTED if same else MAIN)
-    y += LINE + 8
-    value = made.score.irreducibility
-    told = "undefined" if value is None else f"{value:.3f}"
-    picture.text(x, y, f"irreducibility {told}", INK, font_weight="bold")
+        picture.code(x + 12, y, line, colour)
+    y += 2 * LINE + 10
+    picture.heading(x, y, 3, "It runs again without some arguments")
+    y += 4
+    for contrast in [one for part in made.score.segments for one in part.contrasts][:SHOWN]:
+        y += LINE + 2
+        difference = contrast.difference
+        same = difference is None
+        said = f"other {difference.channel.value.replace('_', ' ')}" if difference else "the same"
+        picture.code(x + 12, y, contrast.text, MUTED if same else INK)
+        picture.text(NARROW - x - 12, y, said, MUTED if same else MAIN, text_anchor="end")
+    y += LINE + 12
+    picture.text(x + 12, y, f"irreducibility {made.score.irreducibility:.3f}", INK, **STRONG)
+    for line in ("is the share of these that did something else,", "longer ones counting more"):
+        y += LINE
+        picture.text(x + 12, y, line, MUTED)
     return picture
 
 
@@ -298,10 +354,9 @@ def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
     The same seed and system give the same pictures. Errors: those of `open_sandbox` and `derived`.
     """
     with open_sandbox(system) as machine:
-        made = derived(machine, seed)
         pictures = {
-            "life": life(made, machine.system.declaration.start_directory),
-            "option": option(made, bound(machine.system)),
+            "life": life(derived(machine, LIVED, seed, brief=True)),
+            "option": option(derived(machine, COMMAND, seed), bound(COMMAND, machine.system)),
             "tree": tree(machine.system),
         }
     out.mkdir(parents=True, exist_ok=True)
