@@ -40,7 +40,7 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
 
 # MACHINES="debian-12:root debian-13:user": these of the four.
-fresh: ## as root: `make demo` and `make test` in Debian 12 and 13 made anew, by root and by a user
+fresh: ## as root: what README.md has made, in Debian 12 and 13 made anew, by root and by a user
 	@scripts/fresh.sh $(MACHINES)
 
 test-fronts: setup ## each agent framework's front against the real package, in environments of their own

@@ -1,8 +1,10 @@
 #!/bin/bash
-# Follows the README on machines that have nothing: `make demo` and `make test` of this working tree
-# in Debian roots made anew, as root and as an ordinary user.
+# Follows the README on machines that have nothing: every `make` that it names, in its order, of this
+# working tree in Debian roots made anew, as root and as an ordinary user.
 #
 #   scripts/fresh.sh [debian-12:root] [debian-12:user] [debian-13:root] [debian-13:user]
+#
+#   scripts/fresh.sh --steps         only says what it would run there
 #
 # Without a name all four. Needs root and mmdebstrap (`make setup` installs it). A root holds what
 # the README takes for granted (git, make, ca-certificates, python3) and nothing else of this
@@ -102,6 +104,11 @@ clone() {
         tar --null -T - -c | tar -x -C "$1"
 }
 
+# What README.md tells a newcomer to make.
+steps() {
+    grep -oE '\bmake [a-z]+' README.md | cut -d ' ' -f 2 | awk '!seen[$0]++'
+}
+
 # The commands of a newcomer, run in the root by root.
 follow_readme() {
     local who=$1 home=/root run=()
@@ -123,7 +130,7 @@ follow_readme() {
         env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive $told -y -qq --no-install-recommends" >/dev/null
     fi
     local step status
-    for step in demo test; do
+    for step in $(steps); do
         echo "== make $step"
         SECONDS=0 status=0
         "${run[@]}" make $step || status=$?
@@ -131,6 +138,11 @@ follow_readme() {
         [ $status = 0 ] || return $status
     done
 }
+
+if [ "${1:-}" = --steps ]; then
+    steps
+    exit
+fi
 
 # Where this script runs itself: in new namespaces, with ROOT and who.
 if [ "${1:-}" = --inside ]; then

@@ -1,56 +1,104 @@
-"""Runs the commands of a page again and writes what they print beneath them.
+"""Runs what a page shows again and writes what that prints beneath it.
 
     .venv/bin/python scripts/transcripts.py [PAGE ...]
 
-Lines that begin with "$ shioenv" in fenced blocks are run in order, in an empty directory; what
-follows each, up to the next command or the end of its block, is replaced. Without a page it is
+What a page shows are lines that begin with "$ " in fenced blocks of the language `console`, and
+blocks of `python` with a block of `text` after them. All of a page run in order, in one directory
+that holds nothing but `examples`; the Python blocks share their names. Without a page it is
 README.md. Look at the difference before you commit it; `tests/docs/test_transcripts.py` holds
 README.md to what does not differ between machines.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 PROGRESS = re.compile(r"\d+/\d+ [a-z]")
 """Lines that say how far a command has come."""
 
 
-def printed(command: str, directory: str) -> list[str]:
-    """The lines that the command writes, progress left out."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command, shell=True, cwd=directory, env={**os.environ, "PATH": path},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if not PROGRESS.match(line)]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+@dataclass
+class Part:
+    """Lines of a page: as they are, or what a command or a program prints."""
+
+    kind: str
+    """`plain`, `command` or `python`."""
+
+    text: str = ""
+    """The command, or the program."""
+
+    lines: list[str] = field(default_factory=list)
+    """What the page shows of it."""
+
+    language: str = ""
+    """Of the fenced block that plain lines stand in; empty outside of one."""
 
 
-def blocks(page: str) -> Iterator[tuple[str, list[str]]]:
-    """What a page consists of: a command with the lines that it shows of it, or "" with others."""
-    command, lines, inside = "", [], False
+def parts(page: str) -> Iterator[Part]:
+    """What a page consists of, in order; all of its lines together are the page."""
+    part, language, program = Part("plain"), "", ""
     for line in page.splitlines():
         if line.startswith("```"):
-            inside = not inside
-            yield command, lines
-            command, lines = "", []
-        if inside and line.startswith("$ shioenv"):
-            yield command, lines
-            command, lines = line.removeprefix("$ "), []
+            opening = "" if language else line.removeprefix("```") or "none"
+            if not opening:
+                program = "\n".join(part.lines) if language == "python" else ""
+                yield part
+                part = Part("plain", lines=[line])
+            else:
+                follows = opening == "text" and program and part.lines == ["```"]
+                part.lines.append(line)
+                yield part
+                part = Part("python", program) if follows else Part("plain", language=opening)
+            language = opening
+        elif language == "console" and line.startswith("$ "):
+            yield part
+            part = Part("command", line.removeprefix("$ "))
         else:
-            lines.append(line)
-    yield command, lines
+            part.lines.append(line)
+    yield part
+
+
+class Session:
+    """Where the parts of one page run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.names: dict[str, Any] = {}
+        (directory / "examples").symlink_to(ROOT / "examples")
+
+    def printed(self, part: Part) -> list[str]:
+        """The lines that a command or a program prints; those of progress are left out."""
+        text = self._command(part.text) if part.kind == "command" else self._program(part.text)
+        lines = [line.rstrip() for line in text.splitlines() if not PROGRESS.match(line)]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _command(self, command: str) -> str:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            command, shell=True, cwd=self.directory, env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout
+
+    def _program(self, program: str) -> str:
+        with chdir(self.directory), redirect_stdout(io.StringIO()) as printed:
+            exec(compile(program, "page", "exec"), self.names)
+        return printed.getvalue()
 
 
 def main() -> None:
@@ -58,8 +106,11 @@ def main() -> None:
     for page in map(Path, sys.argv[1:] or [README]):
         lines: list[str] = []
         with tempfile.TemporaryDirectory() as directory:
-            for command, shown in blocks(page.read_text(encoding="utf-8")):
-                lines += [f"$ {command}", *printed(command, directory)] if command else shown
+            session = Session(Path(directory))
+            for part in parts(page.read_text(encoding="utf-8")):
+                if part.kind == "command":
+                    lines.append(f"$ {part.text}")
+                lines += part.lines if part.kind == "plain" else session.printed(part)
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,25 +1,32 @@
-"""What README.md shows of commands is what they print, but for what depends on the machine."""
+"""What README.md shows of commands and programs is what they print, machines apart."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("transcripts", ROOT / "scripts" / "transcripts.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-transcripts = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(transcripts)
 
-SHOWN = [
-    (command, lines)
-    for command, lines in transcripts.blocks(transcripts.README.read_text(encoding="utf-8"))
-    if command
-]
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+transcripts = script("transcripts")
+README = transcripts.README.read_text(encoding="utf-8")
+PARTS = list(transcripts.parts(README))
 
 MEASURED = ["time", "executions", "volatile", "executed", "shared"]
 """Lines of `generate` with what another machine, or the same one another time, does otherwise."""
@@ -31,14 +38,58 @@ def steady(lines: list[str]) -> list[str]:
     for line in lines:
         word = line.partition(" ")[0]
         if word != "repeated":  # there where something had to be done again
-            measured = word in MEASURED or re.fullmatch(r"\d+ executed again, .*", line)
-            kept.append(word if measured else line)
+            kept.append(word if word in MEASURED else line)
     return kept
 
 
 @pytest.mark.usefixtures("system")
 @pytest.mark.timeout(900)
-def test_commands_print_what_the_page_shows(tmp_path: Path) -> None:
-    assert len(SHOWN) >= 8
-    for command, lines in SHOWN:
-        assert steady(transcripts.printed(command, str(tmp_path))) == steady(lines), command
+def test_everything_prints_what_the_page_shows(tmp_path: Path) -> None:
+    session = transcripts.Session(tmp_path)
+    shown = [part for part in PARTS if part.kind != "plain"]
+    assert {part.kind for part in shown} == {"command", "python"}
+    for part in shown:
+        assert steady(session.printed(part)) == steady(part.lines), part.text
+
+
+def test_nothing_that_the_page_shows_is_left_unrun() -> None:
+    """A block is run with its output, or is the installation, which `make fresh` follows."""
+    plain = {part.language for part in PARTS if part.kind == "plain"} - {""}
+    assert plain == {"sh", "python", "console"}
+    for part in PARTS:
+        if part.language == "console":
+            assert part.lines == [], "a console block begins with a command"
+    programs = [part.lines for part in PARTS if part.language == "python"]
+    run = [part.text.splitlines() for part in PARTS if part.kind == "python"]
+    assert programs == run, "a program stands before what it prints"
+    (install,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    cloned, made = install.splitlines()
+    assert re.fullmatch(r"git clone \S+ shioenv && cd shioenv", cloned)
+    assert made == "make setup && . .venv/bin/activate"
+
+
+def test_the_page_is_what_its_parts_are() -> None:
+    lines = []
+    for part in PARTS:
+        lines += [f"$ {part.text}"] if part.kind == "command" else []
+        lines += part.lines
+    assert "\n".join(lines) + "\n" == README
+
+
+def test_make_fresh_follows_the_page() -> None:
+    done = subprocess.run(
+        ["scripts/fresh.sh", "--steps"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["setup", "demo", "test"]
+    assert set(re.findall(r"\bmake ([a-z-]+)", README)) == set(done.stdout.split())
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(done.stdout.split()) <= set(targets)
+
+
+def test_commands_named_in_a_sentence_exist() -> None:
+    named = re.findall(r"`(shioenv [a-z]+|--[a-z-]+ [a-z]+)`", re.sub(r"```.*?```", "", README))
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert named
+    for text in named:
+        first = text.split()[0] if text.startswith("--") else f"## {text}"
+        assert first in reference, text

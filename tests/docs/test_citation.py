@@ -1,0 +1,42 @@
+"""CITATION.cff says of the package and of the paper what README.md and pyproject.toml say."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CITATION: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_the_citation_has_what_its_format_requires() -> None:
+    assert CITATION["cff-version"] == "1.2.0"
+    for document in (CITATION, CITATION["preferred-citation"]):
+        assert document["title"]
+        for author in document["authors"]:
+            assert set(author) in ({"name"}, {"given-names", "family-names"})
+    assert CITATION["message"]
+
+
+def test_the_citation_is_of_this_package() -> None:
+    assert CITATION["version"] == PROJECT["version"]
+    assert CITATION["license"] == PROJECT["license"]
+    assert [author["name"] for author in PROJECT["authors"]] == [
+        author["name"] for author in CITATION["authors"]
+    ]
+
+
+def test_the_readme_names_the_paper_that_is_cited() -> None:
+    paper = CITATION["preferred-citation"]
+    assert f"[{paper['title']}]({paper['url']})" in README
+    (number,) = re.findall(r"\d{4}\.\d{5}", paper["url"])
+    assert f"arXiv {number}" in README
+    assert paper["identifiers"][0]["value"] == f"arXiv:{number}"
+    for author in paper["authors"]:
+        assert author["family-names"] in README
