@@ -45,7 +45,8 @@ def verify(
 ) -> shared.Printout:
     """Check a dataset: files against the manifest, every record against the rules.
 
-    The exit status is 0 where nothing is wrong, else 1. Volatile records may come out otherwise.
+    The exit status is 0 where nothing is wrong, else 1. A volatile record that comes out otherwise
+    is not wrong.
     """
     from shioenv.dataset.verify import replay as replay_records
     from shioenv.dataset.verify import verify as verify_dataset

@@ -58,16 +58,24 @@ def filter_(
             "--command",
             metavar="NAME",
             autocompletion=shared.complete_commands,
-            help="Only inputs all of whose commands are among these; may be given again.",
+            help="Only inputs all of whose commands are among these. The option may be given "
+            "again.",
         ),
     ] = None,
     exclude_volatile: Annotated[
-        bool, typer.Option("--exclude-volatile", help="No records that may come out otherwise.")
+        bool,
+        typer.Option(
+            "--exclude-volatile",
+            help="Leave out volatile records: those that another run may show otherwise.",
+        ),
     ] = False,
     exit_code: Annotated[
         list[int] | None,
         typer.Option(
-            min=0, max=255, metavar="N", help="Only these exit codes; may be given again."
+            min=0,
+            max=255,
+            metavar="N",
+            help="Only records with this exit code. The option may be given again.",
         ),
     ] = None,
     min_arguments: Annotated[
@@ -77,16 +85,16 @@ def filter_(
         int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first so many of these.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Keep the first N records that meet the conditions."),
     ] = None,
 ) -> shared.Printout:
     """Select records of a dataset into a new one.
 
-    All conditions hold at once, bounds included. A record without a score, because no argument can
-    be removed, meets no bound on the score. Needed are arguments without which alone the behavior
-    is another one; where that is not known of all, no bound on their share is met. Records keep
-    their number; the manifest says what was selected and from what. The same selection gives the
-    same bytes.
+    All conditions hold at once, bounds included. A record without a score meets no bound on the
+    score. An argument is needed if the behavior is another one without it alone. A record meets no
+    bound on needed arguments unless that is known of all its arguments. Records keep their number.
+    The manifest says what was selected and from what. The same selection gives the same bytes.
     """
     from shioenv.dataset.select import Selection, select
 
@@ -144,8 +152,8 @@ def export(
 ) -> shared.Printout:
     """Write a dataset in a format that other tools open.
 
-    Parquet needs the extra shioenv[export]. Nothing is overwritten, and what is not finished is not
-    left behind.
+    Parquet needs the extra shioenv[export]. No file is overwritten, and no unfinished file is left
+    behind.
     """
     from shioenv.dataset.export import export as export_dataset
 
@@ -162,12 +170,17 @@ def import_(
         typer.Argument(
             metavar="SRC",
             help="A file with an input on each line, as text or as JSON (input, cwd), an "
-            "export of a dataset, or released records; also compressed by gzip or Zstandard "
-            "(- is stdin).",
+            help="A file with an input on each line, as text or as JSON (input, cwd), an "
+            "export of a dataset, or released records (- is stdin). The file may be compressed by "
+            "gzip or Zstandard.",
         ),
     ],
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The dataset; for commands run again to go on.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The dataset to make. With commands, the same command goes on with it.",
+        ),
     ],
     *,
     format_: Annotated[
@@ -185,8 +198,8 @@ def import_(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What the records say wrote them (default: the format's name); those of an export "
-            "keep what they say.",
+            help="The sampler that records name (default: the format's name). Records of an "
+            "export keep theirs.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
@@ -198,12 +211,12 @@ def import_(
 ) -> shared.Printout:
     """Make a dataset of a list of inputs, of an export, or of records of another make.
 
-    Inputs are taken as they are: shioenv suite adapt rewrites those of others to the system first.
-    They are taken apart by the grammars, executed, scored and recorded as generate does it; the
-    same list gives the same bytes. Lines that cannot be recorded are printed, counted, and kept in
-    DIR/rejected.ndjson. Records are not executed: what they do not say stays empty, and seed,
-    budget, workers and system have no part in it. Those of an export stay as they are, and with the
-    Hugging Face layout the dataset is the exported one, byte for byte.
+    Inputs are executed, scored and recorded as generate does it; the same list gives the same
+    bytes. Inputs are taken as they are: `shioenv suite adapt` rewrites other people's inputs to
+    the system first. Lines that cannot be recorded are printed, counted, and kept in
+    DIR/rejected.ndjson. Records are not executed, so seed, budget, workers and system have no
+    part. What released records do not say stays empty. Records of an export stay as they are. An
+    export in the Hugging Face layout gives the exported dataset, byte for byte.
     """
     from shioenv.dataset.records import KINDS, import_records, kind_of
     from shioenv.errors import UsageError, did_you_mean
@@ -253,7 +266,9 @@ def score(
     source: Source,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="NEW", help="The new dataset; run this again to go on."),
+        typer.Option(
+            "--out", metavar="NEW", help="The new dataset. The same command goes on with it."
+        ),
     ],
     *,
     scoring: shared.ScoringOptions,
@@ -262,8 +277,8 @@ def score(
 ) -> shared.Printout:
     """Score the records of a dataset that was made without scores, into a new one.
 
-    Inputs are executed again. The records are those that shioenv generate would have made with
-    scores, volatile ones apart.
+    Inputs are executed again. The records are those that `shioenv generate` would have made with
+    scores, volatile records apart.
     """
     from shioenv.cli.generate import made
     from shioenv.dataset.manifest import scoring_there
@@ -288,15 +303,15 @@ def repair(
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The policy's file, where inputs were drawn by one."),
+        typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
     ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Make damaged or missing shards of a generated dataset again.
 
-    The manifest says how its inputs were drawn; its hashes prove that the shards made again are
-    those that were there. Where volatile records came out otherwise, that is said and noted in the
-    manifest. Other damage is left to verify to name.
+    The manifest says how the inputs were drawn. Its hashes prove that the new shards are those
+    that were there. Volatile records that came out otherwise are printed, and noted in the
+    manifest. Other damage is named by verify.
     """
     from shioenv.dataset.repair import repair as repair_shards
     from shioenv.execution.local import LocalExecutor
@@ -325,7 +340,13 @@ def leakage(
             help="A dataset, or a file with an input (or a record) on each line (- is stdin).",
         ),
     ],
-    test: Annotated[Path, typer.Argument(metavar="TEST", help="The same, of the test set.")],
+    test: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TEST",
+            help="The test set: a dataset, or a file with an input (or a record) on each line.",
+        ),
+    ],
     threshold: Annotated[
         float,
         typer.Option(
@@ -335,10 +356,10 @@ def leakage(
 ) -> shared.Printout:
     """Tell how many inputs of a test set a training set gives away.
 
-    exact: the same line in the same start directory (where both are known); reordered: the same
-    arguments in another order, or elsewhere; near: the same commands and a similar line; form: the
-    same but for numbers and names. Each test input counts once, for the strongest. The exit status
-    is 1 where there is an exact one, else 0.
+    There are four levels. exact: the same line in the same start directory, where both are known.
+    reordered: the same arguments in another order, or elsewhere. near: the same commands and a
+    similar line. form: the same but for numbers and names. Each test input counts once, for the
+    strongest level. The exit status is 1 where an input is exact, else 0.
     """
     from shioenv.dataset.leakage import leakage as find_leakage
 

@@ -18,7 +18,8 @@ LACKING = 3
 def doctor() -> Printout:
     """Check this host by trying what is needed; exit status 3 where something needed is missing.
 
-    Every line says what was tried; for what is missing also why it is needed and the exact fix.
+    Every line says what was tried. A line about something missing also says why it is needed, and
+    the exact fix.
     """
     from shioenv.sandbox.host import check_host
 

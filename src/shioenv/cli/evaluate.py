@@ -28,20 +28,20 @@ def evaluate(
             "--predictor",
             metavar="NAME[:ARGS]",
             autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
-            help="What is judged; may be given again. sandbox, trivial, errors, recording:FILE, "
-            "command:PROG, default, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, and "
-            "those of other packages.",
+            help="What is judged: sandbox, trivial, errors, recording:FILE, command:PROG, "
+            "default, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, or one of "
+            "another package. The option may be given again.",
         ),
     ] = None,
     suite: Annotated[
-        Path | None, typer.Option(metavar="SUITE", help="What it is judged by.")
+        Path | None, typer.Option(metavar="SUITE", help="The suite that predictors are judged by.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Answers and results are kept there; the same command goes on where one was "
-            "stopped, and adds predictors.",
+            help="Answers and results are kept in DIR. The same command goes on where an "
+            "earlier one was stopped, and adds predictors.",
         ),
     ] = None,
     workers: Annotated[
@@ -51,24 +51,24 @@ def evaluate(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="For each answer.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
     ] = 30.0,
     start_timeout: Annotated[
         float | None,
         typer.Option(
             min=0.1,
             metavar="SECONDS",
-            help="For a predictor to be ready (default: 900, of which a program has 120 to answer "
-            "its first line).",
+            help="How long a predictor may take to be ready (default: 900). A program has 120 "
+            "of them to answer its first line.",
         ),
     ] = None,
 ) -> shared.Printout:
     """Ask predictors about every input of a suite, and tell how right they are.
 
-    Each metric comes with a 95% interval, for single-step and multi-step inputs and all; pairs of
-    predictors with their differences. A predictor that dies, says what is no answer, or nothing in
-    time, has given a wrong answer, which is counted and told. One that gives no answer at all is
-    not judged. The exit status is 1 where one could not run here, or gave none.
+    Each metric comes with a 95% interval, for single-step inputs, multi-step inputs and all. Pairs
+    of predictors come with their differences. A predictor that dies, answers too late, or gives
+    something else than an answer counts as wrong there. A predictor without any answer is not
+    judged. The exit status is 1 where a predictor could not run here, or gave no answer.
     """
     from shioenv.errors import UsageError
     from shioenv.evaluation.evaluate import evaluate as evaluate_predictors
@@ -157,8 +157,8 @@ def report(
 ) -> shared.Printout:
     """Show an evaluation as one HTML page: scores, utilities, and every answer beside the gold.
 
-    The page needs no network and no other file. It says where a predictor is wrong: that is how it
-    is made better.
+    The page needs no network and no other file. The page shows each mistake of a predictor, since
+    mistakes tell what to make better.
     """
     from shioenv.evaluation.page import FILE, write_page
 
@@ -190,7 +190,7 @@ def prepare(
 ) -> shared.Printout:
     """Make predictors ready ahead: what they install on first use, and what they make of a system.
 
-    The exit status is 3 where one cannot run here.
+    The exit status is 3 where a predictor cannot run here.
     """
     from shioenv.evaluation.predictor import make_predictor
     from shioenv.system.store import find_system

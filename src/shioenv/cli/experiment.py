@@ -32,8 +32,8 @@ Out = Annotated[
     Path,
     typer.Option(
         metavar="DIR",
-        help="Results go to a directory in it, named after the experiment; the same command goes "
-        "on where an earlier one was stopped.",
+        help="Results go to a directory in DIR that has the experiment's name. The same "
+        "command goes on where an earlier one was stopped.",
     ),
 ]
 Workers = Annotated[
@@ -47,7 +47,9 @@ ExactCount = Annotated[
         help="Inputs of each length from 8 arguments on; of shorter ones four times as many.",
     ),
 ]
-Longest = Annotated[int, typer.Option(min=2, max=12, metavar="N", help="Arguments at most.")]
+Longest = Annotated[
+    int, typer.Option(min=2, max=12, metavar="N", help="Arguments of an input at most.")
+]
 Replays = Annotated[
     int,
     typer.Option(
@@ -170,8 +172,8 @@ def training_sets(
 ) -> shared.Printout:
     """Mean and standard deviation of the scores of the paper's four training sets.
 
-    NL2CMD is what nobody can generate: `shioenv suite adapt` rewrites commands that people wrote
-    to the system, and `shioenv dataset import` executes and scores them.
+    NL2CMD holds commands that people wrote, which nobody can generate. `shioenv suite adapt`
+    rewrites such commands to the system, and `shioenv dataset import` executes and scores them.
     """
     from shioenv.experiments import training_sets as experiment
 
@@ -206,8 +208,8 @@ def determinism(
         typer.Option(
             min=2,
             metavar="N",
-            help="How often they run: in other sandboxes, processes and orders, on busy "
-            "processors (the fourth time), in another minute (the fifth).",
+            help="How often each input runs, each time in other sandboxes, processes and "
+            "orders. The fourth time processors are busy, the fifth is in another minute.",
         ),
     ] = 5,
     run: RunOften,
@@ -235,7 +237,7 @@ def rl(
 ) -> shared.Printout:
     """What random and learned policies write, constrained by the grammars or not.
 
-    Networks are trained by MaskablePPO (extra `rl`). Nothing of it is kept before it is done.
+    Networks are trained by MaskablePPO (extra `rl`). An experiment that was stopped begins anew.
     """
     from shioenv.experiments import learners as experiment
 
@@ -267,12 +269,17 @@ def regimes(
         list[str] | None,
         typer.Option(
             metavar="NAME=DIR",
-            help="Draw from this dataset: ucs, gcs (with scores), people, or nl2cmd, left out "
-            "where it is not given; the others are generated.",
+            help="Draw the records of ucs, gcs (with scores), people or nl2cmd from this "
+            "dataset. Without one, nl2cmd is left out and the others are generated.",
         ),
     ] = None,
     questions: Annotated[
-        int, typer.Option(min=10, metavar="N", help="Records each memory asks itself about.")
+        int,
+        typer.Option(
+            min=10,
+            metavar="N",
+            help="Records that are left out, and that each memory is asked about.",
+        ),
     ] = 2000,
     seq2seq: Annotated[
         str | None,
@@ -295,8 +302,8 @@ def regimes(
 ) -> shared.Printout:
     """What models of each of the paper's five regimes answer right, by how many records these are.
 
-    UCS, GCS, GCS cut at a score of 0.5, NL2CMD, and beside them what people use, equally many
-    inputs of each: a memory, and with --seq2seq a sequence model.
+    The regimes are UCS, GCS, GCS cut at a score of 0.5, and NL2CMD; beside them stands what people
+    use. Each regime gives a memory of equally many inputs, and with --seq2seq a sequence model.
     """
     from shioenv.experiments import regimes as experiment
 
@@ -390,8 +397,8 @@ def figures(
 ) -> shared.Printout:
     """Draw the paper's figures of its method from live data, for light and for dark pages.
 
-    The life of an input from state and action to its score, one option's expansion, and the files
-    that a session finds: SVG, drawn anew each time.
+    There are three pictures, as SVG: the life of an input, one option's expansion, and the files
+    that a session finds.
     """
     from shioenv.experiments.figures import draw
 

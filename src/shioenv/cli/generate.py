@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 def generate(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Made where it is missing; run again to go on.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The dataset's directory, made where it is missing. The same command goes on "
+            "with it.",
+        ),
     ],
     *,
     sampler: shared.SamplerName = "gcs",
@@ -38,7 +43,8 @@ def generate(
         bool,
         typer.Option(
             "--without-scores",
-            help="Execute inputs without scoring them; dataset score adds the scores later.",
+            help="Execute inputs without scoring them. `shioenv dataset score` adds the scores"
+            " later.",
         ),
     ] = False,
     workers: shared.Workers = None,
@@ -46,14 +52,16 @@ def generate(
         str,
         typer.Option(
             metavar="ENGINE",
-            help="Where they run: local (this machine), or ray (the nodes of a Ray cluster).",
+            help="Where the processes run: local (this machine), or ray (the nodes of a Ray "
+            "cluster).",
         ),
     ] = "local",
     address: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="The Ray cluster's, HOST:PORT or auto (default: RAY_ADDRESS, else this machine).",
+            help="The Ray cluster's address, HOST:PORT or auto (default: RAY_ADDRESS, else "
+            "this machine).",
         ),
     ] = None,
     drawing: shared.DrawingOptions,
@@ -61,7 +69,9 @@ def generate(
     cache_size: Annotated[
         int,
         typer.Option(
-            min=1, metavar="MB", help="Of the file of shared executions; the oldest make room."
+            min=1,
+            metavar="MB",
+            help="Size of the file of shared executions. The oldest executions make room.",
         ),
     ] = 512,
     no_cache: Annotated[
@@ -71,9 +81,9 @@ def generate(
 ) -> shared.Printout:
     """Generate a dataset: sample inputs, execute and score them, keep the records.
 
-    Ctrl-C, or even a crash, loses nothing that was finished: the same call goes on, and gives the
-    same bytes as a run that was never interrupted. A larger count makes a dataset longer. How
-    records are scored is told by those that are there, where it is not given.
+    Ctrl-C or a crash loses nothing that was finished. The same command goes on, and gives the same
+    bytes as a run that was never interrupted. A larger count makes a dataset longer. New records
+    are scored as those that are there, unless an option says otherwise.
     """
     from shioenv.dataset.generate import Destination
     from shioenv.dataset.generate import generate as generate_records

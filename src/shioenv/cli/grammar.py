@@ -139,8 +139,8 @@ def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
 def stats(system: shared.SystemName = None) -> shared.Printout:
     """Count nonterminals, productions, options and examples, per command and together.
 
-    Grounded productions are those that a built system's own names add; without one they are left
-    out.
+    Grounded productions are those that a built system's own names add. Without a built system they
+    are left out.
     """
     from rich.text import Text
 
@@ -206,9 +206,9 @@ def coverage(
 ) -> shared.Printout:
     """Compare grammars with the options that the system's own help texts document.
 
-    Missing options are those that the help shows and the grammar lacks, unknown ones those that
-    only the grammar has; excused is either with a reason in the grammar file. The exit status is 1
-    where an option is missing or unknown.
+    A missing option is one that the help shows and the grammar lacks. An unknown option is one
+    that only the grammar has. Either is excused by a reason in the grammar file. The exit status
+    is 1 where an option is missing or unknown.
     """
     from shioenv.grammar.coverage import coverage as covered
     from shioenv.grammar.library import names_of_grammars
@@ -283,12 +283,13 @@ def report(
 ) -> shared.Printout:
     """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
 
-    Samples single commands and executes each once, which takes a few minutes. Misuse is a failure
-    that the program blames on the command line as typed. The exit status is 1 where a number is not
-    what it must be.
+    Single commands are sampled, and each is executed once, which takes a few minutes. Misuse is a
+    failure that the program blames on the command line as typed. The exit status is 1 where a
+    number is not what it must be.
 
-    With --against nothing is executed: it says what of people's inputs the grammars derive on the
-    system, and how like a table of usage and those inputs the draws of mixed, people and paper are.
+    With --against nothing is executed. The report then says which of people's inputs the grammars
+    derive on the system. It compares what the policies mixed, people and paper draw with those
+    inputs, and with a table of usage.
     """
     if against is not None:
         return _against(against, draws, seed, system, markdown=markdown)
@@ -348,13 +349,13 @@ def usage(
         Path, typer.Argument(metavar="INPUTS", help="Inputs, one a line (- is stdin).")
     ],
     about: Annotated[
-        str, typer.Option(metavar="TEXT", help="Where the inputs are from, to stand in the table.")
+        str, typer.Option(metavar="TEXT", help="Says in the table where the inputs are from.")
     ] = "",
 ) -> shared.Printout:
     """Count how commands are used in a list of inputs, as a policy for `--policy FILE.json`.
 
-    Nothing of an input goes into it but names of commands and options, operators, and the forms of
-    words.
+    The table holds names of commands and options, operators, and the forms of words. Nothing else
+    of an input goes into the table.
     """
     import json
     from dataclasses import replace
@@ -385,8 +386,8 @@ def draft(
 ) -> None:
     """Write a first grammar of a command from the system's own help text.
 
-    It has every option that the help shows and passes `grammar check`; values, weights and examples
-    are a beginning. Redirect it into NAME.grammar and go on from there.
+    The grammar has every option that the help shows, and passes `grammar check`. Values, weights
+    and examples are a beginning. Redirect the grammar into NAME.grammar and go on from there.
     """
     from shioenv.grammar.draft import draft as drafted
 
@@ -424,18 +425,22 @@ def parse(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="F", help="Instead, every line of this file (- is stdin)."),
+        typer.Option(
+            "--file", metavar="F", help="Take apart every line of this file instead (- is stdin)."
+        ),
     ] = None,
     any_system: Annotated[
         bool,
-        typer.Option("--any-system", help="Any word where a system's own names would stand."),
+        typer.Option(
+            "--any-system", help="Accept any word where a system's own names would stand."
+        ),
     ] = False,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
-    Says of each argument whether the command's grammar derives it on the system. Any text will do;
-    what no parser can take apart is one command with words. Many inputs end with the shares.
+    Each argument is shown with whether the command's grammar derives it on the system. Any text
+    will do: text that Bash cannot read is one command with words. Many inputs end with the shares.
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer

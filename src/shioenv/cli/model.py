@@ -73,12 +73,13 @@ def get(
     *,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What it is called here.", show_default="its own"),
+        typer.Option(metavar="NAME", help="What the model is called here.", show_default="its own"),
     ] = None,
 ) -> shared.Printout:
-    """Fetch a model from a hub, and keep it among one's own.
+    """Fetch a model from a hub, and keep the model among your own.
 
-    It needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face Hub.
+    Fetching needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face
+    Hub.
     """
     from shioenv.model.hub import get as fetch
 
@@ -94,11 +95,13 @@ def push(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name, or its file.")],
     repository: Repository,
     *,
-    private: Annotated[bool, typer.Option("--private", help="Where it is made now.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make the repository private, where it is made now.")
+    ] = False,
 ) -> shared.Printout:
     """Put a model and its card into a repository of a hub, where others can get it.
 
-    It needs the extra shioenv[train], and a token in HF_TOKEN.
+    Pushing needs the extra shioenv[train], and a token in HF_TOKEN.
     """
     from shioenv.model.hub import push as put
 

@@ -23,7 +23,8 @@ def predict(
     history: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Inputs before it in the same shell, one a line (- is stdin)."
+            metavar="FILE",
+            help="Inputs that were typed before it in the same shell, one a line (- is stdin).",
         ),
     ] = None,
     explain: Annotated[
@@ -41,15 +42,17 @@ def predict(
     ] = "default",
     seq2seq: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="A sequence model, taken where it is surer."),
+        typer.Option(
+            metavar="MODEL", help="A sequence model to ask as well; the surer answer counts."
+        ),
     ] = None,
     stages: Annotated[
         str | None,
         typer.Option(
             metavar="EMULATOR",
             autocompletion=shared.completing("bashkit"),
-            help="Let an emulator (bashkit) answer commands that read a pipe; such answers say so. "
-            "The model's system has to be built.",
+            help="Let an emulator (bashkit) answer commands that read a pipe. Such answers say"
+            " so, and need the model's system built.",
         ),
     ] = None,
     system: Annotated[
@@ -57,20 +60,22 @@ def predict(
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="Another built system to ask about (default: the model's own): its files, names "
-            "and instant.",
+            help="A built system to ask about, with its files, names and instant (default: the"
+            " model's own).",
         ),
     ] = None,
     abstain_below: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="P", help="Say nothing where the model is less sure."),
+        typer.Option(
+            min=0, max=1, metavar="P", help="Give no answer where the confidence is below P."
+        ),
     ] = 0.0,
 ) -> shared.Printout:
     """Say what an input does, without executing anything: output, exit code, context patch.
 
-    The output goes to standard output, the rest to standard error, with how sure the model is: 0
-    to 1, the share of such answers that it expects to be right. No system has to be built, but for
-    --stages and --system.
+    The output goes to standard output, the rest to standard error. The confidence, 0 to 1, is the
+    share of such answers that the model expects to be right. Only --stages and --system need a
+    built system.
     """
     from dataclasses import replace
 

@@ -32,8 +32,8 @@ def run(
     """Run one input on the pristine system: its output, exit code and context patch.
 
     The output goes to standard output as it is; exit code and patch go to standard error. The exit
-    status is 0 when the input was observed: its own exit code is part of the result. Where what it
-    changes of its shell cannot be read, that is said, and the patch holds the rest.
+    status is 0 when the input was observed: the input's own exit code is part of the result. Where
+    the shell's state cannot be read, standard error says so, and the patch holds the rest.
     """
     with _opened(system, shared.limits_of(timeout, False, sandbox, revert, inside)) as opened:
         behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)

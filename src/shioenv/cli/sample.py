@@ -14,7 +14,9 @@ from shioenv.cli import shared
 def sample(
     *,
     sampler: shared.SamplerName = "gcs",
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 10,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many inputs are written.")
+    ] = 10,
     seed: shared.Seed = 0,
     drawing: shared.DrawingOptions,
     system: shared.SystemName = None,

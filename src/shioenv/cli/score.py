@@ -32,8 +32,9 @@ def score(
 ) -> shared.Printout:
     """Score an input: its irreducibility, and what each argument does to its behavior.
 
-    Arguments are found by the command's grammar where there is one, by shell words otherwise. Exact
-    where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard error.
+    The command's grammar tells the arguments apart; without a grammar, each word is one. The score
+    is exact where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard
+    error.
     """
     from shioenv.behavior.observe import open_sandbox
     from shioenv.irreducibility.scoring import Scoring

@@ -24,7 +24,10 @@ def openenv(
         str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="The port to listen on; 0 is any free one."
+        ),
     ] = 8000,
     max_turns: Annotated[
         int, typer.Option(min=1, metavar="N", help="Lines an agent may type at most.")
@@ -36,8 +39,8 @@ def openenv(
 ) -> None:
     """Serve tasks by OpenEnv's protocol, over HTTP and WebSocket, until Ctrl-C.
 
-    Whoever reaches the port can run anything in the sandboxes, and nothing outside them. Needs the
-    extra shioenv[openenv].
+    Whoever reaches the port can run anything in the sandboxes, and nothing outside of them. The
+    extra shioenv[openenv] is needed.
     """
     from shioenv.errors import MissingExtraError
     from shioenv.tasks.task import read_tasks

@@ -283,8 +283,9 @@ WithoutShellState = Annotated[
     bool,
     typer.Option(
         "--without-shell-state",
-        help="Read nothing of what inputs change of their shell (directory, variables, functions, "
-        "options): what is left where that cannot be read.",
+        help="Do not read what inputs change of their shell: directory, variables, "
+        "functions, options. This is for hosts where doctor says that the shell "
+        "cannot be read.",
     ),
 ]
 
@@ -294,8 +295,9 @@ SandboxName = Annotated[
         "--sandbox",
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
-        help="What stands around every run: namespaces, or a microvm (a machine of its own in "
-        "QEMU; `shioenv system build --microvm` first); firecracker: the same in Firecracker.",
+        help="What stands around every run: namespaces, microvm (a virtual machine in "
+        "QEMU), or firecracker (one in Firecracker). A virtual machine needs `shioenv"
+        " system build --microvm` first.",
     ),
 ]
 
@@ -303,8 +305,9 @@ Revert = Annotated[
     str,
     typer.Option(
         metavar="input|N|never",
-        help="A microvm is restored to its snapshot before every input, every N of them, or only "
-        "after one that cannot be undone from within.",
+        help="When a microvm is restored to its snapshot: before every input, before every"
+        " Nth, or never. Never means only after an input that cannot be undone from "
+        "within.",
     ),
 ]
 
@@ -314,8 +317,9 @@ Inside = Annotated[
         "--inside",
         metavar="namespaces|bare",
         autocompletion=completing("namespaces", "bare"),
-        help="What stands around a run inside a microvm: namespaces, or nothing (bare: the input "
-        "is root of the machine itself, and its shell's state is not read).",
+        help="What stands around a run inside a microvm: namespaces, or nothing (bare). A "
+        "bare input is root of the virtual machine, and its shell's state is not "
+        "read.",
     ),
 ]
 
@@ -324,7 +328,7 @@ Workers = Annotated[
     typer.Option(
         min=1,
         metavar="W",
-        help="Processes; any number gives the same bytes (default: one per processor).",
+        help="Processes (default: one per processor). Any number gives the same bytes.",
     ),
 ]
 
@@ -333,8 +337,8 @@ SamplerName = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=complete_samplers,
-        help="gcs (productions of the leftmost nonterminal), ucs (options of every command), "
-        "ucs-universal (every production everywhere).",
+        help="How inputs are written: gcs (a grammar allows each step), ucs (options of "
+        "every command), ucs-universal (every production everywhere).",
     ),
 ]
 
@@ -343,7 +347,8 @@ CommandNames = Annotated[
     typer.Option(
         metavar="COMMAND",
         autocompletion=complete_commands,
-        help="Only inputs of this command; may be given again (default: all with a grammar).",
+        help="Only inputs of this command (default: of every command with a grammar). The "
+        "option may be given again.",
     ),
 ]
 
@@ -353,9 +358,10 @@ PolicyName = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=complete_policies,
-        help="mixed (half as people write), people, paper (the grammars' weights), uniform, "
-        "lengths (0 to 12 arguments equally often), or a FILE.json of settings; default is mixed "
-        "with gcs, else paper.",
+        help="What decides how often a production is drawn: mixed (half as people write), "
+        "people, paper (the grammars' weights), uniform, or a FILE.json. lengths "
+        "draws 0 to 12 arguments equally often. The default is mixed with gcs, else "
+        "paper.",
     ),
 ]
 
@@ -395,8 +401,7 @@ TargetError = Annotated[
     float | None,
     typer.Option(
         metavar="X",
-        help="Run no more sub-inputs once the standard error is at most this (default: until the "
-        "budget is spent).",
+        help="Stop once the standard error is at most this (default: once the budget is spent).",
     ),
 ]
 
@@ -419,14 +424,16 @@ History = Annotated[
         min=1,
         max=32,
         metavar="N",
-        help="Inputs typed in a row: the later ones name what the earlier ones made, and are run "
-        "after them.",
+        help="Inputs typed in a row. Later inputs name what earlier ones made, and are run"
+        " after them.",
     ),
 ]
 Composites = Annotated[
     str | None,
     typer.Option(
-        metavar="off|on", help="off: single commands only; on: as often as --composite-share says."
+        metavar="off|on",
+        help="off writes single commands only; on writes composites as often as "
+        "--composite-share says.",
     ),
 ]
 

@@ -31,8 +31,8 @@ def record(
         Path,
         typer.Argument(
             metavar="INPUTS",
-            help="A file with an input on each line, as text or as JSON (- is stdin); or public, "
-            "public-dev, public-test: those that come with shioenv.",
+            help="A file with an input on each line, as text or as JSON (- is stdin). public, "
+            "public-dev and public-test are inputs that come with shioenv.",
         ),
     ],
     *,
@@ -46,9 +46,9 @@ def record(
 ) -> shared.Printout:
     """Run every input several times and keep what it does, and what of that varies.
 
-    The last run is in another sandbox and at least 61 seconds after the others. A JSON line holds
-    `input`, and perhaps `id`, `cwd`, `kind`, `steps` (single or multi) and `history` (the inputs
-    before it in the same shell); what else it holds is kept.
+    The last run is in another sandbox, and at least 61 seconds after the others. A JSON line holds
+    `input`, and perhaps `id`, `cwd`, `kind`, `steps` and `history`. `steps` is single or multi;
+    `history` holds the inputs before it in the same shell. Other fields are kept.
     """
     from shioenv.evaluation.record import record_suite
     from shioenv.evaluation.suite import write_suite
@@ -85,7 +85,7 @@ def adapt(
         typer.Option(
             min=1,
             metavar="N",
-            help="Inputs in all, several of one line that leaves a choice.",
+            help="Inputs in all. A line that leaves a choice gives several.",
             show_default="one of each line",
         ),
     ] = None,
@@ -94,11 +94,11 @@ def adapt(
 ) -> shared.Printout:
     """Rewrite anyone's inputs so that they find what they name on a system.
 
-    Files that are not there become files of their type that are, and so directories, users, groups,
-    hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of an input become
-    equal ones; sudo is taken off. Set aside, with the reason, in FILE.aside beside FILE are inputs
-    whose placeholders stand for nothing in particular, and dangerous and endless ones. What comes
-    out can be recorded as a suite, or imported as a dataset.
+    A file that the system lacks becomes a file of its type that the system has. So do directories,
+    users, groups, hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of
+    an input become equal words; sudo is taken off. Some inputs are set aside in FILE.aside, with
+    the reason: dangerous, endless, or with placeholders that stand for nothing in particular. The
+    other inputs can be recorded as a suite, or imported as a dataset.
     """
     from shioenv.evaluation.adapting.adapt import adapt as adapt_questions
     from shioenv.evaluation.adapting.adapt import write_adapted
@@ -150,10 +150,10 @@ def show(
     file: File,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Cases shown at most.")] = 10,
     case: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The case of this id alone.")
+        str | None, typer.Option("--id", metavar="ID", help="Only the case of this id.")
     ] = None,
     volatile: Annotated[
-        bool, typer.Option("--volatile", help="Those alone of which something varies.")
+        bool, typer.Option("--volatile", help="Only cases of which something varies.")
     ] = False,
 ) -> shared.Printout:
     """Show inputs of a suite with what they do."""
@@ -172,8 +172,8 @@ def show(
 def check(file: File, workers: shared.Workers = None) -> shared.Printout:
     """Check a suite: its file, and the ceiling, which is what the sandbox itself reaches today.
 
-    Every input runs once more on the system. The exit status is 1 where less than 0.99 of them are
-    right outside what is volatile; each miss is printed with what differs.
+    Every input runs once more on the system. Each miss outside of what is volatile is printed with
+    what differs. The exit status is 1 where less than 0.99 of the inputs are right.
     """
     from shioenv.evaluation.ceiling import AIM, ceiling
     from shioenv.evaluation.suite import read_suite

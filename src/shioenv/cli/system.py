@@ -45,7 +45,7 @@ def build(
     microvm: Annotated[
         bool,
         typer.Option(
-            "--microvm", help="Make also what machines of its own boot from (--sandbox microvm)."
+            "--microvm", help="Make also what virtual machines boot from (--sandbox microvm)."
         ),
     ] = False,
     kernel: Annotated[
@@ -57,8 +57,8 @@ def build(
 ) -> shared.Printout:
     """Build a system's root filesystem into the cache, and prove its shell.
 
-    What is there already is reused, and no system of the same name that was made from something
-    else is replaced. The packages come through this host's own package mirror.
+    A system that is there already is reused. A system of the same name that was made from
+    something else is never replaced. Packages come through this host's own package mirror.
     """
     from shioenv.errors import UsageError
     from shioenv.sandbox.default import prove
@@ -140,7 +140,8 @@ def show(name: Name = None) -> shared.Printout:
 def verify(name: Name = None) -> shared.Printout:
     """Read every file of a built system, and say what is not as it was built.
 
-    Permissions, owners, times and contents. Exit status 1 where anything differs.
+    Permissions, owners, times and contents are compared. The exit status is 1 where anything
+    differs.
     """
     from shioenv.system.store import find_system
 
@@ -160,21 +161,21 @@ def verify(name: Name = None) -> shared.Printout:
 def derive(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
     *,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same system.")] = 0,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
     base: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="What it is drawn from (default: debian-12).",
+            help="The declared system that the new one is drawn from (default: debian-12).",
         ),
     ] = None,
 ) -> shared.Printout:
     """Write another system, drawn from a declared one: other users, another tree, other names.
 
-    Its programs are the same, so that a model can be asked about a machine that it never saw. It is
-    not built yet: `shioenv system build DIR/NAME.toml` does that.
+    The programs stay the same, so that a model can be asked about a machine that it never saw.
+    `shioenv system build DIR/NAME.toml` builds the new system.
     """
     from shioenv.system.declare import load_declaration
     from shioenv.system.derive import derive as draw
@@ -213,7 +214,8 @@ def remove(
 ) -> None:
     """Remove a built system's files.
 
-    Datasets made with it stay; to replay or continue them, build it again.
+    Datasets that were made with the system stay. Replaying or continuing them needs the system
+    built again.
     """
     from shioenv.errors import SystemNotBuiltError
     from shioenv.system.declare import load_declaration

@@ -32,21 +32,24 @@ def make(
     ],
     min_irreducibility: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="X", help="Of records that become tasks, at least."),
+        typer.Option(
+            min=0, max=1, metavar="X", help="The least irreducibility of records that become tasks."
+        ),
     ] = 0.7,
     prompt_model: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="Also have a language model say each task in its own words (extra: evaluation).",
+            help="A language model that tells each task in its own words as well (extra: "
+            "evaluation).",
         ),
     ] = None,
     prompt_url: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="The model's endpoint, any that speaks OpenAI's protocol (default: "
-            "OPENAI_BASE_URL); the key is OPENAI_API_KEY.",
+            help="The model's endpoint, which speaks OpenAI's protocol (default: "
+            "OPENAI_BASE_URL). The key is OPENAI_API_KEY.",
         ),
     ] = None,
     workers: shared.Workers = None,
@@ -55,10 +58,10 @@ def make(
 ) -> shared.Printout:
     """Make tasks of a dataset's records: bring this about, print that.
 
-    A record becomes a task where it ended with 0, is not volatile and is irreducible enough, where
-    what it did can be told in plain English without telling how, and where that is proved: the
-    recorded input passes the check, doing nothing fails it, and so does the input without one of
-    its arguments. A prompt holds the facts in any case; what a model says stands before them.
+    A record becomes a task if it ended with 0, is not volatile and is irreducible enough. Plain
+    English must tell what the input did, without telling how. A task is proved: the recorded input
+    passes the check. Doing nothing fails the check, and so does the input without one of its
+    arguments. A prompt always holds the facts; a model's words stand before the facts.
     """
     from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.read import read_records
@@ -142,7 +145,7 @@ def show(
     file: File,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")] = 5,
     solutions: Annotated[
-        bool, typer.Option("--solutions", help="Also the recorded inputs that do them.")
+        bool, typer.Option("--solutions", help="Show the recorded inputs that do the tasks, too.")
     ] = False,
 ) -> Iterator[shared.Printout]:
     """Show tasks as agents are told them, spread over the file."""

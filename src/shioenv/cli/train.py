@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Make models that answer without ex
 
 Material: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="MATERIAL", help="Material, or datasets; of several systems too."),
+    typer.Argument(metavar="MATERIAL", help="Material, or datasets, also of several systems."),
 ]
 Checkpoint: TypeAlias = Annotated[
     Path | None,
@@ -43,16 +43,17 @@ def material(
         list[Path] | None,
         typer.Option(
             metavar="INPUTS",
-            help="A file of inputs, one a line as text or as JSON, that is to be told as well how "
-            "many of them the material holds; may be given again.",
+            help="A file of inputs, one a line, as text or as JSON. How many of these inputs "
+            "the material holds is printed. The option may be given again.",
         ),
     ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Execute what models learn from, as a recipe says; run again to go on.
 
-    Each part of the recipe becomes a dataset. What of the public suite stands in them is printed,
-    and how many inputs succeed: nothing of a suite was looked at when they were drawn.
+    Each part of the recipe becomes a dataset. The command prints how many inputs of the public
+    suite stand in the material, and how many inputs succeed. No suite was looked at when the
+    inputs were drawn.
     """
     from shioenv.evaluation.questions import PUBLIC
     from shioenv.execution.engines import executor_named
@@ -101,13 +102,18 @@ def memory(
         Path, typer.Option(metavar="FILE", help="The model: one file of at most 16 MB.")
     ],
     questions: Annotated[
-        int, typer.Option(min=10, metavar="N", help="Records it asks itself about, left out.")
+        int,
+        typer.Option(
+            min=10,
+            metavar="N",
+            help="Records that are left out, and that the model is asked about.",
+        ),
     ] = 4000,
-    seed: Annotated[int, typer.Option(help="Of what it asks itself about.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the records that are left out.")] = 0,
 ) -> shared.Printout:
     """Make a model that answers by the nearest executed inputs, rewritten.
 
-    It needs the extra shioenv[train]; asking the model does not.
+    Making a model needs the extra shioenv[train]; asking the model does not.
     """
     import tempfile
 
@@ -144,16 +150,25 @@ def examples(
     ],
     checkpoint: Checkpoint = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Whose records stand beside each prompt.")
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="A memory whose nearest records stand beside each prompt."
+        ),
     ] = None,
     neighbours: Annotated[
-        int, typer.Option(min=0, max=5, metavar="N", help="So many of them.")
+        int,
+        typer.Option(
+            min=0,
+            max=5,
+            metavar="N",
+            help="How many of the memory's records stand beside each prompt.",
+        ),
     ] = 0,
 ) -> shared.Printout:
     """Make what a sequence model is trained on: prompts and what is to be written, as tokens.
 
-    The file is all that a machine needs that trains: no system, no records. It needs the extra
-    shioenv[train].
+    A machine that trains needs this file alone: no system, no records. Making the file needs the
+    extra shioenv[train].
     """
     import tempfile
 
@@ -186,32 +201,41 @@ def model(
     material: Material,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run; made where it is missing.")],
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="What it runs on.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="The device that the training runs on.")
+    ] = "cpu",
     minutes: Annotated[
-        float, typer.Option(min=0, help="Of this piece; the same command goes on.")
+        float, typer.Option(min=0, help="Minutes of this piece. The same command goes on.")
     ] = 9.0,
     size: Annotated[
-        str, typer.Option(metavar="tiny|small|base", help="Of a model from scratch.")
+        str, typer.Option(metavar="tiny|small|base", help="Size of a model from scratch.")
     ] = "small",
     checkpoint: Checkpoint = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Of the whole run.")] = 20_000,
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Steps of the whole run.")
+    ] = 20_000,
     batch_tokens: Annotated[
-        int, typer.Option(min=256, metavar="N", help="Of prompts and targets in a step.")
+        int, typer.Option(min=256, metavar="N", help="Tokens of prompts and targets in a step.")
     ] = 32_768,
-    learning_rate: Annotated[float, typer.Option(min=0, help="At its highest.")] = 1e-3,
+    learning_rate: Annotated[
+        float, typer.Option(min=0, help="The learning rate at its highest.")
+    ] = 1e-3,
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps between checkpoints, and dev losses.")
     ] = 500,
     patience: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Dev losses that may bring nothing better.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Stop after so many dev losses without a better one."
+        ),
     ] = 8,
-    seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws weights, order and dropout.")] = 0,
 ) -> shared.Printout:
     """Train a sequence model for some minutes; run again to go on, to the step.
 
     MATERIAL is a file of examples, material, or a recipe, whose material is made first. The run
-    keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. It needs the
-    extra shioenv[train].
+    keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. Training needs
+    the extra shioenv[train].
     """
     import shutil
 
