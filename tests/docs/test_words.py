@@ -1,0 +1,108 @@
+"""Sentences that newcomers read are short, and the terms that they meet are explained.
+
+A sentence ends at a full stop, a question mark or an exclamation mark; a colon or a semicolon ends
+none. A word is what stands between blanks; a piece of code counts as one word.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from shioenv.cli.main import app
+from shioenv.cli.reference import commands
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+
+LONGEST = 25
+"""Words of a sentence."""
+
+
+def paragraphs(page: str) -> Iterator[str]:
+    """What people read as running text: paragraphs, items of lists, cells of tables."""
+    page = re.sub(r"^```.*?^```$", "\n", page, flags=re.DOTALL | re.MULTILINE)
+    page = re.sub(r"</?(?:picture|source|img)[^>]*>", "", page)
+    page = re.sub(r"^#+ .*$", "\n", page, flags=re.MULTILINE)
+    page = re.sub(r"^(?:[-*]|\d+\.) ", "\n\n", page, flags=re.MULTILINE)
+    page = re.sub(r"^\|.*\|$", lambda row: "\n\n" + row[0].replace(" | ", "\n\n"), page, flags=re.M)
+    for paragraph in re.split(r"\n\s*\n", page):
+        text = " ".join(paragraph.split()).strip("| ")
+        if text:
+            yield text
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a paragraph; each piece of code is the word `code` there."""
+    text = re.sub(r"`[^`]*`", "`code`", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return [one for one in re.split(r"(?<=[.?!])[)*_\"]*\s+(?=\S)", text) if one]
+
+
+def too_long(text: str) -> list[str]:
+    return [one for one in sentences(text) if len(one.split()) > LONGEST]
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Every text of the command line's help, with where it stands."""
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        for paragraph in (command.help or "").split("\n\n"):
+            yield path, " ".join(paragraph.split())
+        for parameter in command.params:
+            yield f"{path} {parameter.name}", " ".join((parameter.help or "").split())
+
+
+def test_a_long_sentence_is_seen() -> None:
+    words = ["word"] * 26
+    assert too_long(f"Short. {' '.join(words)}. Short.") == [f"{' '.join(words)}."]
+    assert too_long(f"{' '.join(words[:25])}. {' '.join(words[:25])}.") == []
+    assert too_long(f"{' '.join(words[:13])}; {' '.join(words[:13])}.")
+    assert too_long("Run `a b c d e f g h i j k l m n o p q r s t u v w x y z` once.") == []
+    assert list(paragraphs("# A\n\nx\ny\n- b\n  c\n```\nd\n```\n| e | f |\n")) == [
+        "x y", "b c", "e", "f",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_sentences_of_pages_are_short(name: str) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    found = [one for paragraph in paragraphs(page) for one in too_long(paragraph)]
+    assert found == []
+
+
+def test_sentences_of_the_help_are_short() -> None:
+    found = [(place, one) for place, text in helps() for one in too_long(text)]
+    assert found == []
+
+
+def test_terms_of_the_readme_are_explained_there_and_in_the_glossary() -> None:
+    """A term is written in italics where it stands first, and the glossary defines it."""
+    prose = " ".join(paragraphs(README))
+    terms = re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", prose)
+    assert {"irreducibility", "necessary", "gcs"} <= {term.lower() for term in terms}
+    for term in terms:
+        assert re.search(rf"\*\*{re.escape(term.lower())}\*\*", GLOSSARY), term
+        first = re.search(rf"\b{re.escape(term)}\b", prose, re.IGNORECASE)
+        assert first is not None
+        assert prose[first.start() - 1] == "*", f"{term} stands somewhere before it is explained"
+
+
+def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version() -> None:
+    """A line is an item of the list, however many sentences it has."""
+    page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    items = re.findall(r"^- (.*(?:\n  .*)*)", page, re.MULTILINE)
+    assert items
+    assert [item for item in items if len(re.sub(r"`[^`]*`", "code", item).split()) > LONGEST] == []
+    version, *others = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == (others[0] if version == "Unreleased" else version)
+    assert f"`git tag v{project['version']}`" in (ROOT / "CONTRIBUTING.md").read_text()
+    titles = re.split(r"^## ", page, flags=re.MULTILINE)[1]
+    assert re.findall(r"^### (.*)$", titles, re.MULTILINE) == ["Added", "Changed", "Fixed"]
