@@ -170,7 +170,6 @@ def import_(
         typer.Argument(
             metavar="SRC",
             help="A file with an input on each line, as text or as JSON (input, cwd), an "
-            help="A file with an input on each line, as text or as JSON (input, cwd), an "
             "export of a dataset, or released records (- is stdin). The file may be compressed by "
             "gzip or Zstandard.",
         ),
