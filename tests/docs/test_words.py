@@ -78,6 +78,10 @@ def test_sentences_of_pages_are_short(name: str) -> None:
     assert found == []
 
 
+def test_the_readme_is_read_in_a_minute() -> None:
+    assert len(README.splitlines()) <= 130
+
+
 def test_sentences_of_the_help_are_short() -> None:
     found = [(place, one) for place, text in helps() for one in too_long(text)]
     assert found == []
