@@ -106,7 +106,7 @@ clone() {
 
 # What README.md tells a newcomer to make.
 steps() {
-    grep -oE '\bmake [a-z]+' README.md | cut -d ' ' -f 2 | awk '!seen[$0]++'
+    grep -oE '(^|`)make [a-z-]+' README.md | cut -d ' ' -f 2 | awk '!seen[$0]++'
 }
 
 # The commands of a newcomer, run in the root by root.

@@ -81,7 +81,7 @@ def test_make_fresh_follows_the_page() -> None:
         ["scripts/fresh.sh", "--steps"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["setup", "demo", "test"]
-    assert set(re.findall(r"\bmake ([a-z-]+)", README)) == set(done.stdout.split())
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE)) == set(done.stdout.split())
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(done.stdout.split()) <= set(targets)
 
