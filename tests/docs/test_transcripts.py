@@ -81,7 +81,9 @@ def test_make_fresh_follows_the_page() -> None:
         ["scripts/fresh.sh", "--steps"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["setup", "demo", "test"]
-    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE)) == set(done.stdout.split())
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE)) == set(
+        done.stdout.split()
+    )
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(done.stdout.split()) <= set(targets)
 
@@ -93,3 +95,34 @@ def test_commands_named_in_a_sentence_exist() -> None:
     for text in named:
         first = text.split()[0] if text.startswith("--") else f"## {text}"
         assert first in reference, text
+
+
+def test_parts_are_what_runs_and_what_does_not() -> None:
+    page = [
+        "$ not in a block", "```console", "$ a", "one", "", "$ b", "```", "```sh", "$ c", "```",
+        "```python", "x = 1", "```", "then", "```python", "print(x)", "```", "```text",
+        "$ 1", "```",
+        "```text", "$ d", "```",
+    ]  # fmt: skip
+    found = list(transcripts.parts("\n".join(page)))
+    runs = [(part.kind, part.text, part.lines) for part in found if part.kind != "plain"]
+    assert runs == [
+        ("command", "a", ["one", ""]),
+        ("command", "b", []),
+        ("python", "print(x)", ["$ 1"]),
+    ]
+
+
+def test_a_page_that_shows_something_else_is_seen(tmp_path: Path) -> None:
+    session = transcripts.Session(tmp_path)
+    for kind, text, printed in [
+        ("command", "echo a; echo b >&2", ["a", "b"]),
+        ("command", "touch x", []),
+        ("python", "y = 1\nprint(y)", ["1"]),
+        ("python", "import os\nprint(os.listdir(), y)", ["['examples', 'x'] 1"]),
+        ("command", "echo '3/9 records, 1 s left'; exit 1", []),
+    ]:
+        found = session.printed(transcripts.Part(kind, text))
+        assert [sorted(line) for line in found] == [sorted(line) for line in printed]
+    assert steady(["records  2", "time  1 s"]) != steady(["records  3", "time  1 s"])
+    assert steady(["records  2", "time  1 s"]) == steady(["records  2", "time  2 s", "repeated  1"])
