@@ -169,9 +169,9 @@ def import_(
         Path,
         typer.Argument(
             metavar="SRC",
-            help="A file with an input on each line, as text or as JSON (input, cwd), an "
-            "export of a dataset, or released records (- is stdin). The file may be compressed by "
-            "gzip or Zstandard.",
+            help="A file with an input on each line, as text or as JSON (input, cwd), or - for "
+            "stdin. It may be an export of a dataset, or released records, compressed by gzip or "
+            "Zstandard.",
         ),
     ],
     directory: Annotated[
