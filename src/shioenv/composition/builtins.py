@@ -18,7 +18,7 @@ def become(here: Environment, values: list[str]) -> None:
     """`exec COMMAND`: the shell ends with it. Errors: Exit, Abstained for options."""
     if len(values) < 2 or values[1].startswith("-"):
         raise Abstained("exec with options")
-    here.put(Call(" ".join(map(quoted, values))), "exec", here.fds, here.stdin)
+    here.put(Call(" ".join(map(quoted, values))), "exec")
     raise Exit(here.status)
 
 
@@ -35,13 +35,13 @@ def end(here: Environment, name: str, values: list[str]) -> None:
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
         if name == "return":
             raise Abstained("this return is beyond it")
-        here.put(Call(" ".join(map(quoted, values))), name, here.fds, here.stdin)
+        here.put(Call(" ".join(map(quoted, values))), name)
         if len(values) > 2 and re.fullmatch(r"-?\d{1,18}", values[1]):
             return
         raise Exit(here.status)
     status = int(values[1]) & 255 if len(values) == 2 else here.status
     if name == "return":
-        if not here.calls:
+        if not here.place.calls:
             raise Abstained("return outside of a function")
         raise Return(status)
     raise Exit(status)
@@ -53,14 +53,14 @@ def shift(here: Environment, values: list[str]) -> None:
     if name == "set":
         if rest[0] != "--":
             raise Abstained("set with options and parameters")
-        here.arguments, here.status = tuple(rest[1:]), 0
+        here.own.arguments, here.status = tuple(rest[1:]), 0
         return
     by = count(rest[0]) if rest else 1
     if len(rest) > 1 or by is None:
         raise Abstained("shift by what is no number")
-    here.status = int(by > len(here.arguments))
+    here.status = int(by > len(here.own.arguments))
     if not here.status:
-        here.arguments = here.arguments[by:]
+        here.own.arguments = here.own.arguments[by:]
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
@@ -72,12 +72,12 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
         if not assignment.startswith("IFS="):
             raise Abstained("read with another assignment before it")
         ifs = here.expander.text(assignment[4:])
-    if not all(name.isidentifier() for name in names) or here.stdin.perhaps:
+    if not all(name.isidentifier() for name in names) or here.streams.stdin.perhaps:
         raise Abstained("read with options, or from an input that others read")
-    line, newline, left = here.stdin.data.partition(b"\n")
-    if line.endswith(b"\\") or b"\0" in line or here.stdin.endless:
+    line, newline, left = here.streams.stdin.data.partition(b"\n")
+    if line.endswith(b"\\") or b"\0" in line or here.streams.stdin.endless:
         raise Abstained("read from a line that goes on, or has NUL bytes")
-    here.stdin.data = left
+    here.streams.stdin.data = left
     if b"\\" in line and not raw:
         text = " ".join((*command.assignments, "read", *names))
         behavior = here.ask(Call(text), stdin=line + newline)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.program import Simple
 from shioenv.composition.call import Call
-from shioenv.composition.channels import Sink, Stdin
-from shioenv.composition.environment import Environment
+from shioenv.composition.environment import Environment, Streams
 from shioenv.domain.behavior import Behavior
 from shioenv.modeling.arithmetic import count
 
@@ -185,10 +184,11 @@ class Callers:
     def __init__(self, here: Environment) -> None:
         self._here = here
 
-    def run(self, command: Simple, fds: Mapping[int, Sink], stdin: Stdin) -> bool:
+    def run(self, command: Simple, streams: Streams) -> bool:
         """Whether what `xargs` or `find -exec` runs was asked about, one by one. Where one of these
         commands goes wrong in a way that its caller tells, nothing was.
         """
+        fds, stdin = streams.fds, streams.stdin
         if command.assignments or any(map(self._here.is_unknown, command.words)):
             return False
         words = [field for word in command.words for field in self._here.expander.fields(word)]
@@ -208,7 +208,7 @@ class Callers:
         if behaviors is None:
             self._here.asking.back_to(mark)
             return False
-        with self._here.to(fds, stdin):
+        with self._here.to(streams):
             for behavior in behaviors:
                 if fds[1] is fds[2]:
                     self._here.write(fds[1], behavior.output)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shioenv.bash.program import Function, Program, Redirect, Simple
@@ -80,6 +80,48 @@ class Over(Exception):  # noqa: N818 - control flow
         self.behavior = behavior
 
 
+@dataclass(slots=True)
+class Streams:
+    """What is open."""
+
+    fds: dict[int, Sink]
+    """Where output goes, by descriptor."""
+    stdin: Stdin
+
+
+@dataclass(slots=True)
+class Own:
+    """What a shell has for itself: a subshell begins with a copy."""
+
+    arguments: Sequence[str] = ()
+    functions: dict[str, Function] = field(default_factory=dict)
+    last: str | None = None
+    """`$_`, where anything asks for it."""
+    left: str | None = None
+    """`$OLDPWD`, where the run changed it."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where in the input the shell is."""
+
+    line: int = 1
+    level: int = 0
+    """How deep in subshells."""
+    calls: int = 0
+    """How deep in functions."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What newer commands tell of how they ended, beside the last status."""
+
+    statuses: Sequence[int] = (0,)
+    """`$PIPESTATUS`."""
+    substituted: int | None = None
+    """The status of the newest substitution of the command, where there was one."""
+
+
 class Environment:
     """Where the commands of one run over a runner are, from a state. Also the scope that words
     expand in. `walk` runs a program that is read where the shell is, for substitutions.
@@ -91,27 +133,23 @@ class Environment:
         self.start, self.input = state, text
         self.asking = Asking(runner, state, text)
         self.expander = Expander(self)
-        self.arguments: Sequence[str] = ()
-        self.functions: dict[str, Function] = {}
         self.output = Buffer()
         """What the whole input prints."""
-        self.fds: dict[int, Sink] = {1: self.output, 2: self.output}
-        self.stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
-        self.status, self.line, self.level, self.calls = 0, 1, 0, 0
-        """The last status; the line that is run; how deep in subshells, and in functions."""
-        self.statuses: Sequence[int] = (0,)
-        """`$PIPESTATUS`."""
-        self.substituted: int | None = None
-        """The status of the newest substitution of the command, where there was one."""
-        self.last: str | None = None
-        """`$_`, where anything asks for it."""
-        self.left: str | None = None
-        """`$OLDPWD`, where the run changed it."""
+        stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
+        self.streams = Streams({1: self.output, 2: self.output}, stdin)
+        self.own, self.place, self.result = Own(), Place(), Result()
+        self.status = 0
+        """The last status."""
         self.racing = False
         """What prints to the whole input's output prints at an unknown moment."""
         self.beside = ""
         """What runs beside the next command, where that shows processes."""
         self._walk = walk
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """See `Scope.arguments`."""
+        return self.own.arguments
 
     @property
     def state(self) -> State:
@@ -123,15 +161,15 @@ class Environment:
         if name == "?":
             return str(self.status)
         if name == "BASH_SUBSHELL":
-            return str(self.level)
+            return str(self.place.level)
         if name == "LINENO":
-            return str(self.line)
+            return str(self.place.line)
         if name == "PIPESTATUS":
-            return " ".join(map(str, self.statuses))
-        if name == "_" and self.last is not None:
-            return self.last
-        if name == "OLDPWD" and self.left is not None:
-            return self.left
+            return " ".join(map(str, self.result.statuses))
+        if name == "_" and self.own.last is not None:
+            return self.own.last
+        if name == "OLDPWD" and self.own.left is not None:
+            return self.own.left
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
@@ -172,8 +210,8 @@ class Environment:
         if value is None:
             behavior = self.ask(Call(text))
             self.advance(text, behavior)
-            self.write(self.fds[2], behavior.output)
-            self.substituted = behavior.exit_code or self.substituted
+            self.write(self.streams.fds[2], behavior.output)
+            self.result.substituted = behavior.exit_code or self.result.substituted
             return
         area = "env" if name in document["env"] else "settings"
         code = "=" if name in document[area] else "a"
@@ -200,10 +238,10 @@ class Environment:
         """What a program prints, in a shell of its own. Errors: Abstained."""
         program = read_program(source)
         buffer = Buffer()
-        fds = {**self.fds, 1: buffer}
-        with self.subshell(), self.to(fds, self.stdin), self.asking.other_pipes():
+        fds = {**self.streams.fds, 1: buffer}
+        with self.subshell(), self.to(Streams(fds, self.streams.stdin)), self.asking.other_pipes():
             self._walk(_read_files(program))
-        self.substituted = self.status
+        self.result.substituted = self.status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")
         return bytes(buffer.data)
@@ -219,7 +257,8 @@ class Environment:
     ) -> Behavior:
         """What a command does here, which stays as it is: see `Asking.ask`."""
         # functions were defined nowhere: `bash -c` calls that place the environment
-        place = f"{'environment' if self.calls else 'bash'}: line {self.line}: ".encode()
+        where = "environment" if self.place.calls else "bash"
+        place = f"{where}: line {self.place.line}: ".encode()
         beside, self.beside = self.beside, ""
         how = How(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
@@ -229,9 +268,9 @@ class Environment:
     def advance(self, text: str, behavior: Behavior) -> None:
         """Goes to where a command leads: see `Asking.advance`."""
         if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
-            self.left = self.state.before.document["env"].get("PWD")
+            self.own.left = self.state.before.document["env"].get("PWD")
         for name, target in self.asking.advance(text, behavior):
-            for sink in self.fds.values():
+            for sink in self.streams.fds.values():
                 if isinstance(sink, OpenFile) and sink.name == name:
                     sink.name = target
 
@@ -239,12 +278,15 @@ class Environment:
         self,
         call: Call,
         name: str,
-        fds: Mapping[int, Sink],
-        stdin: Stdin,
+        streams: Streams | None = None,
         *,
         final: bool = False,
     ) -> None:
-        """Asks about a command, and puts what it prints and changes where it belongs."""
+        """Asks about a command, and puts what it prints and changes where it belongs: into these
+        streams, or the shell's own.
+        """
+        streams = streams or self.streams
+        fds, stdin = streams.fds, streams.stdin
         separate = fds[1] is not fds[2]
         reads = name not in _READ_NOTHING and not call.reads_what_it_opens
         data = stdin.data if reads else b""
@@ -264,7 +306,7 @@ class Environment:
         for sink in set(fds.values()):
             if isinstance(sink, OpenFile) and sink.name is not None:
                 self._check_own(sink.name, behavior)
-        with self.to(fds, stdin):
+        with self.to(streams):
             truncated = behavior.output_truncated
             if separate:
                 self.write(fds[1], behavior.stdout, endless=truncated)
@@ -342,21 +384,20 @@ class Environment:
         self.advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
 
     @contextmanager
-    def to(self, fds: Mapping[int, Sink], stdin: Stdin) -> Iterator[None]:
+    def to(self, streams: Streams) -> Iterator[None]:
         """Output and input are these inside."""
-        saved = self.fds, self.stdin
-        self.fds, self.stdin = dict(fds), stdin
+        saved, self.streams = self.streams, Streams(dict(streams.fds), streams.stdin)
         try:
             yield
         finally:
-            self.fds, self.stdin = saved
+            self.streams = saved
 
     @contextmanager
     def subshell(self) -> Iterator[None]:
         """What is inside is done by a shell of its own, which takes what it is with it."""
         mark = self.asking.mark()
-        saved = self.arguments, dict(self.functions), self.last, self.left
-        self.level += 1
+        saved, self.own = self.own, replace(self.own, functions=dict(self.own.functions))
+        self.place.level += 1
         try:
             yield
         except Exit as ended:
@@ -366,8 +407,8 @@ class Environment:
         except Return as returned:
             self.status = returned.status
         finally:
-            self.level -= 1
-            self.arguments, self.functions, self.last, self.left = saved
+            self.place.level -= 1
+            self.own = saved
         self.asking.leave(mark)
 
     def is_on(self, option: str) -> bool:
@@ -386,7 +427,7 @@ class Environment:
         if found.substitutes:
             return True
         known = self.asking.set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
-        if self.arguments or self.calls:
+        if self.own.arguments or self.place.calls:
             known |= {"@", "*", "#", *"123456789"}
         if not found.names & known:
             return False

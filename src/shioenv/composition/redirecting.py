@@ -50,11 +50,11 @@ class Redirections:
             if isinstance(stage, Simple) and self.touches(stage):
                 return
             # what it prints where it fails comes from its own shell
-            self.opened[id(redirect)] = self._open(redirect, self._here.fds)
+            self.opened[id(redirect)] = self._open(redirect, self._here.streams.fds)
 
     def open_all(self, redirects: Sequence[Redirect]) -> Opened | int:
         """What the redirections come to; the status where one fails."""
-        fds, stdin = dict(self._here.fds), self._here.stdin
+        fds, stdin = dict(self._here.streams.fds), self._here.streams.stdin
         reads: str | None = None
         closed: list[str] = []
         for redirect in redirects:
@@ -64,7 +64,7 @@ class Redirections:
             if operator in ("<<", "<<<"):
                 if descriptor not in (None, 0):
                     raise Abstained("a here-document on another descriptor")
-                stdin = Stdin(self._document(redirect), shared=self._here.stdin.shared)
+                stdin = Stdin(self._document(redirect), shared=self._here.streams.stdin.shared)
                 reads = None
             elif operator in ("<&", ">&") and redirect.target == "-":
                 number = (0 if operator == "<&" else 1) if descriptor is None else descriptor
@@ -129,8 +129,8 @@ class Redirections:
         """What Bash says of a target that stands for several words, or for none."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
-        where = "environment" if self._here.calls else "bash"
-        message = f"{where}: line {self._here.line}: {word}: ambiguous redirect\n"
+        where = "environment" if self._here.place.calls else "bash"
+        message = f"{where}: line {self._here.place.line}: {word}: ambiguous redirect\n"
         self._here.write(fds[2], os.fsencode(message))
         return 1
 

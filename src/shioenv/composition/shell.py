@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -29,8 +29,8 @@ from shioenv.composition import builtins
 from shioenv.composition.call import Call, as_text
 from shioenv.composition.callers import Callers
 from shioenv.composition.changes import composed
-from shioenv.composition.channels import Buffer, Sink, Stdin
-from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return
+from shioenv.composition.channels import Buffer, Stdin
+from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
 from shioenv.composition.reading import read_program
 from shioenv.composition.redirecting import Redirections
 from shioenv.domain.behavior import Behavior
@@ -101,18 +101,18 @@ class Shell:
 
     def _inside(self, program: Program) -> None:
         """A program that is read where the shell is: its lines count on from there."""
-        saved = self._above, self._here.line, self._end_line
-        self._above = self._here.line - 1
+        saved = self._above, self._here.place.line, self._end_line
+        self._above = self._here.place.line - 1
         try:
             self._program(program)
         finally:
-            self._above, self._here.line, self._end_line = saved
+            self._above, self._here.place.line, self._end_line = saved
 
     def _background(self, job: Job) -> None:
         before = len(self._here.output.data)
         with (
             self._here.subshell(),
-            self._here.to(self._here.fds, Stdin(b"", piped=False)),
+            self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
             suppress(Over),
         ):
             self._job(job)  # nobody waits for what runs out of time
@@ -147,7 +147,7 @@ class Shell:
         if len(pipeline.stages) == 1:
             self._command(pipeline.stages[0])
             if isinstance(pipeline.stages[0], Simple | Verbatim):
-                self._here.statuses = (self._here.status,)
+                self._here.result.statuses = (self._here.status,)
             return
         stages = [
             _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
@@ -158,12 +158,13 @@ class Shell:
         statuses: list[int] = []
         self._refused_whole = False
         over: Over | None = None
-        stdin = self._here.stdin
+        stdin = self._here.streams.stdin
         for number, stage in enumerate(stages):
             last = number == len(stages) - 1
-            buffer = self._here.fds[1] if last else Buffer()
+            buffer = self._here.streams.fds[1] if last else Buffer()
             self._here.beside = _beside(stages[number:])
-            with self._here.subshell(), self._here.to({**self._here.fds, 1: buffer}, stdin):
+            streams = Streams({**self._here.streams.fds, 1: buffer}, stdin)
+            with self._here.subshell(), self._here.to(streams):
                 try:
                     self._command(stage)
                 except Over as ended:
@@ -177,7 +178,7 @@ class Shell:
                     stdin.endless, over = True, None
         if over is not None:
             raise over
-        self._here.statuses, self._refused_whole, self._here.beside = statuses, False, ""
+        self._here.result.statuses, self._refused_whole, self._here.beside = statuses, False, ""
         failed = [status for status in statuses if status]
         self._here.status = failed[-1] if failed and self._here.is_on("pipefail") else statuses[-1]
 
@@ -202,7 +203,7 @@ class Shell:
             with self._on_line(command.line):
                 self._case(command)
         elif isinstance(command, Function):
-            self._here.functions[command.name] = command
+            self._here.own.functions[command.name] = command
             self._here.advance(command.text, self._here.ask(Call(command.text)))
             self._here.status = 0
         elif isinstance(command, Verbatim):
@@ -211,20 +212,20 @@ class Shell:
             raise Abstained("coproc is beyond it")
 
     def _verbatim(self, command: Verbatim) -> None:
-        self._here.line = self._above + command.line
+        self._here.place.line = self._above + command.line
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & UNKNOWN or "?" in found.names:
             raise Abstained("a substitution inside an expression is beyond it")
         name = command.text.split()[0]
-        self._here.put(Call(command.text), name, self._here.fds, self._here.stdin)
+        self._here.put(Call(command.text), name)
 
     def _redirected(self, command: Redirected) -> None:
-        self._here.line = self._end_line
+        self._here.place.line = self._end_line
         opened = self._redirections.open_all(command.redirects)
         if isinstance(opened, int):
             self._here.status, self._refused_whole = opened, True
             return
-        with self._here.to(opened.fds, self._redirections.content(opened)):
+        with self._here.to(Streams(opened.fds, self._redirections.content(opened))):
             self._command(command.command)
 
     def _group(self, group: Group) -> None:
@@ -313,9 +314,9 @@ class Shell:
                 falling = end == ";&"
 
     def _simple(self, command: Simple) -> None:
-        self._here.line = self._above + command.line
+        self._here.place.line = self._above + command.line
         self._here.asking.pipes = {}
-        self._here.substituted = None
+        self._here.result.substituted = None
         name = command.words[0] if command.words else ""
         self._refuse(name, command)
         if self._here.state.before.document["shell_options"].get("expand_aliases"):
@@ -327,14 +328,14 @@ class Shell:
         try:
             self._run_simple(command, name)
         finally:
-            self._here.last = last
+            self._here.own.last = last
 
     def _refuse(self, name: str, command: Simple) -> None:
         """Raises Abstained for builtins whose effects come later or on what is not told here."""
         alone = len(command.words) == 1
         if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
             raise Abstained("what a trap does is done later")
-        if name == "local" and self._here.calls:
+        if name == "local" and self._here.place.calls:
             raise Abstained("variables of functions are beyond it")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
@@ -355,7 +356,7 @@ class Shell:
     def _run_simple(self, command: Simple, name: str) -> None:
         if self._redirections.touches(command):
             call = Call(self._text(command, whole=True))
-            self._here.put(call, name, self._here.fds, self._here.stdin)
+            self._here.put(call, name)
             return
         values = None
         if self._is_ruled(command, name):
@@ -372,32 +373,33 @@ class Shell:
             self._here.status = opened
             return
         if values == ["exec"]:
-            self._here.stdin = self._redirections.content(opened)
-            self._here.fds, self._here.status = opened.fds, 0
+            self._here.streams.stdin = self._redirections.content(opened)
+            self._here.streams.fds, self._here.status = opened.fds, 0
         elif values is not None:
-            with self._here.to(opened.fds, self._redirections.content(opened)):
+            with self._here.to(Streams(opened.fds, self._redirections.content(opened))):
                 self._builtin(command, values)
         elif text:
-            fds, stdin = opened.fds, opened.stdin
+            streams = Streams(opened.fds, opened.stdin)
             call = Call(text, opened.reads, opened.closed)
             is_bare = call.text == text
-            if name in ("xargs", "find") and is_bare and self._callers.run(command, fds, stdin):
+            if name in ("xargs", "find") and is_bare and self._callers.run(command, streams):
                 return
-            if text == "cd -" and self._here.left is not None:
-                self._go_back(fds, stdin)
+            if text == "cd -" and self._here.own.left is not None:
+                self._go_back(streams)
                 return
             final = id(command) == self._final
-            forgotten = self._forgotten(command) if name == "unset" and self._here.functions else ()
-            self._here.put(call, name, fds, stdin, final=final)
+            takes_back = name == "unset" and self._here.own.functions
+            forgotten = self._forgotten(command) if takes_back else ()
+            self._here.put(call, name, streams, final=final)
             for each in forgotten:
-                self._here.functions.pop(each, None)
+                self._here.own.functions.pop(each, None)
 
-    def _go_back(self, fds: Mapping[int, Sink], stdin: Stdin) -> None:
+    def _go_back(self, streams: Streams) -> None:
         """`cd -`: to where the shell was before, which it says."""
-        place = self._here.left or ""
-        self._here.put(Call(f"cd {quoted(place)}"), "cd", fds, stdin)
+        place = self._here.own.left or ""
+        self._here.put(Call(f"cd {quoted(place)}"), "cd", streams)
         if not self._here.status:
-            self._here.write(fds[1], os.fsencode(f"{place}\n"))
+            self._here.write(streams.fds[1], os.fsencode(f"{place}\n"))
 
     def _forgotten(self, command: Simple) -> list[str]:
         """Functions that an `unset` takes back: those behind `-f`, and those that no variable is
@@ -415,7 +417,7 @@ class Shell:
         return [name for name in names if name not in variables]
 
     def _is_ruled(self, command: Simple, name: str) -> bool:
-        if name in self._here.functions or name in _ENDING or name in ("eval", "shift", "read"):
+        if name in self._here.own.functions or name in _ENDING or name in ("eval", "shift", "read"):
             return True
         return name == "set" and "--" in command.words
 
@@ -430,7 +432,7 @@ class Shell:
                 self._here.set_variable(name, f"{name}+={quoted(value)}", None)
                 continue
             self._here.assign(name, (self._here.variable(name) or "") + value if adds else value)
-        self._here.status = self._here.substituted or 0
+        self._here.status = self._here.result.substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:
         """The command as it is asked about: as it is written, but for what this run alone knows."""
@@ -464,7 +466,7 @@ class Shell:
 
     def _builtin(self, command: Simple, values: list[str]) -> None:
         name, *rest = values
-        if name in self._here.functions:
+        if name in self._here.own.functions:
             self._call(name, rest)
         elif name == "eval":
             self._inside(read_program(" ".join(rest)))
@@ -480,18 +482,18 @@ class Shell:
             builtins.end(self._here, name, values)
 
     def _call(self, name: str, arguments: list[str]) -> None:
-        if self._here.calls > 20:
+        if self._here.place.calls > 20:
             raise Abstained(f"{name} calls itself too often")
-        saved, self._here.arguments = self._here.arguments, tuple(arguments)
-        self._here.calls += 1
+        saved, self._here.own.arguments = self._here.own.arguments, tuple(arguments)
+        self._here.place.calls += 1
         try:
-            with self._on_line(self._here.functions[name].line):
-                self._command(self._here.functions[name].body)
+            with self._on_line(self._here.own.functions[name].line):
+                self._command(self._here.own.functions[name].body)
         except Return as returned:
             self._here.status = returned.status
         finally:
-            self._here.calls -= 1
-            self._here.arguments = saved
+            self._here.place.calls -= 1
+            self._here.own.arguments = saved
 
 
 def _replacing(program: Program) -> int:

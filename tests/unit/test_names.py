@@ -1,0 +1,26 @@
+"""One word for one thing: what a class is called."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import shioenv
+
+SOURCE = Path(shioenv.__file__).parent
+TWICE = {
+    "ActionFault": "the codes of each environment's own faults, read as `info['error']`",
+    "TaskEnvironment": "each framework's own word for what its front is",
+}
+"""Public names of classes that stand in several modules, each with its reason."""
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: homes for name, homes in modules.items() if len(homes) > 1}.keys() == TWICE.keys()
+    assert len(TWICE) <= 8
