@@ -475,8 +475,10 @@ def _parsed(description: Description) -> dict[str, object]:
 
 
 def _segment(segment: DescribedSegment) -> dict[str, object]:
+    document = asdict(segment)
+    del document["digits"]  # what tables of usage need, no part of an input
     return {
-        **asdict(segment),
+        **document,
         "redirections": [
             {"operator": operator, "target": target} for operator, target in segment.redirections
         ],

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
 from shioenv.domain.behavior import Behavior
@@ -27,13 +28,18 @@ from shioenv.domain.runner import Executing, Runner, State
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.experiments.setting import Setting, answers
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import shipped_headers
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.sample import Sample
 
-SHOW_CLOCK = frozenset({"date", "ps", "uptime", "w"})
-"""Commands whose output is the present, masked or not."""
+
+@cache
+def show_present() -> frozenset[str]:
+    """Commands whose output is the present, masked or not: the time, or what runs."""
+    headers = shipped_headers().items()
+    return frozenset(name for name, one in headers if one.clock or one.traits.shows)
+
 
 _MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -143,8 +149,8 @@ def masked(behavior: Behavior) -> Behavior:
 
 def volatile_commands() -> Mapping[str, str]:
     """Commands whose grammars say that all their inputs are volatile, and why."""
-    headers = {grammar.name: grammar.header for grammar in load_grammars()}
-    return {name: header.volatile_reason for name, header in headers.items() if header.volatile}
+    headers = shipped_headers().items()
+    return {name: header.volatile_reason for name, header in headers if header.volatile}
 
 
 def marked(sample: Sample, volatile: Container[str]) -> list[str]:
@@ -156,8 +162,9 @@ def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
     """Whether a command prints the clock, the load or how long the system is up, and no other of
     its commands is volatile; `volatile` are the grammars that are so as wholes.
     """
-    shows = any(name in SHOW_CLOCK for name in commands_of(sample))
-    return shows and SHOW_CLOCK.issuperset(marked(sample, volatile))
+    present = show_present()
+    shows = not present.isdisjoint(commands_of(sample))
+    return shows and present.issuperset(marked(sample, volatile))
 
 
 def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
@@ -37,6 +38,17 @@ def ends_command(words: Sequence[str]) -> bool:
     """Whether the last of these words ends a command that `find` runs."""
     last = plain(words[-1]) if words else ""
     return last == ";" or (last == "+" and len(words) > 1 and words[-2] == "{}")
+
+
+@cache
+def runs_others(grammar: Grammar) -> bool:
+    """Whether a command runs others."""
+    return COMMAND in map(grammar.kinds.get, grammar.productions)
+
+
+def on_files(grammar: Grammar) -> bool:
+    """Whether a command runs others on files, which not every command takes."""
+    return runs_others(grammar) and "assignment" not in grammar.header.traits.roles
 
 
 class ArgumentSplitter:

@@ -8,29 +8,16 @@ Help texts come from running the programs there, so versions agree. A builtin of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from shioenv.grammar.help import Help, HelpOption, read_help
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Omission, Terminal
+from shioenv.grammar.symbols import Grammar, Header, Omission, Terminal
 
 Ask: TypeAlias = Callable[[str], str]
 """Runs a command on the target system: its output, errors included."""
-
-HELP_COMMANDS: Mapping[str, str] = {
-    "curl": "curl --help all",
-    "ip-addr": "ip help; ip address help",
-    "ip-link": "ip help; ip link help",
-    "ip-route": "ip help; ip route help",
-    "ping": "ping -h",
-    "ps": "ps --help all",
-}
-"""How programs are asked that have no plain `--help`."""
-
-BUILTINS = frozenset({"cd", "echo", "export", "false", "printf", "pwd", "test", "true", "ulimit"})
-"""Commands that bash itself answers; a program of the same name is never reached by that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +48,16 @@ class Coverage:
         return not self.missing and not self.unknown
 
 
-def help_command(name: str) -> str:
+def help_command(header: Header) -> str:
     """The input that makes a command show its options."""
-    if name in HELP_COMMANDS:
-        return HELP_COMMANDS[name]
-    return f"help {name}" if name in BUILTINS else f"{name} --help"
+    name = header.command
+    usual = f"help {name}" if header.package == "bash" else f"{name} --help"
+    return header.traits.help or usual
 
 
 def coverage(grammar: Grammar, ask: Ask) -> Coverage:
     """The grammar compared with what its command says on the system that `ask` runs on."""
-    return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.name)} 2>&1")))
+    return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.header)} 2>&1")))
 
 
 def compare(grammar: Grammar, documented: Help) -> Coverage:

@@ -20,8 +20,8 @@ from shioenv.grammar.parse import (
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
 
-_ASSIGNING = frozenset({"alias", "declare", "env", "export", "local", "readonly", "typeset"})
-"""Commands whose operands may set a variable."""
+_ASSIGNING = frozenset({"alias", "declare", "local", "readonly", "typeset"})
+"""Builtins without a grammar whose operands may set a variable."""
 
 
 class Kind(StrEnum):
@@ -64,7 +64,8 @@ class DescribedSegment:
     `operator` is what joins it to the one before (None for the first), `assignments` stand before
     the command, `redirections` are pairs of operator and target (None where it has none: `2>&1`).
     `grammar` names the grammar that knows the command, None where none does. `derivable` says that
-    the grammar derives the whole command, its options in any order. `nested` are the commands that
+    the grammar derives the whole command, its options in any order, `digits` that it has options
+    that are digits (`-1`). `nested` are the commands that
     it runs (`find -exec`, `xargs`), `substituted` those in its arguments' `$( )` and `<( )`. Both
     are described by their own grammars, two deep at most.
     """
@@ -76,6 +77,7 @@ class DescribedSegment:
     arguments: tuple[DescribedArgument, ...]
     redirections: tuple[tuple[str, str | None], ...]
     derivable: bool
+    digits: bool = False
     nested: tuple[DescribedSegment, ...] = ()
     substituted: tuple[DescribedSegment, ...] = ()
 
@@ -154,6 +156,7 @@ class Describer:
             arguments=described,
             redirections=tuple(_redirections(tokens)),
             derivable=derivable,
+            digits=grammar is not None and _has_digits(grammar),
             nested=nested,
             substituted=tuple(self._substituted(grammar, arguments[:place], depth))
             if depth
@@ -217,6 +220,9 @@ class Describer:
     ) -> Iterator[DescribedArgument]:
         """What each argument does; from `place` on they are a command that is run."""
         splitter = None if grammar is None else self._parser.splitter(grammar)
+        assigning = command in _ASSIGNING
+        if grammar is not None:
+            assigning = "assignment" in grammar.header.traits.roles
         options_end = False
         for index, argument in enumerate(arguments):
             text = argument.text
@@ -234,7 +240,7 @@ class Describer:
                 kind = Kind.DASHES
                 options_end = splitter is None or splitter.dashes_end_options
             elif options_end or text == "-" or not text.startswith("-"):
-                assigns = command in _ASSIGNING and is_assignment(text)
+                assigns = assigning and is_assignment(text)
                 kind = Kind.ASSIGNMENT if assigns else Kind.OPERAND
                 permutes = splitter is None or splitter.permutes
                 options_end = options_end or not (permutes or assigns)
@@ -254,6 +260,11 @@ class Describer:
             yield DescribedArgument(
                 argument.marked, kind, option, value, derivable, spelling, value_kind, cause
             )
+
+
+@cache
+def _has_digits(grammar: Grammar) -> bool:
+    return any(letter.isdigit() for spec in grammar.options for letter in spec.shorts)
 
 
 def _derived(segment: DescribedSegment) -> bool:

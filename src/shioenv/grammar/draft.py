@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from shioenv.errors import GrammarError, nearest
-from shioenv.grammar.coverage import BUILTINS, help_command
 from shioenv.grammar.help import HelpOption, read_help
+from shioenv.grammar.library import shipped_headers
 
 Execute: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs an input on the target system: its exit code and its output."""
@@ -50,14 +50,15 @@ _VALUES: Mapping[str, str] = {
 }
 """Shared definitions and system tokens for what help texts call values."""
 
-_OPERANDS: tuple[tuple[str, str, str], ...] = (
-    (r"FILE|file", "<files>", "documents/notes.txt"),
-    (r"DIR|dir|path|PATH|NAME", "<paths>", "documents"),
-    (r"STRING|string|arg|ARG|TEXT", "<Word>*", "the"),
-    (r"USER|user", "<Username>", "root"),
-    (r"DEV|dev", "<Interface>", "lo"),
+_OPERANDS: tuple[tuple[str, str, str, str], ...] = (
+    (r"FILE|file", "<files>", "documents/notes.txt", "file*"),
+    (r"DIR|dir|path|PATH|NAME", "<paths>", "documents", "path*"),
+    (r"STRING|string|arg|ARG|TEXT", "<Word>*", "the", "text*"),
+    (r"USER|user", "<Username>", "root", "user?"),
+    (r"DEV|dev", "<Interface>", "lo", "interface?"),
 )
-"""What a usage line calls its operands, what the draft writes for it, and an example's."""
+"""What a usage line calls its operands, what the draft writes for it, an example's, and what its
+header says of them."""
 
 _INDENT = 38
 
@@ -84,8 +85,11 @@ def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
         raise GrammarError(
             f"the system has no command {command!r}", hint=_instead(command, execute)
         )
-    builtin = command in BUILTINS or execute(f"type -t {command}")[1].strip() == "builtin"
-    asking = f"help {command}" if builtin else help_command(command)
+    builtin = execute(f"type -t {command}")[1].strip() == "builtin"
+    shipped = shipped_headers().get(command)
+    asking = f"help {command}" if builtin else f"{command} --help"
+    if shipped is not None and shipped.traits.help:
+        asking = shipped.traits.help
     _, text = execute(f"{asking} 2>&1")
     return "\n".join(_lines(command, asking, text, execute, package, version)) + "\n"
 
@@ -94,7 +98,7 @@ def _lines(
     command: str, asking: str, text: str, execute: Execute, package: str, version: str
 ) -> Iterator[str]:
     options = read_help(command, text).options
-    operand, example = _operand(command, text)
+    operand, example, roles = _operand(command, text)
     token = command.replace("-", " ", 1) if command.startswith("ip-") else command
     dashed = list(_with_names(options, "-"))
     plain = list(_with_names(options, ""))
@@ -106,6 +110,8 @@ def _lines(
     yield f"manual    {command}(1), {package} {version}"
     yield f"package   {package}"
     yield "volatile  no"
+    if roles:
+        yield f"operands  {roles}"
     yield ""
     yield "start     " + " ".join(start)
     values: dict[str, str] = {}
@@ -147,14 +153,14 @@ def _summary(command: str, text: str) -> str:
     return f"What {command} does."
 
 
-def _operand(command: str, text: str) -> tuple[str, str]:
-    """What stands behind the options, by the usage line, and a value for the example."""
+def _operand(command: str, text: str) -> tuple[str, str, str]:
+    """What stands behind the options, by the usage line, a value for the example, and its roles."""
     usage = next((line for line in text.splitlines() if re.search(rf"\b{command}\b.*\[", line)), "")
     rest = re.sub(r"\[?OPTIONS?\]?|\[options\]", "", usage.partition(command)[2])
-    for pattern, items, example in _OPERANDS:
+    for pattern, items, example, roles in _OPERANDS:
         if re.search(rf"\b(?:{pattern})", rest):
-            return items, example
-    return "", ""
+            return items, example, roles
+    return "", "", ""
 
 
 def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:

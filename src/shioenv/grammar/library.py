@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from shioenv.errors import UnknownGrammarError, did_you_mean, nearest
 from shioenv.grammar.check import check
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
-from shioenv.grammar.load import Loaded, read_grammar
-from shioenv.grammar.symbols import Grammar
+from shioenv.grammar.fitting import check_traits
+from shioenv.grammar.load import Loaded, read_grammar, read_header
+from shioenv.grammar.symbols import Grammar, Header
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -116,14 +117,23 @@ def _faultless(
             faults += error.faults
 
 
+@cache
+def shipped_headers() -> Mapping[str, Header]:
+    """The headers of the shipped grammars, by name; nothing else of the files is read."""
+    return {
+        name: read_header((COMMANDS / f"{name}.grammar").read_text(encoding="utf-8"), name)
+        for name in names_of_grammars()
+    }
+
+
 def check_grammars(
     names: Iterable[str] | None = None, *, directory: Path = COMMANDS
 ) -> tuple[Fault, ...]:
-    """Every fault of these grammars (default: all), those of their examples included.
+    """Every fault of these grammars (default: all), those of their examples and headers included.
 
     Nothing is executed. Errors: UnknownGrammarError.
     """
     faults: list[Fault] = []
     for grammar in _faultless(names, None, directory, faults):
-        faults += [*check_examples(grammar), *check_values(grammar)]
+        faults += [*check_examples(grammar), *check_values(grammar), *check_traits(grammar)]
     return tuple(faults)

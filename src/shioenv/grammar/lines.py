@@ -11,9 +11,15 @@ from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.kinds import CLOSED, KINDS
 from shioenv.grammar.notation import Alternative, Attributes, Piece, Reader, Text, Word
 from shioenv.grammar.symbols import Example, Omission, OptionSpec
+from shioenv.grammar.traits import RoleChange, read_effect
 
-_HEADER = ("command", "manual", "package", "volatile", "permutes", "runs")
-_KEYWORDS = (*_HEADER, "start", "pipe", "options", "omit", "undocumented", "example")
+HEADER = (
+    "command", "manual", "package", "volatile", "permutes", "runs", "operands", "implied", "makes",
+    "changes", "removes", "opens", "ordered", "shows", "help",
+)  # fmt: skip
+"""The lines of a header, each there once at most; of `with` lines there may be several."""
+WITH = "with"
+_KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", "omit", "undocumented", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
@@ -76,6 +82,7 @@ class Source:
     pipes: list[PlacedAlternative] = field(default_factory=list)
     definitions: dict[str, Definition] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
+    effects: list[RoleChange] = field(default_factory=list)
     omissions: list[Omission] = field(default_factory=list)
     undocumented: list[Omission] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
@@ -126,12 +133,14 @@ class LineParser:
         keyword, _, _ = line.partition(" ")
         position = min(len(keyword) + 1, len(line))
         rest = line[position:].strip()
-        if keyword in _HEADER:
+        if keyword in HEADER:
             if keyword in self.source.header:
                 self.fault(number, 1, f"{keyword} is given twice")
             comment = re.search(r"\s#\s.*$", line[position:])
             value = rest if comment is None else line[position:][: comment.start()].strip()
             self.source.header[keyword] = (value, number)
+        elif keyword == WITH:
+            self.effect(number, rest)
         elif keyword in {"start", "pipe"}:
             self.open = self.source.starts if keyword == "start" else self.source.pipes
             self.read_lines(number, line, position, self.open)
@@ -219,6 +228,18 @@ class LineParser:
             self.fault(number, 1, message)
             return
         into.append(Omission(options, reason.strip()))
+
+    def effect(self, number: int, rest: str) -> None:
+        """`with OPTIONS: EFFECT`, what options make of operands."""
+        names, _, text = re.sub(r"\s#\s.*$", "", rest).partition(":")
+        options = tuple(name.strip() for name in names.split(",") if name.strip())
+        effect = read_effect(options, text.strip(), KINDS)
+        if isinstance(effect, str) or not options:
+            message = effect if isinstance(effect, str) else "with needs options: with -r: no path"
+            self.source.report(number, 1, FaultKind.HEADER, message)
+            return
+        self.source.header.setdefault(WITH, ("", number))
+        self.source.effects.append(effect)
 
     def continued(self, number: int, line: str) -> None:
         """An indented line: it belongs to the line above."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
-from shioenv.grammar.lines import Block, LineParser, OptionLine, PlacedAlternative, Source
+from shioenv.grammar.kinds import KINDS
+from shioenv.grammar.lines import (
+    HEADER,
+    WITH,
+    Block,
+    LineParser,
+    OptionLine,
+    PlacedAlternative,
+    Source,
+)
 from shioenv.grammar.notation import ChoiceGroup, Piece, Reference, Text, Word
 from shioenv.grammar.symbols import (
     Body,
@@ -23,6 +32,7 @@ from shioenv.grammar.symbols import (
     reachable,
 )
 from shioenv.grammar.tokens import SYSTEM_TOKENS
+from shioenv.grammar.traits import CHANGES, MAKES, SHOWS, OperandSpec, Traits, read_operands
 
 SHARED = Path(__file__).parent / "shared"
 
@@ -407,8 +417,6 @@ def _header(source: Source, host_clock: bool) -> Header:
     manual = value("manual", "ls(1), GNU coreutils 9.1")
     package = value("package", "coreutils")
     answer, _, reason = value("volatile", "no").partition(":")
-    permutes = source.header.get("permutes", ("yes", 0))[0]
-    runs = source.header.get("runs", ("no", 0))[0]
     stem = Path(source.path).stem
     if command and command != stem:
         fault("command", f"the command is {command} but the file is called {stem}.grammar")
@@ -418,10 +426,6 @@ def _header(source: Source, host_clock: bool) -> Header:
     answer, reason = answer.strip(), reason.strip()
     if answer not in {"", "no", "yes", "clock"} or (answer in {"yes", "clock"} and not reason):
         fault("volatile", "volatile is `no`, `yes: REASON` or `clock: REASON`")
-    if permutes not in {"yes", "no"}:
-        fault("permutes", "permutes is `yes` or `no`")
-    if runs not in {"yes", "no"}:
-        fault("runs", "runs is `yes` or `no`")
     return Header(
         command=stem,
         manual=manual,
@@ -429,6 +433,58 @@ def _header(source: Source, host_clock: bool) -> Header:
         package=package,
         volatile=answer == "yes" or (host_clock and answer == "clock"),
         volatile_reason=reason,
-        permutes=permutes != "no",
-        runs=runs == "yes",
+        clock=answer == "clock",
+        permutes=_is_yes(source, "permutes", "yes"),
+        runs=_is_yes(source, "runs"),
+        traits=_traits(source),
     )
+
+
+def _is_yes(source: Source, keyword: str, otherwise: str = "no") -> bool:
+    """What a line answers, with a fault where that is neither yes nor no."""
+    answer, line = source.header.get(keyword, (otherwise, 0))
+    if answer not in {"yes", "no"}:
+        source.report(line, 1, FaultKind.HEADER, f"{keyword} is `yes` or `no`")
+    return answer == "yes"
+
+
+def _traits(source: Source) -> Traits:
+    """What the header says that the command is like, with a fault for what no trait is."""
+
+    def one_of(keyword: str, known: Collection[str]) -> str:
+        answer, line = source.header.get(keyword, ("", 0))
+        if keyword in source.header and answer not in known:
+            hint = suggestion(answer, known) or f"; it is one of {', '.join(known)}"
+            source.report(line, 1, FaultKind.HEADER, f"`{answer}` is nothing it {keyword}{hint}")
+        return answer
+
+    operands: tuple[OperandSpec, ...] = ()
+    if "operands" in source.header:
+        answer, line = source.header["operands"]
+        read = read_operands(answer, KINDS)
+        if isinstance(read, str):
+            source.report(line, 1, FaultKind.HEADER, read)
+        else:
+            operands = read
+    return Traits(
+        operands=operands,
+        effects=tuple(source.effects),
+        implied=source.header.get("implied", ("", 0))[0],
+        makes=one_of("makes", MAKES),
+        changes=one_of("changes", CHANGES),
+        removes=_is_yes(source, "removes"),
+        opens=_is_yes(source, "opens"),
+        ordered=_is_yes(source, "ordered"),
+        shows=one_of("shows", SHOWS),
+        help=source.header.get("help", ("", 0))[0],
+        lines={keyword: line for keyword, (_, line) in source.header.items()},
+    )
+
+
+def read_header(text: str, path: str) -> Header:
+    """The header of a grammar's text; nothing else of it is read, and faults are left out."""
+    lines = (line for line in text.splitlines() if line.partition(" ")[0] in _OF_HEADER)
+    return _header(LineParser(path, "\n".join(lines)).source, host_clock=False)
+
+
+_OF_HEADER = frozenset({*HEADER, WITH})

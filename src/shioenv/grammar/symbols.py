@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
+from shioenv.grammar.traits import Traits
 
 MAX_ARGUMENT_LENGTH = 64
 """Characters of a finished argument at most (Section C.1.1)."""
@@ -158,7 +159,8 @@ class Header:
 
     `permutes` is False for programs that take everything after their first operand as operands
     (`xargs`, `env`), `runs` is True where these are a command of their own. `version` is the last
-    word of the manual line.
+    word of the manual line, `clock` says that it tells the time, `traits` is what the command is
+    like.
     """
 
     command: str
@@ -167,8 +169,10 @@ class Header:
     package: str
     volatile: bool
     volatile_reason: str = ""
+    clock: bool = False
     permutes: bool = True
     runs: bool = False
+    traits: Traits = field(default_factory=Traits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,31 +16,13 @@ from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role, Token
 from shioenv.grammar.kinds import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec
+from shioenv.grammar.traits import OF_FILES, Traits
 
 REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/proc/1/status")
 """Names that nobody may change, root included."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
-_MATCHING = frozenset({"grep"})
-"""Commands whose first operand is a regular expression."""
-_NEEDING = frozenset(
-    {
-        "basename", "chgrp", "chmod", "chown", "comm", "cp", "dirname", "link", "ln", "mkdir",
-        "mkfifo", "mv", "readlink", "rm", "rmdir", "shred", "split", "stat", "touch", "tr",
-        "truncate", "unlink",
-    }
-)  # fmt: skip
-"""Commands that refuse to do without operands, or with one less."""
-_CHANGING = frozenset(
-    {
-        "chgrp", "chmod", "chown", "mv", "rm", "rmdir", "shred", "tee", "touch", "truncate",
-        "unlink",
-    }
-)  # fmt: skip
-"""Commands that change what they name."""
-_OF_DIRECTORIES = frozenset({"cd", "rmdir", "find", "mkdir"})
-"""Commands that take a directory where others take a file."""
 _RESERVED = frozenset({"do", "fi", "if", "in", "di", "fd", "sp", "ed", "nl", "ar", "as", "bc"})
 """Words that a slip of the finger does not give: they mean something."""
 
@@ -67,6 +49,11 @@ class _Command:
         ]
 
     @property
+    def traits(self) -> Traits:
+        """What the command is like."""
+        return self.grammar.header.traits
+
+    @property
     def options(self) -> Sequence[OptionSpec]:
         """The options of the grammar."""
         return self.grammar.options
@@ -84,10 +71,16 @@ def _unknown_option(command: _Command, random: Random) -> Made:
     else:
         shorts = {letter for spec in command.options for letter in spec.shorts}
         free = [letter for letter in _LETTERS if letter not in shorts]
-        if not free or command.name in {"echo", "true", "false"}:
+        if not free or _takes_anything(command.grammar):
             return None
         option, known = f"-{_pick(random, free)}", False
     return None if known else (command.name, (Argument(option), *command.arguments))
+
+
+def _takes_anything(grammar: Grammar) -> bool:
+    """Whether a command refuses no word, an option that it does not have least of all."""
+    traits = grammar.header.traits
+    return traits.roles == {"text"} and traits.operands[-1].many and not traits.least
 
 
 def _missing_value(command: _Command, random: Random) -> Made:
@@ -114,7 +107,7 @@ def _missing_value(command: _Command, random: Random) -> Made:
 
 
 def _missing_operand(command: _Command, random: Random) -> Made:
-    if command.name not in _NEEDING or not command.plain:
+    if not command.traits.least or not command.plain:
         return None
     kept = [one for one in command.arguments if one.text.startswith("-") or one.joins_left]
     return command.name, tuple(kept)
@@ -133,7 +126,7 @@ def _misspelt_name(command: _Command, random: Random) -> Made:
 def _wrong_type(command: _Command, random: Random) -> Made:
     files, directories = command.names.get("TextFile", ()), command.names.get("Directory", ())
     there, wanted = (files, directories)
-    if command.name in _OF_DIRECTORIES:
+    if "directory" in {*command.traits.roles, command.traits.makes}:
         there, wanted = directories, files
     places = [place for place in command.plain if command.arguments[place].text in set(there)]
     if not places or not wanted:
@@ -142,7 +135,9 @@ def _wrong_type(command: _Command, random: Random) -> Made:
 
 
 def _refused_permission(command: _Command, random: Random) -> Made:
-    if command.name not in _CHANGING:
+    traits = command.traits
+    writes = bool(traits.paths) and traits.paths[0].role == "output"
+    if not (writes or traits.removes or traits.changes in OF_FILES):
         return None
     known = {*command.names.get("File", ()), *command.names.get("Directory", ())}
     places = [place for place in command.plain if command.arguments[place].text in known]
@@ -157,14 +152,14 @@ def _absent_command(command: _Command, random: Random) -> Made:
 
 
 def _unclosed_class(command: _Command, random: Random) -> Made:
-    if command.name not in _MATCHING or not command.plain:
+    if "pattern" not in command.traits.roles or not command.plain:
         return None
     return _with(command, command.plain[0], f"'{_pick(random, _UNCLOSED)}'")
 
 
 def _option_after_dashes(command: _Command, random: Random) -> Made:
     first = [one for one in command.arguments if one.text.startswith("-") or one.joins_left]
-    if not first or any(spec.words for spec in command.options) or command.name == "echo":
+    if not first or any(spec.words for spec in command.options) or _takes_anything(command.grammar):
         return None
     if any(one.text == "--" for one in first):
         return None

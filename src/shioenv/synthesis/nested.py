@@ -9,8 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 
 from shioenv.domain.inputs import Input, Role
+from shioenv.grammar.arguments import on_files, runs_others
+from shioenv.grammar.symbols import Grammar
+from shioenv.grammar.traits import Traits
 from shioenv.synthesis.compose import command_tokens
 from shioenv.synthesis.usage import ABOUT_ITSELF, form
 
@@ -20,28 +24,8 @@ NESTED_HORIZON = 5
 NESTED_ATTEMPTS = 4
 """Programs drawn for one place, until one may be run there."""
 
-_READING = frozenset(
-    {"cat", "comm", "cp", "cut", "file", "fold", "grep", "gzip", "head", "nl", "od", "paste"}
-    | {"rev", "shred", "sort", "split", "tail", "tar", "tee", "truncate", "uniq", "wc"}
-)
-"""Commands that open what they name: on a fifo they would wait for ever."""
-
 _CONTENT = "reading"
 """The definition of `find` before which only regular files are left."""
-
-_BATCHED = frozenset({"cat", "du", "echo", "grep", "head", "ls", "rm", "sort", "tail", "wc"})
-"""Commands that do without a name, where `xargs` has none to give."""
-
-_FIRST = frozenset({"chgrp", "chmod", "chown", "grep"})
-"""Commands whose first operand names no file."""
-
-_LAST = frozenset({"cp", "ln", "mv"})
-"""Commands whose last operand says where to."""
-
-_RUNNING = frozenset({"find", "xargs", "env"})
-
-_BUILTINS = frozenset({"cd", "export", "ulimit"})
-"""Commands that only a shell has."""
 
 _NAMES = frozenset(
     {"absolute path", "file name", "glob", "name", "relative path", "special path", "tilde"}
@@ -50,24 +34,39 @@ _NAMES = frozenset(
 
 
 def may_run(
-    name: str, part: str, program: str, before: Sequence[str] = (), fifos: Sequence[str] = ()
+    caller: Grammar,
+    part: str,
+    program: Grammar,
+    before: Sequence[str] = (),
+    fifos: Sequence[str] = (),
 ) -> bool:
     """Whether a command may run a program there: none that waits, or lacks what it needs.
 
     `before` are the words before it, the command's own among them, `fifos` what nobody writes to:
-    `find` may run what reads where it looks at regular files, and by name or for none of these.
+    `find` may run what opens files where it looks at regular files, and by name or for none of
+    these.
     """
-    if program in _BUILTINS or (program in _RUNNING and name != "env"):
+    name, traits = caller.name, program.header.traits
+    of_the_shell = program.header.package == "bash" and traits.changes
+    if of_the_shell or (runs_others(program) and on_files(caller)):
         return False
     if name == "xargs":
-        return program in _BATCHED
+        return _does_without(traits) or program.name == "rm"
     if name == "env":
-        return program != "env"
+        return program is not caller
     if name != "find":
         return False
     safe = any(map(_excludes, before)) or not any(_leads_to(word, fifos) for word in before[1:])
     regular = "-type f" in before and safe
-    return program not in _READING or part.endswith(_CONTENT) or regular
+    return not traits.opens or part.endswith(_CONTENT) or regular
+
+
+def _does_without(traits: Traits) -> bool:
+    """Whether a command takes any number of operands, does without them too, and changes nothing:
+    `xargs` may have none to give.
+    """
+    several = [operand for operand in traits.operands if operand.many]
+    return bool(several) and not any(one.least for one in several) and not traits.alters
 
 
 def _excludes(word: str) -> bool:
@@ -84,8 +83,9 @@ def _leads_to(word: str, paths: Sequence[str]) -> bool:
     )
 
 
-def run_by(name: str, words: Sequence[str], random: Random) -> str | None:
+def run_by(name: str, traits: Traits, words: Sequence[str], random: Random) -> str | None:
     """The text of a command as another one runs it, its end included; None where it cannot be.
+    `traits` are those of the command that is run.
 
     `find` puts its file where `{}` stands, `xargs` its items behind everything; `env` puts nothing.
     """
@@ -104,11 +104,12 @@ def run_by(name: str, words: Sequence[str], random: Random) -> str | None:
         and not token.argument.text.startswith("-")
     ]
     command = words[0]
+    no_name_first = bool(traits.paths) and traits.operands[0] not in traits.paths
     files = [
         place
         for number, place in enumerate(places)
-        if not (number == 0 and command in _FIRST)
-        and not (place == places[-1] and len(places) > 1 and command in _LAST)
+        if not (number == 0 and no_name_first)
+        and not (place == places[-1] and len(places) > 1 and traits.into)
         and (command == "echo" or _is_name(tokens[place].argument.text))
     ]
     if any(" " in tokens[place].argument.text.strip("'\"") for place in files):
@@ -120,7 +121,7 @@ def run_by(name: str, words: Sequence[str], random: Random) -> str | None:
     if name == "xargs":
         forced = command != "rm" or re.search(r" -[a-zA-Z]*f| --force", text)
         return text if forced else None  # with no name to remove, rm complains
-    if command in _LAST and len(places) > 1:
+    if traits.into and len(places) > 1:
         last = tokens[places[-1]].argument.text
         text = Input(tuple(kept[:-1])).text
         return f"{text} {{}} {last} \\;"
@@ -138,39 +139,30 @@ PLUS = 0.2
 
 # Substitutions ----------------------------------------------------------------------------------
 
-SUBSTITUTED = 0.06
-"""Share of file operands, where they may, that are a substitution: of what people write 2% is."""
-
-STREAMED = 0.25
-"""The same of the operands of `comm` and `paste` (ours)."""
-
-LISTING = {"find": 3.0, "ls": 2.0, "cat": 1.0}
-"""Commands in `$( )` that tell names, by weight (ours; a table says nothing of them)."""
-
-STREAMING = {"sort": 5.0, "cut": 2.0, "head": 1.0, "ls": 1.0, "grep": 1.0}
-"""Commands in `<( )`, by weight (ours)."""
-
-_LOOKING = frozenset({"cat", "du", "echo", "file", "head", "ls", "stat", "tail", "wc"})
-"""Commands that take any number of names and change nothing."""
-
-_STREAMS = frozenset({"comm", "paste"})
+SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
+"""Share of operands, where a table has substitutions of that sort, that are one: of file operands
+that people write 2% is a `$( )` (the other is ours)."""
 
 
-def substitution(name: str, random: Random) -> tuple[str, Mapping[str, float]] | None:
+def substitution(
+    name: str, table: Mapping[str, float], random: Random
+) -> tuple[str, Mapping[str, float]] | None:
     """What opens a substitution as an operand of a command, and the programs in it by weight; None
-    where the operand is a name.
+    where the operand is a name. `table` is `Usage.substitutions`.
     """
-    if name in _LOOKING and random.random() < SUBSTITUTED:
-        return "$(", LISTING
-    if name in _STREAMS and random.random() < STREAMED:
-        return "<(", STREAMING
+    for mark, share in SHARES.items():
+        before = f"{name} {mark} "
+        programs = {key[len(before) :]: n for key, n in table.items() if key.startswith(before)}
+        if programs and random.random() < share:
+            return mark, programs
     return None
 
 
-def substituted(mark: str, words: Sequence[str]) -> str | None:
+def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
     """The text of a command in a substitution; None where it cannot be there.
 
-    One that does more than tell names or a stream, or would read standard input, is left out.
+    `traits` are the command's. One that does more than tell names or a stream, or would read
+    standard input, is left out.
     """
     tokens = command_tokens(words)
     operands = [
@@ -183,5 +175,5 @@ def substituted(mark: str, words: Sequence[str]) -> str | None:
     changes = re.search(
         r" -(?:exec|ok|delete|fprint|fls|help|version|o\b)|--(?:help|version)", text
     )
-    named = operands or words[0] in {"find", "ls"}
+    named = operands or traits.implied
     return f"{mark}{text})" if plain and not changes and named else None

@@ -13,7 +13,7 @@ from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS
 from shioenv.grammar.kinds import KINDS, Names
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.synthesis.plans import OptionTable
-from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights
+from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage
 from shioenv.synthesis.writer import Writer, Written
 
 LONGEST_SHAPE = 6
@@ -110,13 +110,20 @@ class People:
         """How a command is used; nothing is known of one that the table has not."""
         return self.usage.by_command.get(name, _UNKNOWN)
 
-    def nested(self, name: str, random: Random) -> str | None:
-        """The grammar of a command that this one runs; one of all where the table hardly knows."""
+    @cached_property
+    def substitutions(self) -> Mapping[str, float]:
+        """Those of the table, or of the shipped one where it has none."""
+        return self.usage.substitutions or shipped_usage().substitutions
+
+    def nested(self, name: str, random: Random, *, among_all: bool) -> str | None:
+        """The grammar of a command that this one runs. Where the table hardly knows it is one of
+        all, or None where it shall not be `among_all`.
+        """
         programs = _weights(self.of(name).nested)
         seen = programs.cumulative[-1] if programs else 0.0
         if random.random() * (seen + UNSEEN) < seen:
             return programs.draw(random)
-        return self.command(random) if name not in _ON_FILES else None
+        return self.command(random) if among_all else None
 
     def write(
         self,
@@ -203,9 +210,6 @@ class People:
 
 
 _UNKNOWN = CommandUsage()
-
-_ON_FILES = frozenset({"find", "xargs"})
-"""Commands that run others on files, which not every command takes."""
 
 
 def _commands(parts: Sequence[str]) -> set[str]:

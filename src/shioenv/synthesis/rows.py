@@ -8,7 +8,7 @@ with a file from one input to the next is counted nowhere, so the weights are ou
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -16,26 +16,13 @@ from random import Random
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.kinds import Names
+from shioenv.grammar.traits import OF_FILES, Traits
 
 MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"
 
-_PROGRAMS = {
-    MAKE: ("mkdir", "touch", "cp", "ln", "tee", "mkfifo", "split", "truncate", "dd", "tar"),
-    ENTER: ("cd",),
-    LOOK: (
-        "ls", "cat", "wc", "stat", "du", "file", "head", "tail", "find", "grep", "sort", "uniq",
-        "md5sum", "sha256sum", "cmp", "diff", "nl", "od", "cut", "dir", "vdir", "readlink", "pwd",
-    ),
-    CHANGE: ("chmod", "chown", "chgrp", "mv", "cp", "touch", "gzip", "sed", "truncate", "ln"),
-    REMOVE: ("rm", "rmdir", "unlink", "shred"),
-}  # fmt: skip
-_AROUND = frozenset({"ls", "dir", "vdir", "find", "du", "pwd"})
-"""What looks around where it names nothing."""
-_KINDS = {
-    program: frozenset(kind for kind, programs in _PROGRAMS.items() if program in programs)
-    for programs in _PROGRAMS.values()
-    for program in programs
-}
+_MAKING = frozenset({"new", "output", "target"})
+"""Roles of operands that are there afterwards."""
+_LOOKED_AT = frozenset({"file", "path", "tree", "directory"})
 
 _AFTERWARDS = {ENTER: 0.15, LOOK: 0.35, CHANGE: 0.2, REMOVE: 0.12, MAKE: 0.1, OTHER: 0.08}
 """What comes after something was made."""
@@ -53,11 +40,13 @@ _FILE, _DIRECTORY = "file", "directory"
 class Row:
     """What the inputs typed so far in a shell come to, by their words.
 
-    `start` is where it started, `names` what the system has, as it is called from there.
+    `start` is where it started, `names` what the system has, as it is called from there, `traits`
+    what commands are like, by their first word.
     """
 
-    def __init__(self, start: str, names: Names) -> None:
+    def __init__(self, start: str, names: Names, traits: Mapping[str, Traits]) -> None:
         self.start = self._here = start
+        self._traits = traits
         self._kinds = dict.fromkeys((self.path(word) for word in names.get("File", ())), _FILE)
         self._kinds |= {self.path(word): _DIRECTORY for word in names.get("Directory", ())}
         self._made: dict[str, str] = {}
@@ -73,13 +62,13 @@ class Row:
 
     def fits(self, shell_input: Input, wanted: str) -> bool:
         """Whether the input does what is wanted, naming something made where there is such."""
-        if wanted not in kinds_of(shell_input):
+        if wanted not in self.kinds_of(shell_input):
             return False
         if not self._made or wanted in {MAKE, OTHER}:
             return True
         made = {*self._made.values()}
         commands = [*_commands(shell_input)]
-        if commands[0].name in _AROUND and not commands[0].places:
+        if self._of(commands[0].name).implied and not commands[0].places:
             return True
         return any(
             self._kinds.get(self._drawn(word)) in made
@@ -106,7 +95,8 @@ class Row:
                     continue
                 made = [one for one, what in self._made.items() if what == kind]
                 free = [one for one in made if one not in named and one != self._here]
-                if command.name == "cd" and self._here != self.start and random.random() < _UP:
+                enters = self._of(command.name).changes == "cwd"
+                if enters and self._here != self.start and random.random() < _UP:
                     word = ".."
                 elif free and (not named or random.random() < _THREADED):
                     named.append(free[-1] if random.random() < _NEWEST else random.choice(free))
@@ -130,36 +120,53 @@ class Row:
         path = self.path(word)
         return self._made.get(path) or self._kinds.get(path)
 
+    def _of(self, name: str) -> Traits:
+        return self._traits.get(name, _UNKNOWN)
+
     def _ran(self, name: str, words: Sequence[str]) -> None:
-        if name == "cd" and len(words) == 1:
+        traits = self._of(name)
+        if traits.changes == "cwd" and len(words) == 1:
             if self._kind(words[0]) == _DIRECTORY or set(words[0]) <= {".", "/"}:
                 self._here = self.path(words[0])
-        elif name in {"mkdir", "touch", "tee", "truncate", "mkfifo"}:
-            for word in words:
-                usual = _DIRECTORY if name == "mkdir" else _FILE
-                self._made[self.path(word)] = self._kind(word) or usual
-        elif name in {"cp", "mv", "ln"} and len(words) > 1:
+        elif traits.into and len(words) > 1:
             *sources, last = words
             inside = self._kind(last) == _DIRECTORY
             for source in sources:
                 kind = self._kind(source) or _FILE
-                if name == "mv":
+                if traits.changes == "name":
                     self._made.pop(self.path(source), None)
                 name_there = posixpath.basename(source.rstrip("/"))
                 self._made[self.path(posixpath.join(last, name_there) if inside else last)] = kind
-        elif name in {"rm", "rmdir", "unlink"}:
+        elif traits.removes:
             for gone in map(self.path, words):
                 for path in [*self._made]:
                     if path == gone or path.startswith(f"{gone}/"):
                         del self._made[path]
+        else:
+            usual = _DIRECTORY if traits.makes == "directory" else _FILE
+            for word, role in zip(words, traits.roles_of(len(words)), strict=True):
+                if role in _MAKING:
+                    self._made[self.path(word)] = self._kind(word) or usual
+
+    def kinds_of(self, shell_input: Input) -> frozenset[str]:
+        """What an input can do in a row, by its first command."""
+        first = next(_commands(shell_input), None)
+        traits = self._of(first.name) if first else _UNKNOWN
+        if first is None or (traits.changes == "cwd" and not first.places):
+            return frozenset({OTHER})
+        role = traits.paths[0].role if traits.paths else ""
+        looks = role in _LOOKED_AT or bool(traits.implied)
+        kinds = {
+            MAKE: bool(role) and (bool(traits.makes) or role in _MAKING),
+            ENTER: traits.changes == "cwd",
+            LOOK: looks and not (traits.makes or traits.changes or traits.removes),
+            CHANGE: traits.changes in OF_FILES or "target" in traits.roles,
+            REMOVE: traits.removes,
+        }
+        return frozenset(kind for kind, does in kinds.items() if does) or frozenset({OTHER})
 
 
-def kinds_of(shell_input: Input) -> frozenset[str]:
-    """What an input can do in a row, by its first command."""
-    first = next(_commands(shell_input), None)
-    if first is None or (first.name == "cd" and not first.places):
-        return frozenset({OTHER})
-    return _KINDS.get(first.name, frozenset({OTHER}))
+_UNKNOWN = Traits()
 
 
 @dataclass(frozen=True, slots=True)

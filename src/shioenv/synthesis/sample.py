@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from random import Random
 from typing import TypeAlias
@@ -14,11 +14,13 @@ from typing import TypeAlias
 from shioenv.bash.words import split_words
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Session, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
+from shioenv.grammar.arguments import on_files
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
+from shioenv.grammar.traits import Traits
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composites, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
@@ -113,7 +115,7 @@ class Sample:
         return self.input.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Place:
     """What can be drawn in one start directory."""
 
@@ -129,6 +131,15 @@ class _Place:
     writers: dict[str, Writer] = field(default_factory=dict)
     inner: dict[str, Writer] = field(default_factory=dict)
     """What writes commands that others run."""
+
+    @cached_property
+    def traits(self) -> Mapping[str, Traits]:
+        """What commands are like, by their first word."""
+        return {
+            word: grammar.header.traits
+            for grammar in self.grammars.values()
+            for word in grammar.command_tokens
+        }
 
     def writer(self, name: str) -> Writer:
         """What writes inputs of one command freely."""
@@ -146,12 +157,14 @@ class _Place:
         """See `Nested`: a command as people write it."""
         assert self.people is not None
         fifos = self.values.get("Fifo", ())
+        caller = self.grammars[name]
         for _ in range(NESTED_ATTEMPTS):
-            program = self.people.nested(name, random)
-            known = program in self.grammars
-            if program is not None and known and may_run(name, part, program, before, fifos):
-                written = self._inner(program, random)
-                return None if written is None else run_by(name, written.words, random)
+            drawn = self.people.nested(name, random, among_all=not on_files(caller))
+            program = None if drawn is None else self.grammars.get(drawn)
+            if program is not None and may_run(caller, part, program, before, fifos):
+                written = self._inner(program.name, random)
+                traits = program.header.traits
+                return None if written is None else run_by(name, traits, written.words, random)
         return None
 
     def words(self, text: str) -> Sequence[str]:
@@ -162,7 +175,8 @@ class _Place:
 
     def operand(self, name: str, random: Random) -> str | None:
         """See `Nested`."""
-        inside = substitution(name, random)
+        assert self.people is not None
+        inside = substitution(name, self.people.substitutions, random)
         if inside is None:
             return None
         mark, programs = inside
@@ -171,7 +185,8 @@ class _Place:
             return None
         program = random.choices(known, [programs[one] for one in known])[0]
         written = self._inner(program, random)
-        return None if written is None else substituted(mark, written.words)
+        traits = self.grammars[program].header.traits
+        return None if written is None else substituted(mark, traits, written.words)
 
     def _inner(self, program: str, random: Random) -> Written | None:
         """A command that another one runs, which runs none itself."""
@@ -349,7 +364,8 @@ def _in_a_row(
         waiting.append(first)
         history: tuple[str, ...] = ()
         volatile = False
-        row = Row(first.cwd, places[first.cwd].values)
+        place = places[first.cwd]
+        row = Row(first.cwd, place.values, place.traits)
         while len(history) < length:
             one = fitting(row, row.wanted(random))
             shell_input = one.input if one.mistake else row.threaded(one.input, random)

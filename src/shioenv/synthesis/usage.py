@@ -36,7 +36,7 @@ ABOUT_ITSELF = frozenset({"--help", "--version"})
 
 SHIPPED = Path(__file__).parent / "usage.json"
 
-COUNTS = ("commands", "utilities", "shapes", "follows", "targets")
+COUNTS = ("commands", "utilities", "shapes", "follows", "targets", "substitutions")
 """The parts of a table that are counts by name."""
 
 OF_COMMAND = (
@@ -98,7 +98,8 @@ class Usage:
 
     `utilities` counts commands by grammar, `commands` inputs by how many commands they have,
     `shapes` inputs of several commands as grammars and operators (`du | sort`, `echo >`), `follows`
-    pairs of them, `targets` redirections with the form of their target (`> file name`).
+    pairs of them, `targets` redirections with the form of their target (`> file name`), and
+    `substitutions` programs in `$( )` and `<( )` that stand as an operand (`ls $( find`).
     """
 
     about: str
@@ -108,6 +109,7 @@ class Usage:
     follows: Mapping[str, float]
     targets: Mapping[str, float]
     by_command: Mapping[str, CommandUsage]
+    substitutions: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """The table as JSON values; `usage_from` reads them."""
@@ -189,18 +191,11 @@ def option_names(segment: DescribedSegment) -> Iterator[str]:
     for argument in segment.arguments:
         if argument.option is not None:
             known = _NUMBER.fullmatch(argument.text) and argument.spelling == "short"
-            single = known and len(argument.text) == 2 and segment.grammar in _DIGITS
+            single = known and len(argument.text) == 2 and segment.digits
             yield "-NUM" if known and not single else argument.option
 
 
 _NUMBER = re.compile(r"-[0-9]+[a-zA-Z]?")
-_DIGITS = frozenset(
-    {
-        "comm", "curl", "dir", "du", "env", "gzip", "ip-addr", "ip-link", "ip-route", "ls",
-        "netstat", "ping", "printenv", "vdir", "wget", "xargs",
-    }
-)  # fmt: skip
-"""Grammars in which a digit after a dash is an option of its own."""
 
 
 def shape(description: Description) -> str:

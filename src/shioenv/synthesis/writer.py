@@ -374,7 +374,7 @@ class Writer:
         own = not (before and self.grammar.name == "find")  # where a search begins
         if value_kind.name == "path" and own and not self._is_taken(text):
             return None
-        one_name = before or self.grammar.name in _ONE_NAME
+        one_name = before or not self.grammar.header.traits.takes_several
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
             return None  # several names, where one is taken
         if value_kind.name in _EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
@@ -385,13 +385,19 @@ class Writer:
 
     def _is_taken(self, text: str) -> bool:
         """Whether a path is of the sort that the command takes, as far as its name tells."""
-        name = self.grammar.name
-        if name in _IN_DIRECTORIES:
+        role = self._role
+        if role == "directory":
             return not self._is_file(text)
         directory = text.endswith(("/", ".")) or text.rstrip("/") in self._directories
-        if name in _OF_FILES:
+        if role in {"file", "output"}:
             return not directory
-        return name not in _MAKING or not (directory or text in self._names.get("File", ()))
+        return role != "new" or not (directory or text in self._names.get("File", ()))
+
+    @cached_property
+    def _role(self) -> str:
+        """What the first operand that is a path names; "" where there is none."""
+        paths = self.grammar.header.traits.paths
+        return paths[0].role if paths else ""
 
     @cached_property
     def _directories(self) -> frozenset[str]:
@@ -454,8 +460,8 @@ class Writer:
     @cached_property
     def permutes(self) -> bool:
         """Whether options may stand behind operands: not where the order means something."""
-        ordered = self.grammar.name in _ORDERED or "-" in self.grammar.name
-        return self.grammar.header.permutes and not ordered
+        header = self.grammar.header
+        return header.permutes and not header.traits.ordered
 
     def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
         """The words with short options in a row written together, as often as people do that."""
@@ -545,38 +551,6 @@ class Writer:
             for letter in spec.shorts
         }
 
-
-_ORDERED = frozenset({"tar", "ps", "dd", "cpio", "ethtool", "cd", "export", "ulimit", "od", "find"})
-"""Commands whose operands and options have an order that means something."""
-
-_ONE_NAME = frozenset({"cd", "comm", "link", "mktemp", "split", "uniq", "unlink"})
-"""Commands that take one name where it stands; a pattern could be several."""
-
-_IN_DIRECTORIES = frozenset({"cd", "find", "rmdir"})
-"""Commands that take directories alone, or nearly so."""
-
-_OF_FILES = frozenset(
-    {
-        "cat",
-        "comm",
-        "cut",
-        "dd",
-        "fold",
-        "gzip",
-        "head",
-        "link",
-        "nl",
-        "od",
-        "paste",
-        "rev",
-        "shred",
-    }
-    | {"sort", "split", "tail", "tee", "truncate", "unexpand", "uniq", "unlink", "wc"}
-)
-"""Commands that take files, and no directories."""
-
-_MAKING = frozenset({"mkdir", "mkfifo"})
-"""Commands that make what they name."""
 
 _OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand; those that name files of one

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 from shioenv.domain.inputs import Input, Role
+from shioenv.grammar.arguments import ArgumentSplitter
+from shioenv.grammar.library import load_grammar
 
 _BARE: Final = re.compile(r"[$`\\~{}*?\[\]<>|&;()#!^]")
 """What the shell reads as something else than itself where it is not in single quotes."""
@@ -40,19 +43,32 @@ Describe: TypeAlias = Callable[[Asked], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """How one command is read and told."""
+    """How one command is told."""
 
     describe: Describe
-    flags: str = ""
-    """Letters of options without a value."""
-    valued: str = ""
-    """Letters of options with one."""
-    long: Mapping[str, str] = field(default_factory=dict)
-    """These letters by the options' long names."""
-    filters: bool = False
+    letters: str
+    """Options that it tells, by their short names."""
+    filters: bool
     """Its operands are files, and it says what becomes of their lines."""
-    reads_pipes: bool = False
+    reads_pipes: bool
     """It says itself what it does with lines that come through a pipe."""
+
+
+TEMPLATES: Final[dict[str, Template]] = {}
+"""Of each command that can be asked about; `find`, whose options follow its operands, is read
+apart."""
+
+
+def _tells(
+    name: str, letters: str = "", *, filters: bool = False, reads_pipes: bool = False
+) -> Callable[[Describe], Describe]:
+    """Makes what it decorates the template of a command."""
+
+    def decorate(describe: Describe) -> Describe:
+        TEMPLATES[name] = Template(describe, letters, filters, reads_pipes)
+        return describe
+
+    return decorate
 
 
 def asks(shell_input: Input) -> str | None:
@@ -89,10 +105,12 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
     if words[0] == "find":
         return None if piped else _find(words[1:])
     template = TEMPLATES.get(words[0])
-    read = _options(template, words[1:]) if template else None
-    if template is None or read is None:
+    if template is None:
         return None
-    options, operands = read
+    taken = _taken(words[0], words[1:])
+    if taken is None or not set(template.letters).issuperset(taken[0]):
+        return None
+    options, operands = taken
     asked = Asked(options, operands, piped)
     if not template.filters:
         return None if piped and not template.reads_pipes else template.describe(asked)
@@ -107,49 +125,62 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
     return f"the lines of {whole}; of these {step}" if step else f"the lines of {whole}"
 
 
-def _options(template: Template, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
-    """Options and operands as getopt_long(3) takes them; None for what the template has not, and
-    where an option is given twice with two values.
+_BLANK, _EMPTY = "\x01", "\x02"
+"""What stands for a blank inside a word, which is none between a name and its value, and for a word
+without text, which no argument is."""
+
+
+@cache
+def _splitter(name: str) -> ArgumentSplitter:
+    return ArgumentSplitter(load_grammar(name))
+
+
+def _taken(name: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
+    """Options by their short names and operands, as the command's grammar takes them; None for what
+    it has not, and where an option is given twice with two values.
     """
+    splitter = _splitter(name)
     options: dict[str, str] = {}
     operands: list[str] = []
-    waiting = list(words)[::-1]
-    while waiting:
-        word = waiting.pop()
-        found: list[tuple[str, str]] = []
-        if word == "--":
-            operands += waiting[::-1]
-            break
-        if word.startswith("--"):
-            name, given, value = word[2:].partition("=")
-            letter = template.long.get(name, "")
-            if not letter or (bool(given) and letter not in template.valued):
+    ended = False
+    hidden = [word.replace(" ", _BLANK) or _EMPTY for word in words]
+    for argument in splitter.arguments(hidden):
+        text = argument.text
+        if argument.joins_left or (text.startswith("-") and text != "-" and not ended):
+            if text == "--":
+                ended = True
+                continue
+            option = _option(splitter, text if text[0] == "-" else f"-{text}")
+            if option is None or options.get(option[0], _shown(option[1])) != _shown(option[1]):
                 return None
-            if letter in template.valued and not given:
-                if not waiting:
-                    return None
-                value = waiting.pop()
-            found.append((letter, value))
-        elif word.startswith("-") and len(word) > 1:
-            rest = word[1:]
-            while rest:
-                letter, rest = rest[0], rest[1:]
-                if letter in template.valued:
-                    if not rest and not waiting:
-                        return None
-                    found.append((letter, rest or waiting.pop()))
-                    rest = ""
-                elif letter in template.flags:
-                    found.append((letter, ""))
-                else:
-                    return None
+            options[option[0]] = _shown(option[1])
         else:
-            operands.append(word)
-        for letter, value in found:
-            if options.get(letter, value) != value:
-                return None
-            options[letter] = value
+            operands.append(_shown(text))
+            ended = ended or not splitter.permutes
     return options, operands
+
+
+def _shown(text: str) -> str:
+    return text.replace(_BLANK, " ").replace(_EMPTY, "")
+
+
+def _option(splitter: ArgumentSplitter, text: str) -> tuple[str, str] | None:
+    """The short name of an option and its value ("" without one); None where it has none such, or
+    another value than its grammar says.
+    """
+    if text.startswith("--"):
+        name, sign, value = text[2:].replace(" ", "=", 1).partition("=")
+        spec, given = splitter.long(name), bool(sign)
+    else:
+        spec, value = splitter.shorts.get(text[1]), text[2:].removeprefix(" ")
+        given = len(text) > 2
+    if spec is None or not spec.shorts or (given, spec.value) in _IMPOSSIBLE:
+        return None
+    return spec.shorts[0], value
+
+
+_IMPOSSIBLE = frozenset({(True, "none"), (False, "required")})
+"""Whether a value is given, and whether the option takes one."""
 
 
 def _number(text: str) -> int | None:
@@ -160,10 +191,12 @@ def _lines(count: int) -> str:
     return "line" if count == 1 else f"{count} lines"
 
 
+@_tells("cat", "n", filters=True)
 def _cat(asked: Asked) -> str | None:
     return "each behind its number and a blank" if asked.has("n") else ""
 
 
+@_tells("head", "qn", filters=True)
 def _head(asked: Asked) -> str | None:
     text = asked.options.get("n", "10")
     if len(asked.operands) > 1:
@@ -174,6 +207,7 @@ def _head(asked: Asked) -> str | None:
     return f"only the first {_lines(count)}" if count else None
 
 
+@_tells("tail", "qn", filters=True)
 def _tail(asked: Asked) -> str | None:
     text = asked.options.get("n", "10")
     if len(asked.operands) > 1:
@@ -187,6 +221,7 @@ def _tail(asked: Asked) -> str | None:
 _KEY = re.compile(r"(\d)(?:,(\d))?([nr]*)")
 
 
+@_tells("sort", "rungfhMVdbskt", filters=True)
 def _sort(asked: Asked) -> str | None:
     said = ["in order"]
     if key := asked.options.get("k"):
@@ -217,6 +252,7 @@ def _sort(asked: Asked) -> str | None:
     return ", ".join(said)
 
 
+@_tells("uniq", "cdui", filters=True)
 def _uniq(asked: Asked) -> str | None:
     if len(asked.operands) > 1:
         return None
@@ -234,6 +270,7 @@ def _uniq(asked: Asked) -> str | None:
 _COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "columns at most"}
 
 
+@_tells("wc", "lwmcL", reads_pipes=True)
 def _wc(asked: Asked) -> str | None:
     chosen = [word for letter, word in _COUNTED.items() if asked.has(letter)]
     what = " and ".join(chosen or ["lines", "words", "bytes"])
@@ -244,6 +281,7 @@ def _wc(asked: Asked) -> str | None:
     return f"how many {what} there are in {names}: numbers, then the name, a line each{total}"
 
 
+@_tells("cut", "sdfcb", filters=True)
 def _cut(asked: Asked) -> str | None:
     kinds = [(letter, asked.options[letter]) for letter in "fcb" if asked.has(letter)]
     if len(kinds) != 1 or not re.fullmatch(r"[\d,-]+", kinds[0][1]):
@@ -258,6 +296,7 @@ def _cut(asked: Asked) -> str | None:
     return f"only the fields {which}, which are separated by {named}{rest}"
 
 
+@_tells("grep", "ivxwEFPcnohm", reads_pipes=True)
 def _grep(asked: Asked) -> str | None:
     """The pattern is its first operand; what follows is a file, where nothing is piped."""
     if not asked.operands or len(asked.operands) > 2 or asked.operands[-1] == "-":
@@ -300,10 +339,12 @@ def _matching(asked: Asked, pattern: str) -> str | None:
     return said
 
 
+@_tells("rev", filters=True)
 def _rev(asked: Asked) -> str | None:
     return "each one backwards, from its last character to its first"
 
 
+@_tells("fold", "sw", filters=True)
 def _fold(asked: Asked) -> str | None:
     width = _number(asked.options.get("w", "80"))
     if not width:
@@ -312,6 +353,7 @@ def _fold(asked: Asked) -> str | None:
     return f"each broken after at most {width} {where}"
 
 
+@_tells("tr", "ds", reads_pipes=True)
 def _tr(asked: Asked) -> str | None:
     sets = [f"`{one}`" for one in asked.operands]
     if not asked.piped or (asked.has("d") and asked.has("s")):
@@ -323,6 +365,7 @@ def _tr(asked: Asked) -> str | None:
     return f"of these all with {sets[0]} turned into {sets[1]}" if len(sets) == 2 else None
 
 
+@_tells("ls", "aAtSrd1p")
 def _ls(asked: Asked) -> str | None:
     if asked.has("t") and asked.has("S"):
         return None
@@ -390,6 +433,7 @@ def _find(arguments: Sequence[str]) -> str | None:
     )
 
 
+@_tells("basename", "as")
 def _basename(asked: Asked) -> str | None:
     names = list(asked.operands)
     suffix = asked.options.get("s", "")
@@ -404,6 +448,7 @@ def _basename(asked: Asked) -> str | None:
     return f"the last part of the path {named}{end}, a line each"
 
 
+@_tells("dirname")
 def _dirname(asked: Asked) -> str | None:
     if not asked.operands:
         return None
@@ -411,6 +456,7 @@ def _dirname(asked: Asked) -> str | None:
     return f"the path {named} without its last part, a line each"
 
 
+@_tells("readlink", "femnqsv")
 def _readlink(asked: Asked) -> str | None:
     if len(asked.operands) != 1:
         return None
@@ -420,6 +466,7 @@ def _readlink(asked: Asked) -> str | None:
     return f"what the symbolic link {name} holds"
 
 
+@_tells("du", "sbhkm")
 def _du(asked: Asked) -> str | None:
     if len(asked.operands) > 1 or (asked.has("b") and asked.has("h", "k", "m")):
         return None
@@ -441,6 +488,7 @@ _STAT = {
 }  # fmt: skip
 
 
+@_tells("stat", "Lc")
 def _stat(asked: Asked) -> str | None:
     form = asked.options.get("c")
     if not form or not asked.operands or asked.has("L"):
@@ -458,12 +506,20 @@ def _fixed(text: str) -> Describe:
     return lambda asked: None if asked.operands else text
 
 
+_tells("pwd", "LP")(_fixed("the absolute path of the working directory"))
+_tells("whoami")(_fixed("the name of whoever runs this shell"))
+_tells("logname")(_fixed("the name of who logged in"))
+_tells("arch")(_fixed("the machine's architecture"))
+_tells("nproc")(_fixed("the number of processors that can be used"))
+
+
 _UNAME = {
     "s": "the kernel's name", "n": "the host's name", "r": "the kernel's release",
     "v": "the kernel's version", "m": "the machine's architecture", "o": "the operating system",
 }  # fmt: skip
 
 
+@_tells("uname", "snrvmo")
 def _uname(asked: Asked) -> str | None:
     chosen = [text for letter, text in _UNAME.items() if asked.has(letter)]
     if asked.operands:
@@ -471,6 +527,7 @@ def _uname(asked: Asked) -> str | None:
     return f"{' and '.join(chosen or [_UNAME['s']])}, on one line"
 
 
+@_tells("id", "ugGn")
 def _id(asked: Asked) -> str | None:
     kinds = [letter for letter in "ugG" if asked.has(letter)]
     if len(kinds) != 1 or len(asked.operands) > 1:
@@ -481,6 +538,7 @@ def _id(asked: Asked) -> str | None:
     return f"the {kind} of the {what} of {whom}, on one line"
 
 
+@_tells("printenv")
 def _printenv(asked: Asked) -> str | None:
     if not asked.operands:
         return None
@@ -488,6 +546,7 @@ def _printenv(asked: Asked) -> str | None:
     return f"the values of the environment variables {named}, in this order, a line each"
 
 
+@_tells("groups")
 def _groups(asked: Asked) -> str | None:
     if len(asked.operands) > 1:
         return None
@@ -497,6 +556,7 @@ def _groups(asked: Asked) -> str | None:
     return "the names of the groups of whoever runs this shell, on one line"
 
 
+@_tells("file", "b")
 def _file(asked: Asked) -> str | None:
     if not asked.operands:
         return None
@@ -505,6 +565,7 @@ def _file(asked: Asked) -> str | None:
     return f"what kind of content {named} holds, as the machine's magic numbers say{how}"
 
 
+@_tells("comm", "123")
 def _comm(asked: Asked) -> str | None:
     chosen = "".join(letter for letter in "123" if asked.has(letter))
     if len(asked.operands) != 2 or "-" in asked.operands:
@@ -512,69 +573,3 @@ def _comm(asked: Asked) -> str | None:
     one, other = asked.operands
     which = {"12": "in both", "23": f"only in `{one}`", "13": f"only in `{other}`"}.get(chosen)
     return which and f"the lines of the sorted files `{one}` and `{other}` that are {which}"
-
-
-TEMPLATES: Final[Mapping[str, Template]] = {
-    "cat": Template(_cat, "n", long={"number": "n"}, filters=True),
-    "head": Template(_head, "q", "n", {"lines": "n", "quiet": "q", "silent": "q"}, filters=True),
-    "tail": Template(_tail, "q", "n", {"lines": "n", "quiet": "q", "silent": "q"}, filters=True),
-    "sort": Template(
-        _sort, "rungfhMVdbs", "kt", filters=True,
-        long={"reverse": "r", "unique": "u", "numeric-sort": "n", "general-numeric-sort": "g",
-              "human-numeric-sort": "h", "month-sort": "M", "version-sort": "V", "key": "k",
-              "ignore-case": "f", "dictionary-order": "d", "ignore-leading-blanks": "b",
-              "field-separator": "t", "stable": "s"},
-    ),
-    "uniq": Template(
-        _uniq, "cdui", filters=True,
-        long={"count": "c", "repeated": "d", "unique": "u", "ignore-case": "i"},
-    ),
-    "cut": Template(
-        _cut, "s", "dfcb", filters=True,
-        long={"delimiter": "d", "fields": "f", "characters": "c", "bytes": "b",
-              "only-delimited": "s"},
-    ),
-    "wc": Template(
-        _wc, "lwmcL", reads_pipes=True,
-        long={"lines": "l", "words": "w", "chars": "m", "bytes": "c", "max-line-length": "L"},
-    ),
-    "grep": Template(
-        _grep, "ivxwEFPcnoh", "m", reads_pipes=True,
-        long={"ignore-case": "i", "invert-match": "v", "line-regexp": "x", "word-regexp": "w",
-              "extended-regexp": "E", "fixed-strings": "F", "perl-regexp": "P", "count": "c",
-              "line-number": "n", "only-matching": "o", "no-filename": "h", "max-count": "m"},
-    ),
-    "tr": Template(_tr, "ds", long={"delete": "d", "squeeze-repeats": "s"}, reads_pipes=True),
-    "rev": Template(_rev, filters=True),
-    "fold": Template(_fold, "s", "w", {"width": "w", "spaces": "s"}, filters=True),
-    "ls": Template(
-        _ls, "aAtSrd1p", long={"all": "a", "almost-all": "A", "reverse": "r", "directory": "d"}
-    ),
-    "basename": Template(_basename, "a", "s", {"multiple": "a", "suffix": "s"}),
-    "dirname": Template(_dirname),
-    "readlink": Template(
-        _readlink, "femnqsv", long={"canonicalize": "f", "canonicalize-existing": "e",
-                                    "canonicalize-missing": "m", "no-newline": "n"},
-    ),
-    "du": Template(
-        _du, "sbhkm", long={"summarize": "s", "bytes": "b", "human-readable": "h"}
-    ),
-    "stat": Template(_stat, "L", "c", {"format": "c", "dereference": "L"}),
-    "pwd": Template(_fixed("the absolute path of the working directory"), "LP"),
-    "whoami": Template(_fixed("the name of whoever runs this shell")),
-    "logname": Template(_fixed("the name of who logged in")),
-    "arch": Template(_fixed("the machine's architecture")),
-    "nproc": Template(_fixed("the number of processors that can be used")),
-    "uname": Template(
-        _uname, "snrvmo",
-        long={"kernel-name": "s", "nodename": "n", "kernel-release": "r", "kernel-version": "v",
-              "machine": "m", "operating-system": "o"},
-    ),
-    "id": Template(_id, "ugGn", long={"user": "u", "group": "g", "groups": "G", "name": "n"}),
-    "printenv": Template(_printenv),
-    "groups": Template(_groups),
-    "file": Template(_file, "b", long={"brief": "b"}),
-    "comm": Template(_comm, "123"),
-}  # fmt: skip
-"""Of each command that can be asked about; `find`, whose options follow its operands, is read
-apart."""

@@ -13,38 +13,42 @@ from typing import Any, Final
 
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
+from shioenv.grammar.arguments import on_files
+from shioenv.grammar.library import load_grammar, shipped_headers
+from shioenv.grammar.traits import OF_FILES
 
 LONGEST: Final = 2000
 """Characters of all contents that are shown in a prompt."""
 
-FAMILIES: Final[Mapping[str, str]] = {
-    "cp": "Something has to be copied.",
-    "mv": "Something has to be moved or renamed.",
-    "rm rmdir unlink shred": "Something has to go.",
-    "ln link": "A link has to be made.",
-    "mkdir": "Directories are wanted.",
-    "mkfifo": "A named pipe is wanted.",
-    "touch": "Files are wanted, or have to be of another time.",
-    "truncate": "Files have to be of another size.",
-    "chmod": "Who may do what with some files has to change.",
-    "chown chgrp": "Some files have to belong to somebody else.",
-    "tar cpio gzip": "Something has to be packed or unpacked.",
-    "split": "A file has to be cut into pieces.",
-    "curl wget": "Something has to be fetched from a web server.",
-    "ip": "The network has to be set up otherwise.",
-    "cd": "The shell has to be somewhere else.",
-    "export": "The shell's environment has to change.",
-    "ulimit": "The shell's limits have to change.",
-    "find xargs": "Some files have to be found, and something done about them.",
-    "dd tee": "Something has to be written to a file.",
+MADE: Final[Mapping[str, str]] = {
+    "archive": "Something has to be packed or unpacked.",
+    "copy": "Something has to be copied.",
+    "directory": "Directories are wanted.",
+    "download": "Something has to be fetched from a web server.",
+    "fifo": "A named pipe is wanted.",
+    "file": "Something has to be written to a file.",
+    "link": "A link has to be made.",
+    "pieces": "A file has to be cut into pieces.",
 }
-"""What kind of work it is, by the commands that usually do it."""
+CHANGED: Final[Mapping[str, str]] = {
+    "content": "Files have to hold something else.",
+    "mode": "Who may do what with some files has to change.",
+    "name": "Something has to be moved or renamed.",
+    "owner": "Some files have to belong to somebody else.",
+    "size": "Files have to be of another size.",
+    "time": "Files are wanted, or have to be of another time.",
+    "cwd": "The shell has to be somewhere else.",
+    "env": "The shell's environment has to change.",
+    "limits": "The shell's limits have to change.",
+    "network": "The network has to be set up otherwise.",
+}
+REMOVED: Final = "Something has to go."
+FOUND: Final = "Some files have to be found, and something done about them."
+"""What kind of work it is, by what the command that does it makes, changes, removes or runs."""
 
 ELSE: Final = "Files have to be written."
 """Of what other commands bring about, by way of a redirection."""
 
-_FAMILY = {name: said for names, said in FAMILIES.items() for name in names.split()}
-_BY_AREA = {"network": "ip", "cwd": "cd", "env": "export", "limits": "ulimit"}
 _KINDS = {
     "-": "file", "d": "directory", "l": "symbolic link", "p": "named pipe", "s": "socket",
     "c": "device", "b": "device",
@@ -75,11 +79,25 @@ def family(commands: Sequence[str], areas: Collection[str]) -> str:
     """What kind of work an input is, by the areas of the context that it changes, and for files by
     its last command that is known to change some.
     """
-    for area, name in _BY_AREA.items():
+    for area in ("network", "cwd", "env", "limits"):
         if area in areas:
-            return _FAMILY[name]
-    of_files = [name for name in commands if name in _FAMILY and name not in _BY_AREA.values()]
-    return _FAMILY[of_files[-1]] if of_files else ELSE
+            return CHANGED[area]
+    of_files = [said for name in commands if (said := _of_files(name))]
+    return of_files[-1] if of_files else ELSE
+
+
+def _of_files(name: str) -> str | None:
+    """What kind of work on files a command does, None where nobody knows."""
+    if name not in shipped_headers():
+        return None
+    traits = shipped_headers()[name].traits
+    if traits.removes:
+        return REMOVED
+    if traits.makes:
+        return MADE[traits.makes]
+    if traits.changes in OF_FILES:
+        return CHANGED[traits.changes]
+    return FOUND if on_files(load_grammar(name)) else None
 
 
 def told(

@@ -16,9 +16,9 @@ from shioenv.bash.places import read_places
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.adapt import Adapted, adapt, placeholder_table
 from shioenv.evaluation.adapting.names import Names
-from shioenv.evaluation.adapting.roles import tables
+from shioenv.evaluation.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv.evaluation.questions import question_of
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import names_of_grammars
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.system.store import System
 
@@ -324,10 +324,26 @@ def test_the_tables_name_what_exists_and_are_documented() -> None:
         assert bool(entry.get("tokens")) != bool(entry.get("values")), name
         assert set(entry.get("tokens", ())) <= set(SYSTEM_TOKENS), name
         assert f"| `{name}` | {entry['about']} |" in page
-    known = {grammar.name for grammar in load_grammars()}
-    roles = {role for each in tables()["operands"].values() for role in each}
     names = Names(TOKENS, THERE.__contains__, RELATIVE, HOME, HOME)
-    for role in roles - {"text"}:
+    for role in OF_OPERANDS - {"output", "target"}:
         assert names.fits(role, "-")
         assert not names.fits(role, "$x")
-    assert len(known & set(tables()["operands"])) > 50
+
+
+def test_programs_without_a_grammar_are_told_like_those_with_one() -> None:
+    assert set(_WITHOUT_GRAMMAR).isdisjoint(names_of_grammars())
+    for text, roles in {
+        "egrep x f g": {"f": "path", "g": "path"},
+        "sed -n p f": {"f": "file"},
+        "cp -t d a b": {"d": "directory", "a": "path", "b": "path"},
+        "cp -r a b": {"a": "tree", "b": "new"},
+        "mkdir -p a/b": {"a/b": "made"},
+        "dd if=a of=b bs=1": {"a": "file", "b": "new"},
+        "chmod --reference=a b": {"a": "path", "b": "path"},
+        "truncate -s 0 a": {"a": "new"},
+        "env A=b cat f": {"f": "file"},
+        "find d -name x | xargs rm": {"d": "directory"},
+        "frobnicate a b": {},
+    }.items():
+        found = roles_of(read_places(text))
+        assert {word: role for word, role in found.items() if role not in ("glob", "text")} == roles

@@ -477,7 +477,7 @@ def test_commands_that_others_run_are_those_of_the_table_and_taken_apart(
 def test_names_give_way_where_a_command_is_run(
     name: str, words: tuple[str, ...], wanted: str | None
 ) -> None:
-    text = run_by(name, words, Random(1))
+    text = run_by(name, load_grammar(words[0]).header.traits, words, Random(1))
     ended = (
         None
         if wanted is None
@@ -489,23 +489,37 @@ def test_names_give_way_where_a_command_is_run(
 
 
 def test_what_waits_for_a_pipe_is_run_for_regular_files_only() -> None:
-    assert may_run("find", "find:reading", "cat")
-    assert not may_run("find", "find:call", "cat")
-    assert may_run("find", "find:call", "chmod")
-    assert not may_run("xargs", "xargs:command", "mkdir")
+    assert may_run(load_grammar("find"), "find:reading", load_grammar("cat"))
+    assert not may_run(load_grammar("find"), "find:call", load_grammar("cat"))
+    assert may_run(load_grammar("find"), "find:call", load_grammar("chmod"))
+    assert not may_run(load_grammar("xargs"), "xargs:command", load_grammar("mkdir"))
     before = ("find", "documents", "-type f")
-    assert may_run("find", "find:call", "cat", before, ["logs/pipe"])
-    assert not may_run("find", "find:call", "cat", before[:2], ["logs/pipe"])
+    assert may_run(load_grammar("find"), "find:call", load_grammar("cat"), before, ["logs/pipe"])
+    assert not may_run(
+        load_grammar("find"), "find:call", load_grammar("cat"), before[:2], ["logs/pipe"]
+    )
     for path in ("logs", ".", "logs/pipe", "/home"):
-        assert not may_run("find", "find:call", "cat", ("find", path, "-type f"), ["logs/pipe"])
+        assert not may_run(
+            load_grammar("find"),
+            "find:call",
+            load_grammar("cat"),
+            ("find", path, "-type f"),
+            ["logs/pipe"],
+        )
     named = ("find", ".", "-type f", "-name '*.txt'")
-    assert may_run("find", "find:call", "cat", named, ["logs/pipe"])
-    assert not may_run("find", "find:call", "cat", (*named[:3], "-name '*'"), ["logs/pipe"])
-    assert may_run("env", "env:run", "sort")
-    assert may_run("env", "env:run", "find")
-    assert not may_run("env", "env:run", "env")
-    assert not may_run("xargs", "xargs:command", "find")
-    assert not may_run("env", "env:run", "cd")
+    assert may_run(load_grammar("find"), "find:call", load_grammar("cat"), named, ["logs/pipe"])
+    assert not may_run(
+        load_grammar("find"),
+        "find:call",
+        load_grammar("cat"),
+        (*named[:3], "-name '*'"),
+        ["logs/pipe"],
+    )
+    assert may_run(load_grammar("env"), "env:run", load_grammar("sort"))
+    assert may_run(load_grammar("env"), "env:run", load_grammar("find"))
+    assert not may_run(load_grammar("env"), "env:run", load_grammar("env"))
+    assert not may_run(load_grammar("xargs"), "xargs:command", load_grammar("find"))
+    assert not may_run(load_grammar("env"), "env:run", load_grammar("cd"))
 
 
 def test_a_command_runs_in_a_changed_environment_as_its_own_grammar_writes_it(
@@ -552,7 +566,7 @@ def test_a_command_that_is_run_runs_another_one(describer: Describer, tmp_path: 
 def test_what_only_tells_names_may_be_substituted(
     mark: str, words: tuple[str, ...], wanted: str | None
 ) -> None:
-    assert substituted(mark, words) == wanted
+    assert substituted(mark, load_grammar(words[0]).header.traits, words) == wanted
 
 
 def test_operands_are_substitutions_where_any_number_of_names_will_do() -> None:

@@ -13,17 +13,33 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import load_grammars
+from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
+from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, Row, kinds_of
+from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, Row
 from shioenv.synthesis.sample import LONGEST_HISTORY, Sample, sample
 
 HERE = ("/home/ubuntu", "/etc")
 NAMES = {"File": ["a.txt", "docs/b.txt", "/etc/passwd"], "Directory": ["docs", "/tmp"]}
 
 
+@cache
+def every() -> tuple[Grammar, ...]:
+    return load_grammars()
+
+
+def traits(text: str = "") -> dict[str, Traits]:
+    """What the shipped commands are like, or one that `text` is the header of."""
+    if text:
+        return {
+            "pack": read_grammar(f"command pack\n{text}\n", "pack.grammar").grammar.header.traits
+        }
+    return {word: one.header.traits for one in every() for word in one.command_tokens}
+
+
 def typed(*texts: str) -> Row:
-    row = Row("/home/u", NAMES)
+    row = Row("/home/u", NAMES, traits())
     for text in texts:
         row.typed(Input.from_marked(text.split()))
     return row
@@ -33,11 +49,6 @@ def threaded(row: Row, text: str) -> set[str]:
     """All that may become of an input."""
     shell_input = Input.from_marked(text.split())
     return {row.threaded(shell_input, Random(seed)).text for seed in range(60)}
-
-
-@cache
-def every() -> tuple[Grammar, ...]:
-    return load_grammars()
 
 
 def draw(count: int, history: int, **options: object) -> list[Sample]:
@@ -83,7 +94,19 @@ def test_what_an_input_does_is_told_by_its_first_command() -> None:
         "mkdir d": {MAKE}, "cp a b": {MAKE, CHANGE}, "ls | rm": {LOOK}, "rm -r d": {REMOVE},
         "cd docs": {ENTER}, "cd": {OTHER}, "cd -- -": {OTHER}, "date": {OTHER}, "> x": {OTHER},
     }  # fmt: skip
-    assert {text: set(kinds_of(Input.from_marked(text.split()))) for text in kinds} == kinds
+    assert {text: set(typed().kinds_of(Input.from_marked(text.split()))) for text in kinds} == kinds
+
+
+def test_a_command_from_outside_makes_and_removes_what_its_header_says() -> None:
+    row = Row("/home/u", NAMES, traits("operands output file*\nmakes archive"))
+    packed = Input.from_marked(["pack", "all.p", "a.txt"])
+    assert row.kinds_of(packed) == {MAKE}
+    row.typed(packed)
+    assert row._made == {"/home/u/all.p": "file"}
+    gone = Row("/home/u", NAMES, traits("operands path+\nremoves yes"))
+    assert gone.kinds_of(packed) == {REMOVE}
+    for nothing in ("", "operands text*"):
+        assert Row("/home/u", NAMES, traits(f"{nothing}\nvolatile no")).kinds_of(packed) == {OTHER}
 
 
 def test_only_what_names_something_made_fits_after_it() -> None:

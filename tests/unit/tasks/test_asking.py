@@ -40,6 +40,15 @@ def asked(text: str) -> str | None:
         ("stat --format='%n %s' a", "`a` a line each of this form: `<name> <size in bytes>`."),
         ("tail -n +2 a | uniq -c", "from line 2 on; of these neighbours that are equal only once"),
         ("cat a b", "the lines of `a`, then those of `b`."),
+        ("cut -d' ' -f2 a", "separated by ` `"),
+        ("cut -d ' ' -f 2 a", "separated by ` `"),
+        ("cut -f2 -d, -d , a", "separated by `,`"),
+        ("head --lin=5 a", "of `a`; of these only the first 5 lines"),
+        ("basename -s ' x' 'a x'", "the path `a x`, without ` x` at its end"),
+        ("basename '' x", "the last part of the path ``, without `x`"),
+        ("cut -d '' -f1 a", "separated by ``"),
+        ("wc -l -- -w", "how many lines there are in `-w`"),
+        ("sort --reverse --key 2n a", "by the fields 2 to the last one, as numbers"),
     ],
 )
 def test_what_is_printed_is_told(text: str, said: str) -> None:

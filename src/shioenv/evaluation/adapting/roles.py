@@ -5,27 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from types import MappingProxyType
 
 from shioenv.bash.places import Places
 from shioenv.bash.words import split_words
-from shioenv.files.documents import parse_toml
 from shioenv.grammar.describe import DescribedSegment, Describer, Kind
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.kinds import KINDS
+from shioenv.grammar.library import load_grammars, shipped_headers
 from shioenv.grammar.spelling import plain
+from shioenv.grammar.traits import PATHS, RoleChange, Traits, read_operands
 
 OF_KIND = frozenset(
     {"path", "owner", "user", "users", "group", "host", "url", "interface", "pid", "glob"}
 )
 """Kinds of the grammars that are roles of options' values."""
 
+OF_OPERANDS = frozenset(PATHS) | (OF_KIND - {"glob"})
+"""Roles that operands have; any other one names nothing of the system."""
+
+_WRITTEN = frozenset({"output", "target"})
+"""Roles of what is made where it is not there: only its directory must be."""
+
+_PATTERN = RoleChange(("-e", "-f", "--regexp", "--file"), "pattern", "")
+_WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
+    {
+        "awk": "text file*", "diff": "path*", "egrep": "pattern path*", "expand": "file*",
+        "fgrep": "pattern path*", "gunzip": "file*", "less": "file*", "more": "file*",
+        "sed": "text file*", "source": "file*", "tac": "file*", "unzip": "file*", "zcat": "file*",
+    }
+)  # fmt: skip
+"""What operands name of programs that have no grammar, as a header would say it."""
+
 
 @cache
-def tables() -> Mapping[str, Mapping[str, Any]]:
-    """The tables of `operands.toml`."""
-    path = files("shioenv.evaluation").joinpath("adapting/operands.toml")
-    return parse_toml(path.read_bytes())
+def traits_of(name: str) -> Traits | None:
+    """What a program is like, by its grammar's name or its own; None of one nobody knows."""
+    if name in _WITHOUT_GRAMMAR:
+        operands = read_operands(_WITHOUT_GRAMMAR[name], KINDS)
+        assert not isinstance(operands, str)
+        return Traits(operands, (_PATTERN,), opens=True)
+    header = shipped_headers().get(name)
+    return None if header is None else header.traits
 
 
 @cache
@@ -43,61 +63,52 @@ def roles_of(places: Places) -> dict[str, str]:
         with suppress(RecursionError):  # thousands of operands: they stay as they are
             for segment in _describer().describe(command).segments:
                 for text, role in _of_segment(segment):
-                    found.setdefault(text, role)
+                    found.setdefault(text, "new" if role in _WRITTEN else role)
     return found
 
 
 def _of_segment(segment: DescribedSegment) -> Iterator[tuple[str, str]]:
     name = segment.grammar or plain(segment.command).rpartition("/")[2]
+    traits = traits_of(name) or Traits()
     options = {argument.option for argument in segment.arguments if argument.option}
-    made = set(tables()["new"].get(name, ()))
-    creating = not options.isdisjoint(tables()["creating"].get(name, ()))
+    creating = name == "tar" and not options.isdisjoint(("-c", "--create", "-r", "-u"))
     directories = name == "find" and any(
         (each.option, each.value) == ("-type", "d") for each in segment.arguments
     )
     for argument in segment.arguments:
         if argument.option is not None and argument.value is not None:
             role = argument.value_kind if argument.value_kind in OF_KIND else None
-            if argument.option in made or (creating and argument.option in ("-f", "--file")):
+            role = traits.role_of_value(argument.option) or role
+            if creating and argument.option in ("-f", "--file"):
                 role = "new"
-            if argument.option in tables()["directory"].get(name, ()):
-                role = "directory"
             if role == "glob" and name == "find":
                 named = argument.option in ("-name", "-iname")
                 role = ("directory glob" if directories else "glob") if named else None
             if role is not None:
                 yield argument.value, role
-    if segment.grammar not in ("xargs", "env"):  # theirs are the command that they run
-        yield from _operands(name, segment, options)
+    yield from _operands(name, traits.with_options(options), segment)
     for nested in segment.nested:
         yield from _of_segment(nested)
 
 
-def _operands(name: str, segment: DescribedSegment, options: set[str]) -> Iterator[tuple[str, str]]:
+def _operands(name: str, traits: Traits, segment: DescribedSegment) -> Iterator[tuple[str, str]]:
     arguments = [word.text for word in segment.arguments if word.kind is Kind.OPERAND]
     operands = [split_words(text)[-1] for text in arguments]  # `dev eth0` is one argument
-    roles = list(tables()["operands"].get(name, ("text",)))
-    if len(roles) > 1 and not options.isdisjoint(tables()["given"].get(name, ())):
-        roles = roles[1:]
-    if not options.isdisjoint(tables()["recursive"].get(name, ())):
-        roles = ["tree" if role == "path" else role for role in roles]
-    if name == "mkdir" and not options.isdisjoint(("-p", "--parents")):
-        roles = ["made"]
-    if name == "dd":
-        pairs = [text.partition("=") for text in operands]
-        yield from ((value, "new" if key == "of" else "file") for key, _, value in pairs
-                    if key in ("if", "of"))  # fmt: skip
+    named = {operand.name: operand.role for operand in traits.operands if operand.name}
+    for text in operands if named else ():
+        key, _, value = text.partition("=")
+        if key in named:
+            yield value, named[key]
     creates = False
     if name == "tar" and operands[:1] == [segment.arguments[0].text] and _is_letters(operands[0]):
         creates = "c" in operands[0]
         operands = operands[1:]
-    for index, text in enumerate(operands):
-        role = roles[min(index, len(roles) - 1)]
-        if index and index == len(operands) - 1:
-            role = tables()["last"].get(name, role)
+    for index, (text, role) in enumerate(
+        zip(operands, traits.roles_of(len(operands)), strict=True)
+    ):
         if creates and not index:
-            role = "new"
-        if role != "text":
+            yield text, "new"
+        elif role in OF_OPERANDS:
             yield text, role
 
 

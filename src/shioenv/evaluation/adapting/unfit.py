@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from shioenv.bash.places import Places
 from shioenv.bash.words import split_words
+from shioenv.evaluation.adapting.roles import traits_of
 from shioenv.grammar.spelling import plain
+from shioenv.grammar.traits import Traits
 
 _OFF = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit"})
 _DISKS = re.compile(r"(?:of=)?/dev/(?:[shv]d[a-z]|nvme|mmcblk|mem|kmem|disk)\w*")
 _FORMATS = re.compile(r"mkfs(?:\.\w+)?|mkswap|wipefs|fdisk|sfdisk|parted")
 _BOMB = re.compile(r"(?<!\S)(\S{1,64}?)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
 _ROOTS = frozenset({"/", "/*", "/.", "~/*", "/usr", "/etc", "/bin", "/lib", "/var", "/home"})
-_REMOVES = frozenset({"rm", "shred", "mv", "unlink"})
 _RECURSIVE = re.compile(r"-[A-Za-z]*R[A-Za-z]*|--recursive")
 _FOREVER = re.compile(
     r"\bwhile\s+(?:true|:|\[\s*1\s*\]|\(\(\s*1\s*\)\))\s*(?:;|\n|do\b)|\buntil\s+false\b|"
@@ -23,7 +24,8 @@ _FOREVER = re.compile(
 _SOURCES = frozenset({"/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"})
 _LIMITED = re.compile(r"\|\s*(?:head\b|sed\s+(?:-n\s+)?['\"]?\d*[pq]?;?\d*q|dd\b.*count=)")
 _FOLLOWS = re.compile(r"-[A-Za-z]*[fF]|--follow(?:=.*)?|--retry")
-_NOT_READ = frozenset({"ls", "stat", "file", "ln", "chmod", "chown", "find", "readlink", "test"})
+_LOOKING = ("file", "test")
+"""What opens no device to the end, though it opens files or has no grammar."""
 _BOUNDS = re.compile(r"-[A-Za-z]*[cnN]\d*$|--(?:bytes|lines|read-bytes|length)|count=")
 _LONGEST_SLEEP = 5.0
 """Seconds that an input may wait at most."""
@@ -55,9 +57,13 @@ def _reason(words: Sequence[str], text: str) -> str | None:
         return "dangerous: it turns the machine off"
     if _FORMATS.fullmatch(name) or (name == "dd" and any(map(_is_disk_target, rest))):
         return "dangerous: it writes to a disk"
-    if (name in _REMOVES and not _ROOTS.isdisjoint(rest)) or _removes_root(name, rest):
+    traits = traits_of(name)
+    if traits is not None and _takes_away(traits) and not _ROOTS.isdisjoint(rest):
         return "dangerous: it removes the system"
-    if name in ("chmod", "chown", "chgrp") and any(map(_RECURSIVE.fullmatch, rest)):
+    if _removes_root(name, rest):
+        return "dangerous: it removes the system"
+    told = traits is not None and traits.changes in ("mode", "owner")
+    if told and any(map(_RECURSIVE.fullmatch, rest)):
         return None if _ROOTS.isdisjoint(rest) else "dangerous: it changes the whole system"
     return _endless(name, rest, text)
 
@@ -93,9 +99,22 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
     if name == "sleep" and sum(map(_seconds, rest)) > _LONGEST_SLEEP:
         return "endless: it sleeps for more than 5 seconds"
     read = [word.removeprefix("if=") for word in rest]
-    if name not in _NOT_READ and not limited and not _SOURCES.isdisjoint(read):
+    if _reads(name) and not limited and not _SOURCES.isdisjoint(read):
         return None if any(map(_BOUNDS.match, rest)) else "endless: it reads a device"
     return None
+
+
+def _takes_away(traits: Traits) -> bool:
+    """Whether what it names is elsewhere or nowhere afterwards, empty directories aside."""
+    return traits.changes == "name" or (traits.removes and "directory" not in traits.roles)
+
+
+def _reads(name: str) -> bool:
+    """Whether a program reads the devices that it names, as all do of which nobody says that they
+    do something else with paths.
+    """
+    traits = traits_of(name)
+    return name not in _LOOKING and (traits is None or traits.opens or not traits.paths)
 
 
 def _seconds(word: str) -> float:

@@ -1,0 +1,224 @@
+"""What a command is like, as the header of its grammar says it.
+
+What its operands name, and what it does with that: no consumer needs to know a command's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+PATHS: Mapping[str, str] = MappingProxyType(
+    {
+        "file": "a file, no directory",
+        "path": "a file or a directory",
+        "tree": "the same; a directory where its name does not tell",
+        "directory": "a directory",
+        "new": "what is made, where nothing of that name is",
+        "output": "a file that is written, and made where there is none",
+        "target": "a file or a directory that is written, and made where there is none",
+        "made": "what is made, with all directories above it",
+        "any": "a path that need not lead anywhere",
+    }
+)
+"""The roles of operands that are paths, and what they mean."""
+
+VALUE = "value"
+"""What an effect is about where it is about the value of its options."""
+
+MAKES: Mapping[str, str] = MappingProxyType(
+    {
+        "archive": "an archive, or what is in one",
+        "copy": "a copy of what it reads",
+        "directory": "a directory",
+        "download": "a file from a server",
+        "fifo": "a named pipe",
+        "file": "a file of what it is given",
+        "link": "another name of a file",
+        "pieces": "several files of one",
+    }
+)
+"""What commands make."""
+
+CHANGES: Mapping[str, str] = MappingProxyType(
+    {
+        "content": "what a file holds",
+        "mode": "who may do what with a file",
+        "name": "what a file is called, or where it is",
+        "owner": "whom a file belongs to",
+        "size": "how long a file is",
+        "time": "when a file was changed or read",
+        "cwd": "where the shell is",
+        "env": "what programs inherit of the shell",
+        "limits": "what the shell permits",
+        "network": "interfaces, addresses, routes",
+    }
+)
+"""What commands change; the last four are no files."""
+
+SHOWS: Mapping[str, str] = MappingProxyType(
+    {"processes": "what runs, with its numbers, times and memory"}
+)
+"""What commands show that is another one in every run."""
+
+OF_FILES = frozenset({"content", "mode", "name", "owner", "size", "time"})
+"""Those changes that are of files."""
+
+_OPERAND = re.compile(r"(?:([a-z]+)=)?([a-z]+)([*+?]?)")
+_EFFECT = re.compile(rf"no ([a-z]+)|{VALUE} ([a-z]+)|([a-z]+) as ([a-z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """What one operand names: a role of `PATHS`, or a kind of value.
+
+    `least` is 0 or 1, `many` says that any number of them may follow. `name` is what stands before
+    a `=` in front of it (`if` of `if=FILE`), "" mostly.
+    """
+
+    role: str
+    least: int = 1
+    many: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """What options make of operands.
+
+    Operands of the role `what` get the role `role`, or fall away where it is "". Where `what` is
+    "value" it is the value of the options that has the role.
+    """
+
+    options: tuple[str, ...]
+    what: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a command is like. A command of which nothing is said takes no operands.
+
+    `implied` is what it works on without operands, `makes`, `changes` and `shows` are keys of the
+    tables of these names or "", `removes` says that what it names is gone afterwards, `opens` that
+    it opens what it names (and waits where that is a named pipe), `ordered` that the order of its
+    options and operands means something. `help` is how its help is asked for, "" for the usual way.
+    `lines` says where in the file each keyword stands.
+    """
+
+    operands: tuple[OperandSpec, ...] = ()
+    effects: tuple[RoleChange, ...] = ()
+    implied: str = ""
+    makes: str = ""
+    changes: str = ""
+    removes: bool = False
+    opens: bool = False
+    ordered: bool = False
+    shows: str = ""
+    help: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    @property
+    def paths(self) -> tuple[OperandSpec, ...]:
+        """The operands that are paths."""
+        return tuple(operand for operand in self.operands if operand.role in PATHS)
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles of all operands."""
+        return frozenset(operand.role for operand in self.operands)
+
+    @property
+    def least(self) -> int:
+        """How many operands it takes at least."""
+        return sum(operand.least for operand in self.operands)
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether it takes any number of paths where it takes one, or none at all."""
+        return not self.paths or any(operand.many for operand in self.paths)
+
+    @property
+    def into(self) -> bool:
+        """Whether its last operand says where what the others name comes to."""
+        return len(self.paths) > 1 and self.operands[-1].role == "target"
+
+    @property
+    def alters(self) -> bool:
+        """Whether files may be other ones afterwards: made, changed, written or removed."""
+        written = not self.roles.isdisjoint({"new", "output", "target"})
+        return written or self.removes or bool(self.makes) or self.changes in OF_FILES
+
+    def with_options(self, options: Iterable[str]) -> Traits:
+        """The traits once these options are given."""
+        given = set(options)
+        operands = self.operands
+        for effect in self.effects:
+            if effect.what != VALUE and not given.isdisjoint(effect.options):
+                operands = tuple(_become(operands, effect))
+        return replace(self, operands=operands)
+
+    def role_of_value(self, option: str) -> str | None:
+        """The role of an option's value, None where nothing is said."""
+        for effect in self.effects:
+            if effect.what == VALUE and option in effect.options:
+                return effect.role
+        return None
+
+    def roles_of(self, count: int) -> Sequence[str]:
+        """The roles of so many operands in a row, in order.
+
+        Of more operands than it takes, the others have the role of the last.
+        """
+        plain = [operand for operand in self.operands if not operand.name]
+        if not plain or not count:
+            return ["text"] * count
+        place = next((i for i, operand in enumerate(plain) if operand.many), len(plain) - 1)
+        before, several, after = plain[:place], plain[place], plain[place + 1 :]
+        behind = min(len(after), max(0, count - len(before) - 1))
+        middle = max(0, count - len(before) - behind)
+        roles = [operand.role for operand in before]
+        return [*roles, *([several.role] * middle), *(one.role for one in after[:behind])][:count]
+
+
+def _become(operands: Iterable[OperandSpec], effect: RoleChange) -> Iterator[OperandSpec]:
+    for operand in operands:
+        if operand.role != effect.what:
+            yield operand
+        elif effect.role:
+            yield replace(operand, role=effect.role)
+
+
+def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] | str:
+    """The operands that a header line names, or what is wrong with the line; `kinds` are the names
+    of the kinds of value.
+    """
+    operands = []
+    for word in text.split():
+        match = _OPERAND.fullmatch(word)
+        if match is None or not _is_role(match[2], kinds):
+            return f"`{word}` is no operand; it is {_ROLES}, perhaps with `*`, `+` or `?`"
+        name, role, sign = match.groups()
+        operands.append(OperandSpec(role, int(sign in {"", "+"}), sign in {"*", "+"}, name or ""))
+    if sum(operand.many for operand in operands) > 1:
+        return "only one operand may be there any number of times"
+    return tuple(operands) or "operands needs what they name: operands path*"
+
+
+def read_effect(options: tuple[str, ...], text: str, kinds: Collection[str]) -> RoleChange | str:
+    """The effect that a `with` line names, or what is wrong with the line; `kinds` as above."""
+    match = _EFFECT.fullmatch(text)
+    roles = [role for role in match.groups() if role] if match else []
+    if match and all(_is_role(role, kinds) for role in roles):
+        no, value, what, role = match.groups()
+        return RoleChange(options, no or what or VALUE, value or role or "")
+    return f"`{text}` is no effect; write `value ROLE`, `no ROLE` or `ROLE as ROLE`"
+
+
+def _is_role(word: str, kinds: Collection[str]) -> bool:
+    return word in PATHS or word in kinds
+
+
+_ROLES = f"one of {', '.join(PATHS)} or a kind of value"

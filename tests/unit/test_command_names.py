@@ -1,0 +1,96 @@
+"""What commands inside inputs are like is told by the headers of their grammars, not by lists of
+names in modules.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import shioenv
+from shioenv.grammar.library import shipped_headers
+
+SOURCE = Path(shioenv.__file__).parent
+ALLOWED = ("grammar/", "bash/builtins.py", "composition/callers.py")
+"""Grammars are called by their names; builtins, and what runs others, have one table each."""
+
+LEFT = {
+    "bash/normal.py": "which options of `xargs` and `env` take a value: stands before the grammars",
+    "composition/shell.py": "which commands `composition/callers` runs: it can say so itself",
+    "composition/whereabouts.py": "`implied .`",
+    "training/samplers.py": "which values are modes, dates or sizes: kinds of value tell it",
+}
+"""Modules that still have such a list, and why, or what takes its place."""
+
+
+@cache
+def names() -> frozenset[str]:
+    """Of the shipped grammars, but for those of builtins."""
+    headers = shipped_headers().items()
+    return frozenset(name for name, header in headers if header.package != "bash")
+
+
+def lists(source: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a module on which several commands are named, and these: a set, list, tuple, or
+    the keys of a dictionary, most of whose texts are names of commands, or one text of such names.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.expr):
+            continue
+        texts: list[str] = []
+        if isinstance(node, ast.Set | ast.List | ast.Tuple | ast.Dict):
+            parts = node.keys if isinstance(node, ast.Dict) else node.elts
+            texts = [
+                part.value
+                for part in parts
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            ]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts = node.value.split()
+        found = [text for text in texts if text in names()]
+        if len(found) > 1 and len(found) > len(texts) / 2:
+            yield node.lineno, found
+
+
+def test_no_module_lists_commands() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): listed
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not str(path.relative_to(SOURCE)).startswith(ALLOWED)
+        and (listed := [*lists(path.read_text(encoding="utf-8"))])
+    }
+    assert set(found) == set(LEFT), found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '_READING = frozenset({"cat", "head", "tail"})',
+        'if name in ("chmod", "chown"): pass',
+        'OPENS = [*BEFORE, "cut", "sort"]',
+        'WEIGHTS = {"find": 3.0, "ls": 2.0, "sed": 1.0}',
+        'MANY = frozenset("cp mv ln".split())',
+        'SAID = {"rm rmdir unlink": "Something has to go."}',
+        'if command == "x" and words[0] in {"find", "ls"}: pass',
+    ],
+)
+def test_a_list_put_back_is_found(source: str) -> None:
+    assert [*lists(source)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if name == "find": pass',
+        '"""Commands as `cat file` and the like."""',
+        'KEYS = ("users", "groups", "name", "home")',
+        'BUILTINS = frozenset({"cd", "export", "ulimit", "pwd"})',
+        'run(["xargs", "-0", "touch", "--", "x"])',
+    ],
+)
+def test_what_lists_no_commands_is_left_alone(source: str) -> None:
+    assert [*lists(source)] == []
