@@ -231,15 +231,15 @@ def _between_columns(line: bytes) -> str | None:
     return None
 
 
-_QUOTED = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)""", re.DOTALL)
+_QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
 """A quoted text, perhaps cut short: what follows is told of a line with `"` for each."""
-_KEY = re.compile(r'(?:\[\s*)*+\{(?:\s*"\s*:|"\Z)')
+_KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 """An object's first key, perhaps cut short: `{ "input":`. In Bash `{"ls","-a"}` is a command."""
 _GROUP = re.compile(r"[;&]\s*\}")
 """The end of what Bash groups, be its first command `x:`."""
 _OPENED = re.compile(r"[\[{][\[{\s]*+")
 """What begins and does not go on."""
-_LIST = re.compile(r'\[(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*+')
+_LIST = re.compile(r'\[(?>(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*)')
 """A list of JSON, perhaps cut short."""
 _TEST = re.compile(r"(?:\[(?P<two>\[)?)\s(?:[^\[\]{},]*\s)?\](?(two)\])")
 """A test of Bash that is a list of JSON by chance: `[ "x" ]`."""
