@@ -23,7 +23,8 @@ from typing import Any
 from common import Progress, parser, report
 from fuzz import Inputs
 
-from shioenv.bash.read import Refused, read
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
 from shioenv.grammar.examples import example_text
 from shioenv.grammar.library import load_grammars
 from shioenv.sandbox.base import Limits, Request
@@ -76,7 +77,7 @@ def main() -> int:
         "accepted by Bash": counts["accepted"],
         "refused by Bash": counts["refused"],
         "refused here alone": len(refused),
-        "why": [f"{one['why']}: {one['text'][:100]!r}" for one in refused[:20]],
+        "why": [f"{one['why']}: {one['text']!r:.400}" for one in refused[:20]],
     }
     return report(facts, violations, as_json=options.json)
 

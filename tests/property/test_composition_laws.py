@@ -8,13 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shioenv.bash.braces import braces
+from shioenv.bash.expand import references
+from shioenv.bash.patterns import escaped, matches
 from shioenv.bash.program import Simple
+from shioenv.bash.words import quoted
 from shioenv.composition.changes import Changes, composed
 from shioenv.composition.reading import read_program
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.errors import Abstained
-from shioenv.modeling.patterns import escaped, matches
-from shioenv.modeling.words import braces, quoted, references
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 SHELL = st.text(st.sampled_from("ab '\"\\$`(){};&|<>\n#=*-!~[]0"), max_size=24)

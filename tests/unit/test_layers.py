@@ -13,7 +13,7 @@ import pytest
 import shioenv
 
 LAYERS = (
-    "errors", "seeding", "version", "native", "files", "domain", "bash", "modeling", "system",
+    "errors", "seeding", "version", "native", "files", "domain", "bash", "system",
     "grammar", "synthesis", "sandbox", "behavior", "irreducibility", "recording", "composition",
     "model", "execution", "env", "dataset", "training", "report", "evaluation", "tasks", "fronts",
     "experiments", "cli",

@@ -1,1 +1,1 @@
-"""Bash's language: text read into programs, words, quotes."""
+"""Bash's language: text read into programs, words, quotes; what they expand to."""

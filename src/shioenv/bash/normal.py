@@ -8,13 +8,13 @@ a bundle sorted) and operators are kept, numbers become `N`, every other word `A
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from shioenv.bash.program import Simple, Verbatim
-from shioenv.bash.read import Refused, Source, read
+from shioenv.bash.read import Source, read
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands, pieces
-from shioenv.bash.words import is_assignment, split_words
+from shioenv.bash.words import is_assignment, split_words, unquoted
 
 _OBJECTS = ("address", "link", "route")
 """What `ip` is asked about, each a utility of its own."""
@@ -121,7 +121,7 @@ def _events(command: Simple) -> Iterator[tuple[str, str]]:
     told = [*zip(command.places, kinds, texts, strict=True)]
     told += [(one.start, "redirect", one.operator) for one in command.redirects]
     for _, kind, text in sorted(told):
-        yield kind, _unquoted(text) if kind == "word" else text
+        yield kind, unquoted(text) if kind == "word" else text
 
 
 def _normalised(events: Iterable[tuple[str, str]], parts: list[str]) -> None:
@@ -198,13 +198,4 @@ def _base(word: str) -> str:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    return [_unquoted(word) for word in words]
-
-
-def _unquoted(word: str) -> str:
-    """A word as bash would pass it on, as far as quotes go; as it stands where they do not fit."""
-    try:
-        parts = shlex.split(word)
-    except ValueError:
-        return word
-    return " ".join(parts)
+    return [unquoted(word) for word in words]

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shioenv.bash.builtins import DECLARING, FILLING
 from shioenv.bash.program import For, Function, Simple
-from shioenv.bash.read import Refused, read
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands, redirects_of
 from shioenv.bash.words import split_words
-
-_READERS = frozenset({"read", "mapfile", "readarray", "getopts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def read_places(text: str) -> Places:
                 words_found += every
                 found.append(" ".join((*command.assignments, *command.words)))
                 sudo += _sudo(every)
-                if command.words[0] in _READERS | _DECLARING:
+                if command.words[0] in _SETTING:
                     sets.update(_ASSIGNED.split(word)[0] for word in command.words[1:])
     return Places(
         tuple(found),
@@ -94,7 +94,7 @@ def read_places(text: str) -> Places:
 
 
 _ASSIGNED = re.compile(r"[\[+=]")
-_DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset", "unset"})
+_SETTING = DECLARING | FILLING | {"unset"}
 _WITH_VALUE = frozenset({"-u", "-g", "-U", "-C", "-h", "-p", "-r", "-t", "-D", "-R", "-T"})
 _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
 

@@ -8,12 +8,11 @@ here-documents is looked into when it is expanded, by Bash as here.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from shioenv.bash.builtins import WITH_ARRAYS
 from shioenv.bash.program import (
     Case,
     Command,
@@ -33,82 +32,19 @@ from shioenv.bash.program import (
     Verbatim,
     While,
 )
-from shioenv.errors import Abstained, InputError
+from shioenv.bash.scan import META, Refused
+from shioenv.bash.tokens import BEFORE_RESERVED, Tokens
+from shioenv.bash.words import unquoted
+from shioenv.errors import InputError
 
-RESERVED = frozenset(
-    {
-        *("!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi"),
-        *("for", "function", "if", "in", "select", "then", "time", "until", "while"),
-    }
-)
-"""Words that mean something where a command may begin."""
-
-DECLARING = frozenset({"alias", "declare", "eval", "export", "let", "local", "readonly", "typeset"})
-"""Builtins whose arguments may be arrays in parentheses."""
-
-_OPERATORS = (
-    *("&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "&>", ">>", "<<", ">|", "<>"),
-    *("<&", ">&", ";", "&", "|", "(", ")", "<", ">", "\n"),
-)
-_BY_FIRST = {
-    first: tuple(operator for operator in _OPERATORS if operator[0] == first)
-    for first in "&<;|>()\n"
-}
 _REDIRECTING = frozenset({"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "<<", "<<-"})
-_META = frozenset(" \t\n;&|<>()")
-_PLAIN = re.compile(r"[^\s;&|<>()\\'\"`$\[=]+")
-"""Characters of a word that mean nothing."""
-_DESCRIPTOR = re.compile(r"([0-9]{1,9}|\{[A-Za-z_]\w*(\[[^]\s]*\])?\})(?=[<>])(?![<>]\()", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
-_COMMENT = re.compile(r"#[^\n]*")
-_BLANKS = re.compile(r"(?:[ \t]|\\\n)*")
-_ANSI = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
-_BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
-_LINE = re.compile(r"[^\n]*\n?")
-_JOINED_LINE = re.compile(r"(?:[^\\\n]|\\.?)*\n?", re.DOTALL)
+_ENDING = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "then"})
+"""Keywords that end a command of one word behind `coproc`."""
 _UNARY = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
 _BINARY = frozenset(
     {"=", "==", "!=", "=~", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
 )
-_BEFORE_RESERVED = frozenset(
-    {
-        *("", "$(", "\n", ";", "&", "|", "|&", "&&", "||", "(", ")", ";;", ";&", ";;&", "((…))"),
-        *("!", "{", "}", "do", "done", "elif", "else", "esac", "fi", "if", "then", "time"),
-        *("coproc", "until", "while", "]]"),
-    }
-)
-"""Tokens behind which a word may be a reserved one."""
-_BEFORE_TIME = _BEFORE_RESERVED - {
-    "$(",
-    "|",
-    "|&",
-    "}",
-    "done",
-    "esac",
-    "fi",
-    "coproc",
-    "]]",
-    "((…))",
-}
-_DEEPEST = 80
-"""Commands and expansions in each other at most; ours: what is deeper would end Python's stack."""
-
-
-class Refused(Abstained):
-    """Bash refuses the text, or it is nested deeper than is read here; `why`, and at which `place`.
-
-    Whoever answers inputs without Bash has nothing to say of such a text.
-    """
-
-    def __init__(self, why: str, text: str, place: int) -> None:
-        around = text[max(0, place - 10) : place + 20]
-        super().__init__(
-            f"the input cannot be taken apart at {around!r}: {why}",
-            hint="ask a runner that answers whole inputs",
-        )
-        self.why, self.place = why, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,168 +85,10 @@ def read(text: str) -> Source:
     )
 
 
-class Reader:
-    """Reads from a place in a text on; `place` is where it is."""
-
-    def __init__(self, text: str, place: int = 0, around: Reader | None = None) -> None:
-        self.text, self.place = text, place
-        self._last, self._before_last = "$(" if around else "", ""
-        """The last tokens: an operator, a reserved word, or `word`."""
-        self._depth: int = around._depth + 1 if around else 0
-        self._inner = around is not None
-        """Whether a `)` ends it, with the here-documents in it."""
-        self._pending: list[tuple[Redirect, str, bool]] = []
-        """Here-documents whose text stands behind the next newline."""
-        self._ends: dict[tuple[str, int], int] = around._ends if around else {}
-        """Where expansions and programs in them end, by where they begin: one comes by inner ones
-        again and again."""
-        self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
-        self.expansions: dict[int, str] = around.expansions if around else {}
-        self._newlines_at: list[int] = around._newlines_at if around else _newlines_of(text)
-        if self._depth > _DEEPEST:
-            raise self.refusal("it is nested too deeply")
-
-    # ---- what may be asked of a place ----
-
-    def refusal(self, why: str) -> Refused:
-        """What to raise where Bash refuses the text."""
-        return Refused(why, self.text, self.place)
-
-    def line(self, place: int) -> int:
-        """The number of a place's line, from 1."""
-        return bisect_right(self._newlines_at, place - 1) + 1
-
-    def word_end(self, place: int, *, subscript: bool = False) -> int:
-        """Where the word at `place` ends: at the first metacharacter outside all quotes.
-
-        With `subscript` blanks in the brackets of `name[…]` belong to it.
-        """
-        text, start = self.text, place
-        while place < len(text):
-            plain = _PLAIN.match(text, place)
-            if plain:
-                place = plain.end()
-                continue
-            character = text[place]
-            if character in "<>" and text.startswith("(", place + 1):
-                place = self.unit_end(place)
-            elif character in _META:
-                break
-            elif character == "[" and subscript and _NAME.fullmatch(text, start, place):
-                place = self._subscript_end(place + 1)
-            else:
-                place = self.unit_end(place)
-        return place
-
-    def unit_end(self, place: int) -> int:
-        """Where the character, quotation or expansion at `place` ends."""
-        text = self.text
-        character = text[place]
-        if character == "\\":
-            return min(place + 2, len(text))
-        if character == "'":
-            return self._find("'", place + 1)
-        if character == '"':
-            return self.double_quote_end(place)
-        if character == "`":
-            return self._backquote_end(place)
-        if character == "$":
-            if text.startswith("$'", place):
-                return self._matched(_ANSI, place + 1)
-            if text.startswith('$"', place):
-                return self.double_quote_end(place + 1)
-            return self.expansion_end(place)
-        if character in "<>" and text.startswith("(", place + 1):
-            return self._substitution_end(place)
-        return place + 1
-
-    def double_quote_end(self, place: int) -> int:
-        """Where the `"…"` at `place` ends."""
-        if ('"', place) in self._ends:
-            return self._ends['"', place]
-        start, text = place, self.text
-        place += 1
-        while place < len(text):
-            character = text[place]
-            if character == '"':
-                self._ends['"', start] = place + 1
-                return place + 1
-            if character == "\\":
-                place += 2
-            elif character == "`":
-                place = self._backquote_end(place)
-            elif character == "$":
-                place = self.expansion_end(place)
-            else:
-                place += 1
-        raise self.refusal('a " is never closed')
-
-    def expansion_end(self, place: int) -> int:
-        """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
-        if ("$", place) not in self._ends:
-            self._ends["$", place] = self._expansion_end(place)
-        return self._ends["$", place]
-
-    def arithmetic_end(self, place: int) -> int:
-        """Behind the `))` of what begins here, behind `((`; 0 where it is none."""
-        try:
-            end = self._closed(place, "(", ")")
-        except Refused:
-            return 0
-        return end + 1 if self.text.startswith(")", end) else 0
-
-    # ---- expansions ----
-
-    def _expansion_end(self, place: int) -> int:
-        text = self.text
-        behind = text[place + 1 : place + 2]
-        if behind == "(":
-            return self._substitution_end(place)
-        if behind == "{":
-            return self._brace_end(place)
-        if behind == "[":
-            return self._closed(place + 2, "[", "]")
-        name = _NAME.match(text, place + 1)
-        end = name.end() if name else place + 2
-        if name or (behind and behind in "123456789@*"):
-            self.expansions[place] = text[place + 1 : end]
-            return end
-        if behind and behind in "0?#$!-":
-            return end
-        return place + 1
-
-    def _brace_end(self, place: int) -> int:
-        """Behind the first `}` outside all quotes and expansions."""
-        text, start = self.text, place
-        if name := _NAMED.match(text, place):
-            self.expansions[place] = name[1]
-            return name.end()
-        place += 2
-        with self._deeper():
-            while place < len(text):
-                if text[place] == "}":
-                    return place + 1
-                place = self.unit_end(place)
-        self.place = start
-        raise self.refusal("a ${ is never closed")
-
-    def _substitution_end(self, place: int) -> int:
-        """Behind the `)` of the `$(`, `<(` or `>(` at `place`."""
-        if ("(", place) in self._ends:
-            return self._ends["(", place]
-        text = self.text
-        end = 0
-        if text.startswith("$((", place):
-            end = self._closed(place + 2, "(", ")")
-            if self.arithmetic_end(place + 3) != end:
-                self._read_inner(place, kept=True)
-        else:
-            end = self._read_inner(place, kept=False)
-        self._ends["(", place] = end
-        return end
+class Reader(Tokens):
+    """Reads commands from a place in a text on."""
 
     def _read_inner(self, place: int, *, kept: bool) -> int:
-        """Reads the program of a substitution; where one is `kept`, it may be none."""
         inner = Reader(self.text, place + 2, self)
         try:
             program = inner.program(frozenset({")"}))
@@ -324,178 +102,19 @@ class Reader:
         self.substitutions[place] = Substitution(program, start=place, end=end)
         return end
 
-    def _backquote_end(self, place: int) -> int:
-        if ("`", place) not in self._ends:
-            end = self._ends["`", place] = self._matched(_BACKQUOTED, place)
-            text = re.sub(r"\\([`\\$])", r"\1", self.text[place + 1 : end - 1])
-            self.substitutions[place] = Substitution((), start=place, end=end)
-            with suppress(Refused, RecursionError), self._deeper():
-                inner = Reader(text)
-                inner._depth = self._depth
-                program, shift = inner.whole(), place + 1
-                self.substitutions[place] = Substitution(program, shift, start=place, end=end)
-                for at, one in inner.substitutions.items():
-                    self.substitutions[shift + at] = replace(
-                        one, shift=one.shift + shift, start=one.start + shift, end=one.end + shift
-                    )
-                self.expansions |= {shift + at: name for at, name in inner.expansions.items()}
-        return self._ends["`", place]
-
-    def _closed(self, place: int, opening: str, closing: str) -> int:
-        """Behind the bracket that closes the one before `place`; inner ones and quotes are passed.
-
-        As in Bash only `$(…)` is read in arithmetic, all else in it when it is expanded.
-        """
-        return self._bracket_end(place, opening, closing, self._arithmetic_unit_end)
-
-    def _subscript_end(self, place: int) -> int:
-        return self._bracket_end(place, "[", "]", self.unit_end)
-
-    def _pattern_group_end(self, place: int) -> int:
-        return self._bracket_end(place, "(", ")", self._pattern_unit_end)
-
-    def _bracket_end(
-        self, place: int, opening: str, closing: str, unit_end: Callable[[int], int]
-    ) -> int:
-        kind = f"{unit_end.__name__} {opening}"
-        if (kind, place) in self._ends:
-            return self._ends[kind, place]
-        text, nesting, start = self.text, 0, place
-        with self._deeper():
-            while place < len(text):
-                character = text[place]
-                if character == opening:
-                    nesting += 1
-                elif character == closing:
-                    if not nesting:
-                        self._ends[kind, start] = place + 1
-                        return place + 1
-                    nesting -= 1
-                elif character in "'\"\\`$<>":
-                    place = unit_end(place)
-                    continue
-                place += 1
-        self.place = start
-        raise self.refusal(f"a {opening} is never closed")
-
-    def _arithmetic_unit_end(self, place: int) -> int:
-        text = self.text
-        if text[place] in "<>":
-            return place + 1
-        if text.startswith(("${", "$["), place):
-            if name := _NAMED.match(text, place):
-                self.expansions[place] = name[1]
-            return place + 1
-        return self.unit_end(place)
-
-    def _pattern_unit_end(self, place: int) -> int:
-        if self.text.startswith("$(", place):
-            with suppress(Refused):
-                self._substitution_end(place)
-            return place + 1
-        return self._arithmetic_unit_end(place)
-
-    def _deeper(self) -> _Deeper:
-        return _Deeper(self)
-
-    def _find(self, mark: str, place: int) -> int:
-        end = self.text.find(mark, place)
-        if end < 0:
-            raise self.refusal(f"a {mark} is never closed")
-        return end + 1
-
-    def _matched(self, pattern: re.Pattern[str], place: int) -> int:
-        match = pattern.match(self.text, place)
-        if not match:
-            raise self.refusal(f"a {self.text[place]} is never closed")
-        return match.end()
-
-    # ---- tokens ----
-
-    def peek(self) -> str:
-        """The operator or word that comes next, read but not taken; "" at the end."""
-        self._skip_blanks()
-        if self.place >= len(self.text):
-            return ""
-        return self._operator() or self.text[self.place : self.word_end(self.place)]
-
-    def _skip_blanks(self) -> None:
-        match = _BLANKS.match(self.text, self.place)
-        self.place = match.end() if match else self.place
-        if self.text.startswith("#", self.place):
-            comment = _COMMENT.match(self.text, self.place)
-            self.place = comment.end() if comment else self.place
-
-    def _operator(self) -> str:
-        text, place = self.text, self.place
-        for operator in _BY_FIRST.get(text[place : place + 1], ()):
-            if text.startswith(operator, place):
-                if operator in "<>" and text.startswith("(", place + 1):
-                    return ""
-                return operator
-        return ""
-
-    def _reserved(self) -> str:
-        """The reserved word that comes next; "" where there is none, or it would be a plain one."""
-        if self._last not in _BEFORE_RESERVED and not (
-            self._last == "word" and self._before_last in ("coproc", "function")
-        ):
-            return ""
-        token = self.peek()
-        if token not in RESERVED:
-            return ""
-        if token == "time" and (
-            self._last not in _BEFORE_TIME or (self._last == "\n" and self._before_last == "|")
-        ):
-            return ""
-        return token
-
-    def _took(self, token: str, kind: str = "") -> None:
-        """Goes behind a token that comes next."""
-        if token == "\n":
-            self.place += 1
-            self._read_documents()
-            if self._last != "\n":
-                self._before_last = self._last
-        else:
-            self.place += len(token)
-            self._before_last = self._last
-        self._last = kind or token
-
-    def _ends_here(self, ends: frozenset[str]) -> bool:
-        """Whether one of these operators or reserved words comes next."""
-        token = self.peek()
-        return token in ends and (bool(self._operator()) or bool(self._reserved()))
-
-    def _newlines(self) -> None:
-        while self.peek() == "\n":
-            self._took("\n")
-
-    def _word(self) -> str:
-        token = self.peek()
-        if not token or self._operator() or self._descriptor():
-            raise self.refusal("a word is missing")
-        self._took(token, "word")
-        return token
-
-    def _descriptor(self) -> str:
-        """The number or `{name}` right before the operator of a redirection; "" without one."""
-        found = _DESCRIPTOR.match(self.text, self.place)
-        return found[0] if found else ""
-
-    def _expect(self, *tokens: str) -> str:
-        token = self.peek()
-        if token not in tokens:
-            raise self.refusal(f"{' or '.join(tokens)} is missing")
-        self._took(token)
-        return token
-
-    def _expect_reserved(self, *tokens: str) -> str:
-        token = self._reserved()
-        if token not in tokens:
-            raise self.refusal(f"{' or '.join(tokens)} is missing")
-        self._took(token)
-        return token
+    def _read_backquoted(self, place: int, end: int) -> None:
+        text = re.sub(r"\\([`\\$])", r"\1", self.text[place + 1 : end - 1])
+        self.substitutions[place] = Substitution((), start=place, end=end)
+        with suppress(Refused, RecursionError), self._deeper():
+            inner = Reader(text)
+            inner._depth = self._depth
+            program, shift = inner.whole(), place + 1
+            self.substitutions[place] = Substitution(program, shift, start=place, end=end)
+            for at, one in inner.substitutions.items():
+                self.substitutions[shift + at] = replace(
+                    one, shift=one.shift + shift, start=one.start + shift, end=one.end + shift
+                )
+            self.expansions |= {shift + at: name for at, name in inner.expansions.items()}
 
     # ---- lists and pipelines ----
 
@@ -592,9 +211,15 @@ class Reader:
         if not self._reserved() and self._operator() != "(":
             place, last = self.place, (self._last, self._before_last)
             token = self.peek()
-            if token and not self._operator():
+            if token and not self._operator() and not _ASSIGNMENT.match(token):
                 self._took(token, "word")
+                end = self.place
                 self.peek()
+                if self._reserved() in _ENDING:
+                    body = Simple(
+                        (), (token,), (), self.line(place), places=(place,), start=place, end=end
+                    )
+                    return Coprocess(name, body, line, start=start, end=end)
                 if self._reserved() not in ("", "coproc", "!", "time") or self._operator() == "(":
                     name = token
                     inner, at = self.place, self.line(self.place)
@@ -640,7 +265,7 @@ class Reader:
         return self._function(reserved, start, line) if definitions else None
 
     def _parenthesis(self, start: int, line: int) -> Command:
-        if self.text.startswith("((", start) and self._last in _BEFORE_RESERVED:
+        if self.text.startswith("((", start) and self._last in BEFORE_RESERVED:
             end = self.arithmetic_end(start + 2)
             if end:
                 self._took(self.text[start:end], "((…))")
@@ -770,12 +395,9 @@ class Reader:
                 self._expect(")")
         else:
             name = self.peek()
-            if not name or self._operator() or self._descriptor():
+            if not name or self._operator() or self._descriptor() or _ASSIGNMENT.match(name):
                 return None
-            end = self.place + len(name)
-            if not re.compile(r"(?:[ \t]|\\\n)*\(").match(self.text, end):
-                return None
-            if self.text.startswith("(", end) and _ASSIGNMENT.fullmatch(name):
+            if not re.compile(r"(?:[ \t]|\\\n)*\(").match(self.text, self.place + len(name)):
                 return None
             self._took(name, "word")
             self._expect("(")
@@ -857,7 +479,7 @@ class Reader:
                 and text.startswith("(", place + 1)
             ):
                 place = self._pattern_group_end(place + 2)
-            elif character in _META and not (character in "<>" and text.startswith("(", place + 1)):
+            elif character in META and not (character in "<>" and text.startswith("(", place + 1)):
                 break
             else:
                 place = self.unit_end(place)
@@ -879,7 +501,7 @@ class Reader:
                 continue
             if not self.peek() or self._operator():
                 break
-            may_assign = not words or words[0] in DECLARING
+            may_assign = not words or words[0] in WITH_ARRAYS
             stop = self.word_end(self.place, subscript=may_assign)
             token = self.text[self.place : stop]
             if (
@@ -948,63 +570,8 @@ class Reader:
             document = Redirect(
                 descriptor, "<<", "", quoted, ended=False, start=start, end=self.place
             )
-            self._pending.append((document, _unquoted(word), operator == "<<-"))
+            self._pending.append((document, unquoted(word), operator == "<<-"))
             redirects.append(document)
         else:
             redirects.append(Redirect(descriptor, operator, word, start=start, end=self.place))
         return True
-
-    def _read_documents(self) -> None:
-        """Completes the here-documents that stand where a line begins, and goes behind them."""
-        pending, self._pending = self._pending, []
-        for document, delimiter, tabs in pending:
-            text, ended = self._document(delimiter, tabs=tabs, quoted=document.quoted)
-            object.__setattr__(document, "target", text)  # nobody but this reader has it yet
-            object.__setattr__(document, "ended", ended)
-
-    def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> tuple[str, bool]:
-        lines: list[str] = []
-        while self.place < len(self.text):
-            end = self._line_end(quoted=quoted)
-            line = self.text[self.place : end]
-            self.place = end
-            line = line.lstrip("\t") if tabs else line
-            if line.removesuffix("\n") == delimiter:
-                return "".join(lines), True
-            if self._inner and line.startswith(delimiter + ")"):
-                self.place = end - len(line) + len(delimiter)
-                return "".join(lines), True
-            lines.append(line if line.endswith("\n") else line + "\n")
-        return "".join(lines), False
-
-    def _line_end(self, *, quoted: bool) -> int:
-        """Behind the line at this place; one that ends in a backslash goes on where nothing is
-        quoted.
-        """
-        pattern = _LINE if quoted else _JOINED_LINE
-        match = pattern.match(self.text, self.place)
-        return match.end() if match else len(self.text)
-
-
-@dataclass(slots=True)
-class _Deeper:
-    """Counts what stands in each other while a part is read."""
-
-    reader: Reader
-
-    def __enter__(self) -> None:
-        self.reader._depth += 1
-        if self.reader._depth > _DEEPEST:
-            raise self.reader.refusal("it is nested too deeply")
-
-    def __exit__(self, *error: object) -> None:
-        self.reader._depth -= 1
-
-
-def _newlines_of(text: str) -> list[int]:
-    return [match.start() for match in re.finditer("\n", text)]
-
-
-def _unquoted(word: str) -> str:
-    """A here-document's delimiter as its line has it."""
-    return re.sub(r"\\(.)|['\"]", r"\1", word, flags=re.DOTALL)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from itertools import takewhile
+
+from shioenv.bash.builtins import KEYWORDS
 
 CLOSING = {"(": ")", "{": "}"}
 OPENINGS = ("$(", "${", "<(", ">(")
@@ -13,7 +16,97 @@ OPENINGS = ("$(", "${", "<(", ">(")
 _DEEPEST = 50
 """Quotes and substitutions in each other at most: what is deeper reaches to the end."""
 
+_HOLDING = re.compile(r"[\\'\"`$<>]")
+"""What may begin a quotation or a substitution."""
+_PLAIN = re.compile(r"[^ \t\n\\'\"`$<>]+")
+_PIECE = re.compile(r"[^ \t\n]+")
 _QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DOTALL)
+
+
+BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+"""A word that stands for itself without quotes."""
+_COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
+"""Such a word where a command begins: no assignment and no job."""
+
+_REMOVED = re.compile(
+    r"""\\(\n|.?)|'([^']*)'?|\$'((?:[^'\\]++|\\.?)*)'?|\$?"((?:[^"\\]++|\\.?)*)"?""", re.DOTALL
+)
+"""What has to do with quotes: `\\x`, `'…'`, `$'…'`, `"…"` and `$"…"`."""
+_IN_DOUBLE_QUOTES = re.compile(r'\\(?:([$`"\\])|\n)')
+_ANSI = re.compile(
+    r"\\(?:([0-7]{1,3})|x\{([0-9A-Fa-f]*)\}?|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})"
+    r"|U([0-9A-Fa-f]{1,8})|c(\\\\|.)|(.))",
+    re.DOTALL,
+)
+_ANSI_LETTERS = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+
+
+def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
+    """The text as a word that stands for itself, in quotes only where it needs them, or `always`;
+    where `command`, as the first word of a command.
+    """
+    bare = _COMMAND if command else BARE
+    if not always and bare.fullmatch(text) and not (command and text in KEYWORDS):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def unquoted(word: str) -> str:
+    """A word without its quotes, as Bash removes them: nothing in it is expanded but `$'…'`.
+
+    Never fails: what is never closed reaches to the end. A byte that is no text is one that
+    `surrogateescape` stands for.
+    """
+    if not ("'" in word or '"' in word or "\\" in word):
+        return word
+    return _REMOVED.sub(_removed, word)
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of a line without their quotes."""
+    return [unquoted(word) for word in split_words(text)]
+
+
+def _removed(match: re.Match[str]) -> str:
+    escaped, single, decoded, double = match.groups()
+    if escaped is not None:
+        return "" if escaped == "\n" else escaped or "\\"
+    if single is not None:
+        return single
+    return ansi(decoded) if double is None else _IN_DOUBLE_QUOTES.sub(r"\1", double)
+
+
+def ansi(text: str) -> str:
+    """What `$'…'` stands for, by the text between its quotes: all before a NUL.
+
+    A byte that is no text is one that `surrogateescape` stands for.
+    """
+    decoded = _ANSI.sub(_decoded, text).partition("\0")[0]
+    if decoded.isascii():
+        return decoded
+    return decoded.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+def _decoded(match: re.Match[str]) -> str:
+    octal, braced, two, four, eight, control, other = match.groups()
+    if four or eight:
+        point = int(four or eight, 16)
+        is_text = point <= sys.maxunicode and not 0xD800 <= point < 0xE000
+        return chr(point) if is_text else _byte(0xFF)
+    if control:
+        return "\x7f" if control == "?" else _byte(ord(control[0].upper()) & 0x1F)
+    if other is not None:
+        return _ANSI_LETTERS.get(other, f"\\{other}")
+    return _byte(int(octal, 8) if octal else int(braced or two or "0", 16))
+
+
+def _byte(number: int) -> str:
+    """A byte as text; one that is no character is joined with its neighbours later."""
+    number &= 0xFF
+    return chr(number) if number < 0x80 else chr(0xDC00 + number)
 
 
 def split_words(text: str) -> list[str]:
@@ -22,6 +115,8 @@ def split_words(text: str) -> list[str]:
     Quotes, backslashes, `$(…)`, `${…}`, `` `…` ``, `<(…)` and `>(…)` hold a word together. Never
     fails: what is never closed reaches to the end. Operators are not separated from words.
     """
+    if not _HOLDING.search(text):
+        return _PIECE.findall(text)
     words: list[str] = []
     start: int | None = None
     index = 0
@@ -34,7 +129,8 @@ def split_words(text: str) -> list[str]:
             continue
         if start is None:
             start = index
-        index = _unit_end(text, index)
+        plain = _PLAIN.match(text, index)
+        index = plain.end() if plain else _unit_end(text, index)
     if start is not None:
         words.append(text[start:])
     return words

@@ -9,12 +9,12 @@ which they can redefine.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from shioenv.bash.words import quoted
 from shioenv.domain.inputs import started
 from shioenv.errors import InputError
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
@@ -108,8 +108,8 @@ def _line(row: Row, cwd: str, env: Mapping[str, str]) -> str:
     if row.how is How.TYPED:
         return row.text
     if row.how is How.AGAIN:
-        return f"eval {shlex.quote(row.text)} > /dev/null 2>&1"
+        return f"eval {quoted(row.text)} > /dev/null 2>&1"
     bash = ["/bin/bash", "--norc", "--noprofile", "-c", started(cwd, row.text)]
     given = [f"{name}={value}" for name, value in env.items()]
-    command = f"{shlex.join(['/usr/bin/env', '-i', *given, *bash])} < /dev/null"
+    command = " ".join(map(quoted, ["/usr/bin/env", "-i", *given, *bash])) + " < /dev/null"
     return command if row.how is How.BESIDE else f"{command} > /dev/null 2>&1"

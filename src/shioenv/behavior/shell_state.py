@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from shioenv.bash.words import unquoted
 from shioenv.domain.names import value_text
 
 Sections: TypeAlias = dict[str, bytes]
@@ -59,15 +60,6 @@ _LIMIT = re.compile(rb"([^(\n]{1,80}+)\([^)\n]{1,40}+\) (\S++)\n")
 _UMASK = re.compile(rb"([0-7]{4})\n")
 _FUNCTION = re.compile(rb"(?:function )?([^\s()]++) \(\) *+\n(?=[{(])")
 _ATTRIBUTES = re.compile(rb"declare -f([a-z]{0,9}+) \S++")
-_ANSI_ESCAPE = re.compile(
-    rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
-    re.DOTALL,
-)
-_ANSI_LETTERS = {
-    b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r",
-    b"t": b"\t", b"v": b"\v",
-}  # fmt: skip
-
 _EVENTS = frozenset({"EXIT", "DEBUG", "ERR", "RETURN"})
 
 
@@ -153,7 +145,7 @@ class Declarations:
 def _lowered(line: bytes) -> bytes | None:
     """The declaration of a level one lower, or None where this one is no number."""
     match = _DECLARATION.fullmatch(line)
-    value = _unquote(match[3]).decode("ascii", "replace") if match and match[3] else ""
+    value = _unquoted(match[3]).decode("ascii", "replace") if match and match[3] else ""
     return b'%b"%d"\n' % (_LEVEL, int(value) - 1) if value.isdecimal() else None
 
 
@@ -202,7 +194,7 @@ def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
     elif value.startswith(b"("):
         text = value_text(value if "x" not in flags else match[0].rstrip(b"\n"))
     else:
-        text = value_text(_unquote(value))
+        text = value_text(_unquoted(value))
     return "x" in flags and value is not None and not value.startswith(b"("), name, text
 
 
@@ -249,11 +241,7 @@ def _limits(content: bytes, _: Mapping[int, str]) -> State:
 
 def _aliases(content: bytes, _: Mapping[int, str]) -> State:
     matches = _contiguous(_ALIAS, content)
-    return {
-        "aliases": {
-            value_text(match[1]): value_text(_unquote_single(match[2])) for match in matches
-        }
-    }
+    return {"aliases": {value_text(match[1]): value_text(_unquoted(match[2])) for match in matches}}
 
 
 def _traps(content: bytes, _: Mapping[int, str]) -> State:
@@ -267,7 +255,7 @@ def _traps(content: bytes, _: Mapping[int, str]) -> State:
             signal = value_text(match[2])
             if not (signal in _EVENTS or signal.startswith("SIG") or signal.isdigit()):
                 signal = f"SIG{signal}"
-            traps[f"trap {signal}"] = value_text(_unquote_single(match[1]))
+            traps[f"trap {signal}"] = value_text(_unquoted(match[1]))
     return {"settings": traps}
 
 
@@ -299,31 +287,7 @@ _READERS: Mapping[str, Callable[[bytes, Mapping[int, str]], State]] = {
 }
 
 
-def _unquote(value: bytes) -> bytes:
-    """What `"..."` or `$'...'`, as `declare -p` quotes, stands for."""
-    if value.startswith(b'"'):
-        inner = value[1:-1]
-        return re.sub(rb'\\([$`"\\])', rb"\1", inner) if b"\\" in inner else inner
-    return _ANSI_ESCAPE.sub(_ansi, value[2:-1])
-
-
-def _ansi(match: re.Match[bytes]) -> bytes:
-    octal, two, four, eight, control, other = match.groups()
-    if octal:
-        return bytes([int(octal, 8) & 0xFF])
-    if two:
-        return bytes([int(two, 16)])
-    if four or eight:
-        point = int(four or eight, 16)
-        return chr(point).encode("utf-8", "replace") if point < 0x110000 else b"?"
-    if control:
-        return bytes([control[0] & 0x1F])
-    return _ANSI_LETTERS.get(other, other)
-
-
-def _unquote_single(value: bytes) -> bytes:
-    r"""What pieces of `'...'` and `\'` stand for."""
-    return b"".join(
-        b"'" if piece.startswith(b"\\") else piece[1:-1]
-        for piece in re.findall(rb"'[^']*+'|\\'", value)
-    )
+def _unquoted(value: bytes) -> bytes:
+    """What a word stands for as bash quotes it."""
+    text = unquoted(value.decode("utf-8", "surrogateescape"))
+    return text.encode("utf-8", "surrogateescape")

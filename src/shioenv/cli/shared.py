@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from shioenv.bash.words import quoted
 from shioenv.irreducibility.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class InputCommand(TyperCommand):
             # no such option, or one argument too many; what comes first begins an input
             several = type(error).__name__ in {"NoSuchOption", "UsageError"}
             if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
-                whole = shlex.quote(" ".join(given))
+                whole = quoted(" ".join(given))
                 error.message += f"\nAn input is one argument: {ctx.command_path} {whole}"  # type: ignore[attr-defined]
             raise
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 
+from shioenv.bash.arithmetic import count
 from shioenv.bash.program import Simple
+from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment, Exit, Loop, Return
 from shioenv.composition.replay import fed
 from shioenv.errors import Abstained
-from shioenv.modeling.arithmetic import count
-from shioenv.modeling.words import quoted
 
 
 def become(here: Environment, values: list[str]) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shioenv.bash.program import Redirect
-from shioenv.bash.words import split_words
-from shioenv.modeling.words import quoted
+from shioenv.bash.words import quoted, split_words
 
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shioenv.bash.arithmetic import count
+from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.program import Simple
 from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment, Streams
 from shioenv.domain.behavior import Behavior
-from shioenv.modeling.arithmetic import count
 
 MOST_CALLS = 64
 """Commands that one of them is taken apart into at most; ours: past it it is asked about whole."""
@@ -19,16 +20,7 @@ MOST_CALLS = 64
 _LONGEST_CALL = 100_000
 """Bytes of arguments that surely go into one call: both pass on 128 KiB."""
 
-_BUILTINS = frozenset(
-    {
-        *(".", ":", "[", "alias", "bg", "bind", "builtin", "caller", "cd", "command", "compgen"),
-        *("declare", "dirs", "disown", "enable", "eval", "exec", "exit", "export", "false", "fg"),
-        *("getopts", "hash", "help", "history", "jobs", "kill", "let", "local", "popd", "printf"),
-        *("pushd", "pwd", "read", "readonly", "set", "shift", "shopt", "source", "suspend", "test"),
-        *("times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset"),
-        *("wait", "xargs", "find"),
-    }
-)
+_BUILTINS = BUILTINS - {"echo"} | {"xargs", "find"}
 """What a shell would run itself where these run a program; and themselves."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")

@@ -11,7 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shioenv.bash.braces import braces
+from shioenv.bash.builtins import LEAVING_STDIN
+from shioenv.bash.expand import Expander, references
+from shioenv.bash.patterns import SPECIAL, is_pattern
 from shioenv.bash.program import Function, Program, Redirect, Simple
+from shioenv.bash.words import quoted
 from shioenv.composition.asking import Asking, How
 from shioenv.composition.call import Call
 from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
@@ -24,17 +29,6 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
-from shioenv.modeling.patterns import SPECIAL, is_pattern
-from shioenv.modeling.words import Expander, braces, quoted, references
-
-_READ_NOTHING = frozenset(
-    {
-        *(":", "[", "alias", "cd", "command", "declare", "dirs", "echo", "export", "false", "hash"),
-        *("help", "let", "popd", "printf", "pushd", "pwd", "readonly", "set", "shift", "shopt"),
-        *("test", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait"),
-    }
-)
-"""Builtins that leave standard input alone."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """What may change of a file while it is written to."""
@@ -288,7 +282,7 @@ class Environment:
         streams = streams or self.streams
         fds, stdin = streams.fds, streams.stdin
         separate = fds[1] is not fds[2]
-        reads = name not in _READ_NOTHING and not call.reads_what_it_opens
+        reads = name not in LEAVING_STDIN and not call.reads_what_it_opens
         data = stdin.data if reads else b""
         piped = stdin.piped and reads
         behavior = self.ask(call, stdin=data, separate=separate, piped=piped, final=final)
@@ -296,7 +290,7 @@ class Environment:
             half = self.ask(call, stdin=data[: len(data) // 2], separate=separate)
             if _said(half) != _said(behavior):
                 raise Abstained("more comes through a pipe than is known")
-        if stdin.shared and (data or stdin.perhaps) and name not in _READ_NOTHING:
+        if stdin.shared and (data or stdin.perhaps) and name not in LEAVING_STDIN:
             self._consume(call, stdin, behavior, separate=separate)
         self.asking.know(behavior.stdout if separate and behavior.stdout else behavior.output)
         self.asking.know(data)

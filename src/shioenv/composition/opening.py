@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from shioenv.bash.expand import Expander
 from shioenv.composition.call import Call
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
@@ -17,7 +18,6 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv.modeling.words import Expander
 
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -6,14 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shioenv.bash.arithmetic import count
+from shioenv.bash.expand import references
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
+from shioenv.bash.words import quoted
 from shioenv.composition.call import Call, as_text
 from shioenv.composition.channels import Nowhere, OpenFile, Sink, Stdin
 from shioenv.composition.environment import Environment
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
-from shioenv.modeling.arithmetic import count
-from shioenv.modeling.words import quoted, references
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from shioenv.bash.words import quoted
 from shioenv.composition.changes import Changes
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Executing, Order, State
 from shioenv.errors import Abstained
-from shioenv.modeling.words import quoted
 
 PIPES = re.compile(r"/dev/fd/6[0-3](?!\d)")
 """What the pipes of `<(…)` are called in a state, as Bash calls them."""

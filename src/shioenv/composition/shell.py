@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from shioenv.bash.builtins import DECLARING
+from shioenv.bash.expand import references
+from shioenv.bash.patterns import matches
 from shioenv.bash.program import (
     Case,
     Command,
@@ -25,6 +28,7 @@ from shioenv.bash.program import (
     Verbatim,
     While,
 )
+from shioenv.bash.words import quoted
 from shioenv.composition import builtins
 from shioenv.composition.call import Call, as_text
 from shioenv.composition.callers import Callers
@@ -37,13 +41,11 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
-from shioenv.modeling.patterns import matches
-from shioenv.modeling.words import quoted, references
 
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that show what runs beside them."""
 
-_DECLARING = frozenset({"declare", "export", "readonly", "typeset"})
+_DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments: their values are not split."""
 
 _JOB = 20

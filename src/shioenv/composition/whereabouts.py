@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import shlex
 from dataclasses import replace
 
+from shioenv.bash.expand import Expander
+from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv.modeling.words import Expander
 
 _IS_ROOT = re.compile(r"\b0\b")
 _HERE = {
@@ -100,7 +100,7 @@ def named(text: str, name: str) -> str:
     """An `unnamed` command with the name of its directory."""
     match = _HERE[text.partition(" ")[0]].fullmatch(text)
     assert match is not None
-    return f"{match['before']} {shlex.quote(name)}{match['after']}"
+    return f"{match['before']} {quoted(name)}{match['after']}"
 
 
 def without_name(behavior: Behavior, name: str) -> Behavior:

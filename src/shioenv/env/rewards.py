@@ -6,11 +6,11 @@ these teaches.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
+from shioenv.bash.words import plain_words
 from shioenv.env.scorer import ScoredSession
 from shioenv.errors import EnvironmentOptionError
 
@@ -97,17 +97,9 @@ class Gate:
         if self.steady and scored.volatile:
             return NOTHING
         if self.unseen:
-            words = (tuple(sorted(_words(row.text))) for row in scored.session.rows)
+            words = (tuple(sorted(plain_words(row.text))) for row in scored.session.rows)
             key = hash((scored.session.cwd, *words))
             if key in self._paid:
                 return NOTHING
             self._paid.add(key)
         return self.reward(scored)
-
-
-def _words(text: str) -> list[str]:
-    """The words of a text without their quotes; with them where one is not closed."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()

@@ -6,7 +6,6 @@ An installed package announces both by its entry point: `inspect eval shioenv/ta
 from __future__ import annotations
 
 import base64
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +30,7 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel
 
+from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.fronts.seat import Seat
@@ -156,17 +156,17 @@ class ShioenvSandbox(SandboxEnvironment):
         TerminalError where what was typed kills it.
         """
         given = [f"{name}={value}" for name, value in (env or {}).items()]
-        row = shlex.join(["/usr/bin/env", *given, *cmd])
+        row = " ".join(map(quoted, ["/usr/bin/env", *given, *cmd]))
         if user is not None:
-            row = f"/usr/sbin/runuser -u {shlex.quote(user)} -- {row}"
+            row = f"/usr/sbin/runuser -u {quoted(user)} -- {row}"
         if input is not None:
             content = input.encode() if isinstance(input, str) else input
             row = f"echo {base64.b64encode(content).decode()} | /usr/bin/base64 -d | {row}"
         if cwd is not None:
-            row = f"cd {shlex.quote(cwd)} && {row}"
+            row = f"cd {quoted(cwd)} && {row}"
         done = await self.beside(row, separate=True, seconds=timeout)
         if done.timed_out:
-            raise TimeoutError(f"{shlex.join(cmd)!r:.80} ran out of time")
+            raise TimeoutError(f"{' '.join(map(quoted, cmd))!r:.80} ran out of time")
         if done.exit_code == NOT_EXECUTABLE and b"Permission denied" in (done.stderr or b""):
             raise PermissionError(f"{cmd[0]}: Permission denied")
         out, err = ((text or b"").decode("utf-8", "replace") for text in (done.stdout, done.stderr))
@@ -177,7 +177,7 @@ class ShioenvSandbox(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Writes a file, and the directories it lies in. Errors: as Inspect says."""
         content = contents.encode() if isinstance(contents, str) else contents
-        path = shlex.quote(file)
+        path = quoted(file)
         made = f'/usr/bin/mkdir -p -- "$(/usr/bin/dirname -- {path})" && : > {path}'
         _refuse(await self.beside(made), file)
         for begin in range(0, len(content), PIECE):
@@ -195,7 +195,7 @@ class ShioenvSandbox(SandboxEnvironment):
         """What a file holds. Errors: as Inspect says."""
 
         def read(machine: Any) -> Behavior:
-            row = f"/usr/bin/base64 -w0 < {shlex.quote(file)}"
+            row = f"/usr/bin/base64 -w0 < {quoted(file)}"
             return self._opened(machine).fork().beside(row)
 
         done = await self.seat.do(read)

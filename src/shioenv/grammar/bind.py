@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from shlex import quote
 
+from shioenv.bash.words import quoted
 from shioenv.errors import UnboundTokenError
 from shioenv.grammar.check import without_endless
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, Production, Terminal
@@ -49,9 +49,9 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
                 continue
             text = value
         elif name in ALWAYS_QUOTED:
-            text = "'" + value.replace("'", "'\\''") + "'"
+            text = quoted(value, always=True)
         else:
-            text = quote(value)
+            text = quoted(value)
         if len(text) <= MAX_ARGUMENT_LENGTH:
             texts.append(text)
     return tuple(dict.fromkeys(texts))

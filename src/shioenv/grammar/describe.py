@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import zip_longest
 
+from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import is_assignment, n_assignments, split_words, substitutions
 from shioenv.domain.argument import Argument, join
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
@@ -20,8 +21,8 @@ from shioenv.grammar.parse import (
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
 
-_ASSIGNING = frozenset({"alias", "declare", "local", "readonly", "typeset"})
-"""Builtins without a grammar whose operands may set a variable."""
+_ASSIGNING = DECLARING | {"alias"}
+"""Builtins whose operands may set a variable."""
 
 
 class Kind(StrEnum):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from shioenv.bash.words import CLOSING, quotation_end
+from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
 from shioenv.grammar.symbols import Nonterminal, Symbol, Terminal
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
@@ -19,9 +19,6 @@ State: TypeAlias = "tuple[str, ...]"
 """What is open at a place, the innermost last: quotes, and brackets of a substitution."""
 
 _NAME = re.compile(r"\$(?:\w+|[?#$!@*-])")
-_ANSI = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
-_ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-
 Item: TypeAlias = "str | tuple[Nonterminal, State]"
 """Plain text, or a nonterminal with what is open where it stands."""
 
@@ -55,14 +52,11 @@ def spelt(text: str, quotes: str = "") -> str:
 
     `quotes` is `'`, `"` or nothing, which quotes with `'` where that is needed.
     """
-    if not quotes and text and _BARE.fullmatch(text):
+    if not quotes and text and BARE.fullmatch(text):
         return text
     if quotes == '"' or "'" in text:
         return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
     return f"'{text}'"
-
-
-_BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
 class _Reader:
@@ -130,7 +124,7 @@ class _Reader:
             return index + 2
         elif text.startswith("$'", index):
             end = quotation_end(text, index)
-            parts.append(_ansi(text[index + 2 : end - 1]).translate(PROTECTED))
+            parts.append(ansi(text[index + 2 : end - 1]).translate(PROTECTED))
             return end
         elif character in "$`" and (end := self.expansion(text, index, parts)):
             return end
@@ -155,16 +149,3 @@ class _Reader:
             parts.append(VARIABLE)
             return match.end()
         return 0
-
-
-def _ansi(text: str) -> str:
-    """The text of a `$'…'`."""
-
-    def character(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        if match[2]:
-            return chr(int(match[2], 8) & 0xFF)
-        return _ANSI_LETTERS.get(match[3], match[3])
-
-    return _ANSI.sub(character, text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
+from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes
@@ -39,17 +40,6 @@ GUESSED = "guessed"
 EXACT = "exact"
 """What the answerer is called that gives what the very same input did."""
 
-_BUILTINS = frozenset(
-    {
-        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command"),
-        *("compgen", "complete", "compopt", "continue", "declare", "dirs", "disown", "echo"),
-        *("enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash"),
-        *("help", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf"),
-        *("pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt"),
-        *("source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit"),
-        *("umask", "unalias", "unset", "wait"),
-    }
-)
 _COMMAND = re.compile(r"[\w.+@-]+")
 
 
@@ -223,7 +213,7 @@ class Commands:
     def _not_found(self, call: Call, state: State) -> Step | None:
         """What Bash says of a command that no directory of PATH holds."""
         name = (without_assignments(call.text).split() or [""])[0]
-        if name in _BUILTINS or not _COMMAND.fullmatch(name):
+        if name in BUILTINS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
         if "/" in name or name in state.before.document.get("functions", {}):

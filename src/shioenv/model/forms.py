@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from shioenv.bash.words import is_assignment, n_assignments
+from shioenv.bash.expand import Expander
+from shioenv.bash.words import is_assignment, n_assignments, unquoted
 from shioenv.composition.variables import Variables
 from shioenv.domain.argument import Argument
 from shioenv.domain.runner import State
@@ -22,7 +23,6 @@ from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
-from shioenv.modeling.words import Expander
 
 UNKNOWN, UNKNOWN_LONG = "-?", "--?"
 """What an option is called that its program does not have: a letter, a name."""
@@ -75,7 +75,7 @@ class Forms:
         if begin >= len(written) or is_assignment(written[begin]) or written[0].startswith("#"):
             return None
         expander = Expander(Variables(state))
-        command = _unquoted(written[begin])
+        command = unquoted(written[begin])
         words: list[str] = []
         matched = guessed = False
         for word in written[begin + 1 :]:
@@ -83,7 +83,7 @@ class Forms:
                 matched = matched or not _is_quoted(word)
                 expanded = _expanded(word, expander)
                 guessed |= expanded is None
-                words += [_unquoted(word)] if expanded is None else expanded
+                words += [unquoted(word)] if expanded is None else expanded
             else:
                 words.append(word)
             if len(words) > _MOST_WORDS:
@@ -162,10 +162,6 @@ def _expanded(word: str, expander: Expander) -> list[str] | None:
         return expander.fields(word)
     except (Abstained, ValueError, IndexError, RecursionError):
         return None
-
-
-def _unquoted(word: str) -> str:
-    return re.sub(r"\\(.)|['\"]", lambda match: match[1] or "", word, flags=re.DOTALL)
 
 
 def _is_option(text: str) -> bool:

@@ -6,7 +6,6 @@ What a dataset keeps and what an environment's last step tells are made here.
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
+from shioenv.bash.words import quoted
 from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
@@ -260,7 +260,7 @@ class SessionRecorder:
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
     """Lines that print files, of fewer bytes than `room` each but where one name takes more."""
     line, length = ["cat", "--"], len("cat --")
-    for path in map(shlex.quote, paths):
+    for path in map(quoted, paths):
         more = len(os.fsencode(path)) + 1
         if len(line) > 2 and length + more >= room:
             yield " ".join(line)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shlex
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from shioenv.bash import words
 from shioenv.errors import StartDirectoryError
 from shioenv.system.store import IndexEntry, System
 
@@ -133,4 +133,4 @@ def quoted(name: str) -> str:
 
     A name that starts with a dash is given a `./`, so that no program takes it for an option.
     """
-    return shlex.quote(f"./{name}" if name.startswith("-") else name)
+    return words.quoted(f"./{name}" if name.startswith("-") else name)

@@ -7,12 +7,14 @@ makes no task. Filters say what becomes of lines, so that a pipeline is told ste
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
+from shioenv.bash.words import plain_words
 from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar
@@ -92,13 +94,16 @@ def asks(shell_input: Input) -> str | None:
 
 
 def _words(text: str) -> list[str] | None:
-    """The words of a command in which the shell expands nothing; None of any other."""
+    """The words of a command in which the shell expands nothing; None of any other, and of what
+    Bash refuses.
+    """
     if _BARE.search(_QUOTED.sub("", text)):
         return None
     try:
-        return shlex.split(text)
-    except ValueError:
+        read(text)
+    except Refused:
         return None
+    return plain_words(text)
 
 
 def _told(words: Sequence[str], piped: bool) -> str | None:

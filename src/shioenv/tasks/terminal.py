@@ -11,13 +11,13 @@ aliases, traps and variables answer as their owner likes.
 
 from __future__ import annotations
 
-import shlex
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, Protocol
 
+from shioenv.bash.words import quoted
 from shioenv.behavior.rows import How, Row
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
@@ -248,7 +248,7 @@ def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
     fits = [number for number, path in enumerate(paths) if _is_text(path)]
     row = "\n".join(
-        f"echo {number} $(/usr/bin/base64 -w0 < {shlex.quote(paths[number])})" for number in fits
+        f"echo {number} $(/usr/bin/base64 -w0 < {quoted(paths[number])})" for number in fits
     )
     told = terminal.fork().beside(f"exec 2> /dev/null\n{row}").output
     found = {}

@@ -21,7 +21,8 @@ from shioenv.bash.program import (
     Verbatim,
     While,
 )
-from shioenv.bash.read import Refused, read
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands
 
 

@@ -26,7 +26,7 @@ def served(tmp_path: Path) -> Iterator[tuple[dict[str, str], dict[str, dict[str,
             **os.environ,
             "HF_ENDPOINT": url, "HF_TOKEN": "hf_x", "HF_HOME": str(tmp_path / "hf"),
             "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-            "XDG_CACHE_HOME": str(tmp_path / "cache"), "NO_PROXY": "127.0.0.1",
+            "SHIOENV_CACHE": str(tmp_path / "cache" / "shioenv"), "NO_PROXY": "127.0.0.1",
         }, repositories  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from small_world import entry, small_world, taken
 
+from shioenv.bash.patterns import CLASSES
 from shioenv.domain.context import Context
 from shioenv.model.facts import Operand
 from shioenv.model.memory.explain import Induction
@@ -19,7 +20,6 @@ from shioenv.model.memory.functions.families import functions
 from shioenv.model.memory.functions.match import MOST_WORK
 from shioenv.model.memory.functions.space import Given
 from shioenv.model.memory.rewrite import Kept, Taken
-from shioenv.modeling.patterns import CLASSES
 from shioenv.system.world import World
 
 WORDS = (

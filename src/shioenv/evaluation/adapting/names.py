@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from random import Random
-from shlex import quote
 
+from shioenv.bash.words import quoted
 from shioenv.grammar.bind import values_of
 from shioenv.grammar.spelling import SHOWN, VARIABLE, plain
 from shioenv.grammar.symbols import Nonterminal
@@ -150,7 +150,7 @@ class Names:
         if role == "url":
             scheme, host, rest = _URL.fullmatch(word).groups("")  # type: ignore[union-attr]
             name = self._pick(self.values(_host_tokens(host)), random, used)
-            return quote(f"{scheme}{name}{rest}")
+            return quoted(f"{scheme}{name}{rest}")
         if role == "new":
             return self._new(word, random, used)
         if role in ("glob", "directory glob"):
@@ -255,7 +255,7 @@ class Names:
             token = "Directory" if role == "directory glob" else self._type("file", word)
             names = [posixpath.basename(name) for name in self.tokens.get(token, ())]
             kept = sorted({name for name in names if name.isprintable() and name not in ("", ".")})
-            return self._pick([quote(name) for name in kept], random, used)
+            return self._pick([quoted(name) for name in kept], random, used)
         stem = posixpath.splitext(word)[0]
         endings = [f"'{stem}{ending}'" for ending in sorted(self._endings) if "'" not in stem]
         return self._pick(endings, random, used)
@@ -266,7 +266,7 @@ class Names:
         if VARIABLE in base or not base:
             return self._pick(self.values(["NewFile"]), random, used)
         directory = random.choice([name for name in self.values(["Directory"]) if "'" not in name])
-        return quote(posixpath.normpath(posixpath.join(directory, base)))
+        return quoted(posixpath.normpath(posixpath.join(directory, base)))
 
     @cached_property
     def _hosts(self) -> frozenset[str]:

@@ -5,12 +5,12 @@ The strongest rule-based system we know: whoever beats a honeypot alone has prov
 
 from __future__ import annotations
 
-import shlex
 import stat
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
@@ -81,7 +81,7 @@ class Bashkit:
             bash.mount(top, files)
         _fill(bash.fs(), self._home)
         _date(bash, self._home)
-        bash.execute_sync(f"cd {shlex.quote(cwd)}")
+        bash.execute_sync(f"cd {quoted(cwd)}")
         return bash
 
     def _filled(self, top: str) -> Any:
@@ -149,6 +149,6 @@ def _date(bash: Any, entries: Loaded) -> None:
     times: dict[int, list[str]] = {}
     for entry, _ in entries:
         if not stat.S_ISLNK(entry.mode) and entry.path not in BUILT_IN and "\n" not in entry.path:
-            times.setdefault(entry.mtime, []).append(shlex.quote(entry.path))
+            times.setdefault(entry.mtime, []).append(quoted(entry.path))
     lines = (f"touch -d @{when} {' '.join(paths)}" for when, paths in times.items())
     bash.execute_sync("\n".join(lines))

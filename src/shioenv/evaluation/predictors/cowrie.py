@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import posixpath
-import shlex
 import shutil
 import socket
 import stat
@@ -23,6 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
@@ -219,7 +219,7 @@ def _text_commands(directory: Path, sandbox: SandboxRunner, own: set[str]) -> No
     """
     (directory / "txtcmds").mkdir()
     for name in sorted({*names_of_grammars(), "mount"} - own):
-        path = sandbox.run(f"command -v {shlex.quote(name)}").text.strip()
+        path = sandbox.run(f"command -v {quoted(name)}").text.strip()
         done = sandbox.run(name) if path.startswith("/") else None
         if done is not None and done.exit_code == 0 and done.output and not done.patch:
             file = directory / "txtcmds" / path.lstrip("/")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from shioenv.bash.arithmetic import count as count_of
 from shioenv.composition.changes import attributes
 from shioenv.domain.context import KEPT, OF_DATE, Entry
 from shioenv.domain.pointer import keys, pointer
@@ -21,7 +22,6 @@ from shioenv.domain.work import COPIED, spend
 from shioenv.model.facts import Operand, Tree
 from shioenv.model.forms import UNKNOWN, Form
 from shioenv.model.translation import Translation
-from shioenv.modeling.arithmetic import count as count_of
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 """What was changed: words and paths; what is known of files too; the text by what is in a file;

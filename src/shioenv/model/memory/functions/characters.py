@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from shioenv.bash.patterns import CLASSES
 from shioenv.model.memory.functions.space import (
     Flags,
     Given,
@@ -13,7 +14,6 @@ from shioenv.model.memory.functions.space import (
     as_text,
     check_length,
 )
-from shioenv.modeling.patterns import CLASSES
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import compress
 from operator import not_
 
+from shioenv.bash.patterns import bracket
 from shioenv.domain.work import spend
 from shioenv.model.memory.functions.space import (
     Flags,
@@ -20,7 +21,6 @@ from shioenv.model.memory.functions.space import (
     lines_of,
     remembered,
 )
-from shioenv.modeling.patterns import CLASSES
 
 MOST_WORK = 3e7
 """Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
@@ -47,8 +47,11 @@ def _translated(source: str, syntax: str) -> str:
     while index < len(source):
         character = source[index]
         if character == "[":
-            bracket, index = _bracket(source, index)
-            made.append(bracket)
+            found = bracket(source, index + 1, shell=False)
+            if found is None:
+                raise ValueError("a bracket is not closed")
+            made.append(found[0])
+            index = found[1]
             continue
         index += 1
         if character == "\\":
@@ -77,30 +80,6 @@ def _translated(source: str, syntax: str) -> str:
         else:
             made.append(re.escape(character))
     return "".join(made)
-
-
-def _bracket(source: str, start: int) -> tuple[str, int]:
-    index = start + 1
-    members = "^" if source[index : index + 1] == "^" else ""
-    index += len(members)
-    first = True
-    while index < len(source):
-        if source[index] == "]" and not first:
-            return f"[{members}]", index + 1
-        first = False
-        named = re.compile(r"\[:(\w+):\]").match(source, index)
-        if named:
-            members += CLASSES[named[1]]
-            index = named.end()
-            continue
-        is_range = (
-            source[index] == "-"
-            and members not in ("", "^")
-            and source[index + 1 : index + 2] not in "]-"
-        )
-        members += "-" if is_range else re.escape(source[index])
-        index += 1
-    raise ValueError("a bracket is not closed")
 
 
 @remembered

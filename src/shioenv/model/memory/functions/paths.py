@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from shioenv.bash.patterns import matches
 from shioenv.model.memory.functions.space import Flags, Given, Roles, as_lines
-from shioenv.modeling.patterns import matches
 
 
 def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:

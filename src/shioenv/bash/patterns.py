@@ -20,7 +20,7 @@ CLASSES = {
 }  # fmt: skip
 """POSIX's classes of characters in the C locale, as they stand in a bracket of Python's `re`."""
 
-_NAMED = re.compile(r"\[:(\w{1,9}):\]")
+_NAMED = re.compile(r"\[([:.=])(.[^]:.=]*)\1\]", re.DOTALL)
 _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
 """Those of Bash, which has one more."""
 
@@ -52,7 +52,7 @@ def escaped(text: str) -> str:
 def matches(pattern: str, text: str) -> bool:
     """Whether a pattern matches the whole text, as in `case` and `${x#…}`."""
     # each bracket may be looked for up to the end
-    spend(1 + (len(pattern) * (1 + pattern.count("[")) + len(text)) // COPIED)
+    spend(1 + len(pattern) * pattern.count("[") + (len(pattern) + len(text)) // COPIED)
     return _compiled(pattern).fullmatch(text) is not None
 
 
@@ -140,43 +140,73 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         elif character == "?":
             pieces[-1] += "."
         elif character == "[":
-            bracket, index = _bracket(pattern, index)
-            pieces[-1] += bracket
+            made, index = bracket(pattern, index) or (r"\[", index)
+            pieces[-1] += made
         else:
             pieces[-1] += re.escape(character)
     first, *between = pieces
     last = f".*{between.pop()}" if between else ""
     inner = "".join(f"(?>.*?{piece})" for piece in between if piece)
-    try:
-        return re.compile(first + inner + last, re.DOTALL)
-    except re.error:  # a range whose end comes first, which matches nothing
-        return re.compile(r"(?!)")
+    return re.compile(first + inner + last, re.DOTALL)
 
 
-def _bracket(pattern: str, index: int) -> tuple[str, int]:
-    """The set that begins behind a `[`, and where it ends; the bracket itself where none does."""
-    start = index
-    negated = pattern[index : index + 1] in ("!", "^")
+def bracket(text: str, index: int, *, shell: bool = True) -> tuple[str, int] | None:
+    """The set of characters that a bracket expression stands for, as Python's `re` writes it, and
+    where the expression ends; None where nothing ends it. `index` is behind its `[`.
+
+    In one of a regular expression, which is not the `shell`'s, a backslash stands for itself and
+    `!` negates nothing. Errors: ValueError where a regular expression is refused for it,
+    Abstained for a character by its name (`[.space.]`).
+    """
+    negated = text.startswith(("!", "^") if shell else "^", index)
     index += negated
     members: list[str] = []
     first = True
-    while index < len(pattern):
-        if pattern[index] == "]" and not first:
-            inside = "".join(members)
-            return f"[{'^' if negated else ''}{inside}]", index + 1
+    while index < len(text):
+        if text[index] == "]" and not first:
+            return _set_of(members, negated), index + 1
         first = False
-        named = _NAMED.match(pattern, index)
-        if named and named[1] in _CLASSES:
-            members.append(_CLASSES[named[1]])
-            index = named.end()
+        member, low, index = _member(text, index, shell)
+        if not low or not text.startswith("-", index) or text[index + 1 : index + 2] == "]":
+            members.append(member)
             continue
-        if pattern[index] == "\\" and index + 1 < len(pattern):
-            index += 1
-            members.append(re.escape(pattern[index]))
-        elif pattern[index] == "-":
-            is_range = members and pattern[index + 1 : index + 2] not in ("]", "")
-            members.append("-" if is_range else r"\-")
-        else:
-            members.append(re.escape(pattern[index]))
-        index += 1
-    return r"\[", start
+        if index + 1 == len(text):
+            return (_NOTHING, len(text)) if shell else None
+        last, high, index = _member(text, index + 1, shell, is_end=True)
+        if low <= high:
+            members.append(f"{member}-{last}")
+        elif not shell:
+            raise ValueError("a range ends before it begins")
+    return None
+
+
+_NOTHING = r"(?!)"
+
+
+def _set_of(members: list[str], negated: bool) -> str:
+    inside = "".join(members)
+    if inside:
+        return f"[^{inside}]" if negated else f"[{inside}]"
+    return r"(?s:.)" if negated else _NOTHING
+
+
+def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tuple[str, str, int]:
+    """A character or a class as `re` writes it in a set, the character where a range may begin or
+    end with it, and where it ends. At the end of a range Bash knows no class.
+    """
+    named = _NAMED.match(text, index)
+    if named is None or (shell and is_end and named[1] != "."):
+        opens = shell and not named and text.startswith(("[:", "[.", "[="), index)
+        if opens and "]" in text[index:]:
+            raise Abstained("a class in a pattern is never closed")
+        index += shell and text[index] == "\\" and index + 1 < len(text)
+        return re.escape(text[index]), text[index], index + 1
+    kind, name = named.groups()
+    if kind == ":":
+        known = _CLASSES if shell else CLASSES
+        if name not in known and not shell:
+            raise ValueError(f"there is no class {name!r}")
+        return known.get(name, ""), "", named.end()
+    if len(name) > 1:
+        raise Abstained(f"the character called {name:.40} is not known")
+    return re.escape(name), name if kind == "." else "", named.end()

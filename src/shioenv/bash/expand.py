@@ -5,38 +5,28 @@ splitting, path names, quotes; in that order.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Protocol
 
-from shioenv.bash.read import RESERVED, Reader
+from shioenv.bash.arithmetic import evaluate
+from shioenv.bash.braces import braces
+from shioenv.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
+from shioenv.bash.read import Reader
+from shioenv.bash.words import ansi
 from shioenv.domain.runner import State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
-from shioenv.modeling.arithmetic import evaluate
-from shioenv.modeling.patterns import SPECIAL, escaped, is_pattern, matches, paths
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)
-_SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
 _SPECIAL = re.compile(r"\$([0-9@*#?!-])")
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
-_PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
-_PLAIN_COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
+_REFERRING = re.compile(r"[`$<>]")
+_PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
 _PLAIN_QUOTED = re.compile(r"[^\\`$]+")
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
-_ANSI = re.compile(
-    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.S
-)
-_ANSI_LETTERS = {
-    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
-    "v": "\v",
-}  # fmt: skip
 _GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
-_MOST_FIELDS = 10_000
-_DEEPEST = 40
 _MOST_DIGITS = 18
 _FIELD = 10
 """Steps to a word, however short it is."""
@@ -86,14 +76,6 @@ class _Segment:
 _BREAK = _Segment(None, quoted=True)
 
 
-def quoted(text: str, *, command: bool = False) -> str:
-    """The text as a word that stands for itself; as the first of a command, where `command`."""
-    plain = _PLAIN_COMMAND if command else _PLAIN
-    if plain.fullmatch(text) and not (command and text in RESERVED):
-        return text
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 @dataclass(frozen=True, slots=True)
 class References:
     """What a word's expansion rests on."""
@@ -113,6 +95,8 @@ def references(word: str) -> References:
 
 
 def _refer(text: str, names: set[str]) -> bool:
+    if not _REFERRING.search(text):
+        return False
     reader = Reader(text)
     substitutes = False
     place = 0
@@ -160,86 +144,6 @@ def _refer_expansion(unit: str, names: set[str]) -> bool:
         match = _PARAMETER.match(unit.lstrip("${#!"))
         names.update([match[1]] if match else ())
     return "`" in unit or re.search(r"\$\((?!\()", unit) is not None
-
-
-def braces(word: str) -> list[str]:
-    """The words that brace expansion makes of one, in order."""
-    return _braces(word, 0)
-
-
-def _braces(word: str, nesting: int) -> list[str]:
-    spend(len(word) + 1)
-    if nesting > _DEEPEST:
-        raise Abstained(f"the braces in {word!r:.40} are nested too deeply")
-    reader = Reader(word)
-    made = [""]
-    place = begin = 0
-    while place < len(word):
-        if word[place] == "{":
-            expanded = _brace(word, place, reader, nesting)
-            if expanded is not None:
-                alternatives, end = expanded
-                if len(made) * len(alternatives) > _MOST_FIELDS:
-                    raise Abstained(f"{word!r:.40} stands for too many words")
-                made = _with(made, word[begin:place], alternatives)
-                place = begin = end
-                continue
-        place = reader.unit_end(place)
-    return _with(made, word[begin:], [""])
-
-
-def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
-    """Every head with every tail, the middle between them."""
-    longest = max(map(len, heads), default=0) + len(middle) + max(map(len, tails), default=0)
-    spend(len(heads) * len(tails) * (1 + longest // COPIED))
-    return [f"{head}{middle}{tail}" for head, tail in product(heads, tails)]
-
-
-def _brace(word: str, start: int, reader: Reader, depth: int) -> tuple[list[str], int] | None:
-    """What stands between the `{` at `start` and its `}`, and where that ends."""
-    parts: list[str] = []
-    nesting, begin, place = 0, start + 1, start + 1
-    while place < len(word):
-        spend(1)
-        character = word[place]
-        if character == "{":
-            nesting += 1
-        elif character == "}" and nesting:
-            nesting -= 1
-        elif character == "}":
-            parts.append(word[begin:place])
-            if len(parts) > 1:
-                return [each for part in parts for each in _braces(part, depth + 1)], place + 1
-            sequence = _sequence(parts[0])
-            return None if sequence is None else (sequence, place + 1)
-        elif character == "," and not nesting:
-            parts.append(word[begin:place])
-            begin = place + 1
-        place = reader.unit_end(place)
-    return None
-
-
-def _sequence(text: str) -> list[str] | None:
-    match = _SEQUENCE.fullmatch(text)
-    if match is None:
-        return None
-    first, last, step, one, other, letter_step = match.groups()
-    if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
-        raise Abstained(f"{text!r:.40} stands for numbers that are too long")
-    if first is not None:
-        width = max((len(each) for each in (first, last) if re.match(r"-?0\d", each)), default=0)
-        low, high = int(first), int(last)
-    else:
-        if one.isdigit() or other.isdigit() or "_" in (one, other):
-            return None
-        low, high, step, width = ord(one), ord(other), letter_step, 0
-    by = abs(int(step or 1)) or 1
-    if abs(high - low) // by > _MOST_FIELDS:
-        raise Abstained(f"{text!r:.40} stands for too many words")
-    numbers = range(low, high + 1, by) if low <= high else range(low, high - 1, -by)
-    if first is None:
-        return [chr(number) for number in numbers]
-    return [f"{number:0{width}d}" if width else str(number) for number in numbers]
 
 
 LONGEST_REPLACED = 1_000
@@ -338,10 +242,14 @@ class Expander:
 
     def _word(self, word: str, *, assigned: bool = False, splits: bool = False) -> list[_Segment]:
         spend(len(word) + 1)
-        reader = Reader(word)
         segments: list[_Segment] = []
+        reader: Reader | None = None
         place = 0
         while place < len(word):
+            if plain := _PLAIN_UNQUOTED.match(word, place):
+                segments.append(_Segment(plain[0], quoted=False, splits=splits))
+                place = plain.end()
+                continue
             at_start = place == 0 or (assigned and word[place - 1] == ":")
             tilde = _TILDE.match(word, place) if at_start else None
             if assigned and at_start and not tilde:
@@ -358,6 +266,7 @@ class Expander:
                 path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
                 segments.append(_Segment(path, quoted=True))
             else:
+                reader = reader or Reader(word)
                 end = reader.unit_end(place)
                 segments += self._unit(word[place:end], splits=splits)
             place = end
@@ -374,15 +283,15 @@ class Expander:
             found = self._quoted(inner)
             return found if found or inner in ("$@", "${@}") else [_Segment("", quoted=True)]
         if unit.startswith("$'"):
-            return [_Segment(_ansi(unit[2:-1]), quoted=True)]
+            return [_Segment(_text(ansi(unit[2:-1])), quoted=True)]
         if first in "`$" and len(unit) > 1:
             return self._expansion(unit, quoted=False)
         return [_Segment(unit, quoted=False, splits=splits)]
 
     def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
         spend(len(text) + 1)
-        reader = Reader(text)
         segments: list[_Segment] = []
+        reader: Reader | None = None
         place = 0
         while place < len(text):
             plain = _PLAIN_QUOTED.match(text, place)
@@ -399,6 +308,7 @@ class Expander:
                 segments.append(_Segment(kept, quoted=True))
                 place += 2
             elif character == "`" or (character == "$" and text[place + 1 : place + 2] != "'"):
+                reader = reader or Reader(text)
                 end = reader.unit_end(place) if character == "`" else reader.expansion_end(place)
                 unit = text[place:end]
                 if len(unit) > 1:
@@ -615,21 +525,8 @@ def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
     return value
 
 
-def _ansi(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        octal, two, four, eight, control, other = match.groups()
-        if octal or two:
-            number = int(octal, 8) & 0xFF if octal else int(two, 16)
-            if number == 0 or number > 127:
-                raise Abstained("bytes that are no text")
-            return chr(number)
-        if four or eight:
-            number = int(four or eight, 16)
-            if number > sys.maxunicode or 0xD800 <= number < 0xE000:
-                raise Abstained("bytes that are no text")
-            return chr(number)
-        if control:
-            return chr(ord(control) & 0x1F)
-        return _ANSI_LETTERS.get(other, other if other in "\\'\"?" else f"\\{other}")
-
-    return _ANSI.sub(one, text)
+def _text(decoded: str) -> str:
+    """What a `$'…'` stands for. Errors: Abstained where it is no text."""
+    if re.search("[\ud800-\udfff]", decoded):
+        raise Abstained("bytes that are no text")
+    return decoded

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from shioenv.bash.arithmetic import evaluate
+from shioenv.bash.braces import braces
+from shioenv.bash.expand import Expander, references
+from shioenv.bash.patterns import matches
+from shioenv.bash.words import quoted
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained
-from shioenv.modeling.arithmetic import evaluate
-from shioenv.modeling.patterns import matches
-from shioenv.modeling.words import Expander, braces, quoted, references
 
 FILE = {"perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 0}
 FILE |= {"month": "Jan", "day": 1, "year": 2025, "time": "00:00"}

@@ -1,0 +1,97 @@
+"""Words that stand for several by their braces: `{a,b}`, `{1..9}`."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+from shioenv.bash.read import Reader
+from shioenv.domain.work import COPIED, spend
+from shioenv.errors import Abstained
+
+_SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
+_MOST_FIELDS = 10_000
+_DEEPEST = 40
+_MOST_DIGITS = 18
+
+
+def braces(word: str) -> list[str]:
+    """The words that brace expansion makes of one, in order."""
+    return _braces(word, 0)
+
+
+def _braces(word: str, nesting: int) -> list[str]:
+    spend(len(word) + 1)
+    if nesting > _DEEPEST:
+        raise Abstained(f"the braces in {word!r:.40} are nested too deeply")
+    if "{" not in word:
+        return [word]
+    reader = Reader(word)
+    made = [""]
+    place = begin = 0
+    while place < len(word):
+        if word[place] == "{":
+            expanded = _brace(word, place, reader, nesting)
+            if expanded is not None:
+                alternatives, end = expanded
+                if len(made) * len(alternatives) > _MOST_FIELDS:
+                    raise Abstained(f"{word!r:.40} stands for too many words")
+                made = _with(made, word[begin:place], alternatives)
+                place = begin = end
+                continue
+        place = reader.unit_end(place)
+    return _with(made, word[begin:], [""])
+
+
+def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
+    """Every head with every tail, the middle between them."""
+    longest = max(map(len, heads), default=0) + len(middle) + max(map(len, tails), default=0)
+    spend(len(heads) * len(tails) * (1 + longest // COPIED))
+    return [f"{head}{middle}{tail}" for head, tail in product(heads, tails)]
+
+
+def _brace(word: str, start: int, reader: Reader, depth: int) -> tuple[list[str], int] | None:
+    """What stands between the `{` at `start` and its `}`, and where that ends."""
+    parts: list[str] = []
+    nesting, begin, place = 0, start + 1, start + 1
+    while place < len(word):
+        spend(1)
+        character = word[place]
+        if character == "{":
+            nesting += 1
+        elif character == "}" and nesting:
+            nesting -= 1
+        elif character == "}":
+            parts.append(word[begin:place])
+            if len(parts) > 1:
+                return [each for part in parts for each in _braces(part, depth + 1)], place + 1
+            sequence = _sequence(parts[0])
+            return None if sequence is None else (sequence, place + 1)
+        elif character == "," and not nesting:
+            parts.append(word[begin:place])
+            begin = place + 1
+        place = reader.unit_end(place)
+    return None
+
+
+def _sequence(text: str) -> list[str] | None:
+    match = _SEQUENCE.fullmatch(text)
+    if match is None:
+        return None
+    first, last, step, one, other, letter_step = match.groups()
+    if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
+        raise Abstained(f"{text!r:.40} stands for numbers that are too long")
+    if first is not None:
+        width = max((len(each) for each in (first, last) if re.match(r"-?0\d", each)), default=0)
+        low, high = int(first), int(last)
+    else:
+        if one.isdigit() or other.isdigit() or "_" in (one, other):
+            return None
+        low, high, step, width = ord(one), ord(other), letter_step, 0
+    by = abs(int(step or 1)) or 1
+    if abs(high - low) // by > _MOST_FIELDS:
+        raise Abstained(f"{text!r:.40} stands for too many words")
+    numbers = range(low, high + 1, by) if low <= high else range(low, high - 1, -by)
+    if first is None:
+        return [chr(number) for number in numbers]
+    return [f"{number:0{width}d}" if width else str(number) for number in numbers]

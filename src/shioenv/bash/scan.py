@@ -1,0 +1,307 @@
+"""Where quotes, expansions and words end, by the lexical rules of Bash 5.2."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from shioenv.bash.program import Substitution
+from shioenv.errors import Abstained
+
+META = frozenset(" \t\n;&|<>()")
+"""Characters that end a word outside of quotes."""
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""What a variable may be called."""
+
+_PLAIN = re.compile(r"[^\s;&|<>()\\'\"`$\[=]+")
+"""Characters of a word that mean nothing."""
+_NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
+_ANSI = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+_BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
+_DEEPEST = 80
+"""Commands and expansions in each other at most; ours: what is deeper would end Python's stack."""
+
+
+class Refused(Abstained):
+    """Bash refuses the text, or it is nested deeper than is read here; `why`, and at which `place`.
+
+    Whoever answers inputs without Bash has nothing to say of such a text.
+    """
+
+    def __init__(self, why: str, text: str, place: int) -> None:
+        around = text[max(0, place - 10) : place + 20]
+        super().__init__(
+            f"the input cannot be taken apart at {around!r}: {why}",
+            hint="ask a runner that answers whole inputs",
+        )
+        self.why, self.place = why, place
+
+
+class Scanner(ABC):
+    """Knows where what begins at a place of a text ends."""
+
+    def __init__(self, text: str, place: int = 0, around: Scanner | None = None) -> None:
+        self.text, self.place = text, place
+        self._first: Scanner = around._first if around else self
+        """The one that is around all others."""
+        self._depth: int = around._depth + 1 if around else 0
+        self._ends: dict[tuple[str, int], int] = around._ends if around else {}
+        """Where expansions and programs in them end, by where they begin: one comes by inner ones
+        again and again."""
+        self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
+        self.expansions: dict[int, str] = around.expansions if around else {}
+        if self._depth > _DEEPEST:
+            raise self.refusal("it is nested too deeply")
+
+    @abstractmethod
+    def _read_inner(self, place: int, *, kept: bool) -> int:
+        """Reads the program of the `$(`, `<(` or `>(` at `place`, and gives where it ends; where
+        one is `kept`, it may be none, and 0 says so. Errors: Refused.
+        """
+
+    @abstractmethod
+    def _read_backquoted(self, place: int, end: int) -> None:
+        """Reads the program between the backquotes at `place`, if Bash would."""
+
+    @cached_property
+    def _newlines_at(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self.text)]
+
+    # ---- what may be asked of a place ----
+
+    def refusal(self, why: str) -> Refused:
+        """What to raise where Bash refuses the text."""
+        return Refused(why, self.text, self.place)
+
+    def line(self, place: int) -> int:
+        """The number of a place's line, from 1."""
+        return bisect_right(self._first._newlines_at, place - 1) + 1
+
+    def word_end(self, place: int, *, subscript: bool = False) -> int:
+        """Where the word at `place` ends: at the first metacharacter outside all quotes.
+
+        With `subscript` blanks in the brackets of `name[…]` belong to it.
+        """
+        text, start = self.text, place
+        while place < len(text):
+            plain = _PLAIN.match(text, place)
+            if plain:
+                place = plain.end()
+                continue
+            character = text[place]
+            if character in "<>" and text.startswith("(", place + 1):
+                place = self.unit_end(place)
+            elif character in META:
+                break
+            elif character == "[" and subscript and NAME.fullmatch(text, start, place):
+                place = self._subscript_end(place + 1)
+            else:
+                place = self.unit_end(place)
+        return place
+
+    def unit_end(self, place: int) -> int:
+        """Where the character, quotation or expansion at `place` ends."""
+        text = self.text
+        character = text[place]
+        if character == "\\":
+            return min(place + 2, len(text))
+        if character == "'":
+            return self._find("'", place + 1)
+        if character == '"':
+            return self.double_quote_end(place)
+        if character == "`":
+            return self._backquote_end(place)
+        if character == "$":
+            if text.startswith("$'", place):
+                return self._matched(_ANSI, place + 1)
+            if text.startswith('$"', place):
+                return self.double_quote_end(place + 1)
+            return self.expansion_end(place)
+        if character in "<>" and text.startswith("(", place + 1):
+            return self._substitution_end(place)
+        return place + 1
+
+    def double_quote_end(self, place: int) -> int:
+        """Where the `"…"` at `place` ends."""
+        if ('"', place) in self._ends:
+            return self._ends['"', place]
+        start, text = place, self.text
+        place += 1
+        while place < len(text):
+            character = text[place]
+            if character == '"':
+                self._ends['"', start] = place + 1
+                return place + 1
+            if character == "\\":
+                place += 2
+            elif character == "`":
+                place = self._backquote_end(place)
+            elif character == "$":
+                place = self.expansion_end(place)
+            else:
+                place += 1
+        raise self.refusal('a " is never closed')
+
+    def expansion_end(self, place: int) -> int:
+        """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
+        if ("$", place) not in self._ends:
+            self._ends["$", place] = self._expansion_end(place)
+        return self._ends["$", place]
+
+    def arithmetic_end(self, place: int) -> int:
+        """Behind the `))` of what begins here, behind `((`; 0 where it is none."""
+        try:
+            end = self._closed(place, "(", ")")
+        except Refused:
+            return 0
+        return end + 1 if self.text.startswith(")", end) else 0
+
+    # ---- expansions ----
+
+    def _expansion_end(self, place: int) -> int:
+        text = self.text
+        behind = text[place + 1 : place + 2]
+        if behind == "(":
+            return self._substitution_end(place)
+        if behind == "{":
+            return self._brace_end(place)
+        if behind == "[":
+            return self._closed(place + 2, "[", "]")
+        name = NAME.match(text, place + 1)
+        end = name.end() if name else place + 2
+        if name or (behind and behind in "123456789@*"):
+            self.expansions[place] = text[place + 1 : end]
+            return end
+        if behind and behind in "0?#$!-":
+            return end
+        return place + 1
+
+    def _brace_end(self, place: int) -> int:
+        """Behind the first `}` outside all quotes and expansions."""
+        text, start = self.text, place
+        if name := _NAMED.match(text, place):
+            self.expansions[place] = name[1]
+            return name.end()
+        place += 2
+        with self._deeper():
+            while place < len(text):
+                if text[place] == "}":
+                    return place + 1
+                place = self.unit_end(place)
+        self.place = start
+        raise self.refusal("a ${ is never closed")
+
+    def _substitution_end(self, place: int) -> int:
+        """Behind the `)` of the `$(`, `<(` or `>(` at `place`."""
+        if ("(", place) in self._ends:
+            return self._ends["(", place]
+        text = self.text
+        end = 0
+        if text.startswith("((", place + 1):  # Bash passes over it as over arithmetic, even `<((`
+            end = self._closed(place + 2, "(", ")")
+            is_arithmetic = text[place] == "$" and self.arithmetic_end(place + 3) == end
+            if not is_arithmetic and self._read_inner(place, kept=True) != end:
+                self.substitutions.pop(place, None)
+        else:
+            end = self._read_inner(place, kept=False)
+        self._ends["(", place] = end
+        return end
+
+    def _backquote_end(self, place: int) -> int:
+        if ("`", place) not in self._ends:
+            end = self._ends["`", place] = self._matched(_BACKQUOTED, place)
+            self._read_backquoted(place, end)
+        return self._ends["`", place]
+
+    def _closed(self, place: int, opening: str, closing: str) -> int:
+        """Behind the bracket that closes the one before `place`; inner ones and quotes are passed.
+
+        As in Bash only `$(…)` is read in arithmetic, all else in it when it is expanded.
+        """
+        return self._bracket_end(place, opening, closing, self._arithmetic_unit_end)
+
+    def _subscript_end(self, place: int) -> int:
+        return self._bracket_end(place, "[", "]", self.unit_end)
+
+    def _pattern_group_end(self, place: int) -> int:
+        return self._bracket_end(place, "(", ")", self._pattern_unit_end)
+
+    def _bracket_end(
+        self, place: int, opening: str, closing: str, unit_end: Callable[[int], int]
+    ) -> int:
+        kind = f"{unit_end.__name__} {opening}"
+        if (kind, place) in self._ends:
+            return self._ends[kind, place]
+        text, nesting, start = self.text, 0, place
+        with self._deeper():
+            while place < len(text):
+                character = text[place]
+                if character == opening:
+                    nesting += 1
+                elif character == closing:
+                    if not nesting:
+                        self._ends[kind, start] = place + 1
+                        return place + 1
+                    nesting -= 1
+                elif character in "'\"\\`$<>":
+                    place = unit_end(place)
+                    continue
+                place += 1
+        self.place = start
+        raise self.refusal(f"a {opening} is never closed")
+
+    def _arithmetic_unit_end(self, place: int) -> int:
+        text = self.text
+        if text[place] in "<>":
+            return place + 1
+        if text.startswith(("${", "$["), place):
+            if name := _NAMED.match(text, place):
+                self.expansions[place] = name[1]
+            return place + 1
+        return self.unit_end(place)
+
+    def _pattern_unit_end(self, place: int) -> int:
+        if self.text.startswith("$(", place):
+            with suppress(Refused):
+                self._substitution_end(place)
+            return place + 1
+        return self._arithmetic_unit_end(place)
+
+    def _deeper(self) -> _Deeper:
+        return _Deeper(self)
+
+    def _find(self, mark: str, place: int) -> int:
+        end = self.text.find(mark, place)
+        if end < 0:
+            raise self.refusal(f"a {mark} is never closed")
+        return end + 1
+
+    def _matched(self, pattern: re.Pattern[str], place: int) -> int:
+        match = pattern.match(self.text, place)
+        if not match:
+            raise self.refusal(f"a {self.text[place]} is never closed")
+        return match.end()
+
+
+@dataclass(slots=True)
+class _Deeper:
+    """Counts what stands in each other while a part is read."""
+
+    reader: Scanner
+
+    def __enter__(self) -> None:
+        self.reader._depth += 1
+        if self.reader._depth > _DEEPEST:
+            raise self.reader.refusal("it is nested too deeply")
+
+    def __exit__(self, *error: object) -> None:
+        self.reader._depth -= 1
+
+
+def _newlines_of(text: str) -> list[int]:
+    return [match.start() for match in re.finditer("\n", text)]

@@ -1,1 +1,0 @@
-"""Words expanded by rule."""
