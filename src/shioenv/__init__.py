@@ -1,13 +1,14 @@
 """ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
 
-`import shioenv` loads none of it: a public name is imported when it is first asked for.
+`import shioenv` loads none of it: a public name is imported when it is first asked for. Where
+Gymnasium is loaded already, its ids are registered: import Gymnasium first.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from shioenv.env.registration import announce
+from shioenv.env.registration import register_where_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ __all__ = [
     "score",
 ]
 
-announce()
+register_where_loaded()
 
 
 def __getattr__(name: str) -> Any:

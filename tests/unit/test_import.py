@@ -63,8 +63,3 @@ def test_the_version_is_the_installed_one() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         shioenv.nonsense  # noqa: B018
-
-
-def test_the_ids_of_the_environments_are_known_once_gymnasium_is() -> None:
-    code = "import shioenv, gymnasium; print('ShIOEnv-v0' in gymnasium.registry)"
-    assert python(code) == "True"
