@@ -12,8 +12,6 @@ from shioenv.env.registration import register_where_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from shioenv.behavior.observe import SandboxRunner, open_sandbox
     from shioenv.dataset.generate import generate
     from shioenv.dataset.read import read_records
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from shioenv.domain.inputs import Input
     from shioenv.domain.patch import ContextPatch
     from shioenv.domain.record import Record
+    from shioenv.domain.runner import Runner, State
+    from shioenv.domain.scripted import ScriptedRunner
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from shioenv.synthesis.drawing import Drawing
     from shioenv.synthesis.sample import sample
     from shioenv.system.store import System, build_system, find_system
+
+    __version__: str
 
 _HOMES = {
     "Behavior": "shioenv.domain.behavior",
@@ -90,16 +92,18 @@ __all__ = [
 register_where_loaded()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
-        return version("shioenv")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("shioenv")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

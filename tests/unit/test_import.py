@@ -62,4 +62,4 @@ def test_the_version_is_the_installed_one() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        shioenv.nonsense  # noqa: B018
+        shioenv.nonsense  # type: ignore[attr-defined] # noqa: B018
