@@ -75,7 +75,7 @@ class Chosen:
         file = self.made / "tasks.jsonl"
         if not file.exists():
             every = self.made / "every.jsonl"
-            _printed("dataset", "tasks", str(self.dataset()), "--out", str(every))
+            _printed("tasks", "make", str(self.dataset()), "--out", str(every))
             lines = every.read_text(encoding="utf-8").splitlines(keepends=True)
             file.write_text("".join(lines[:100]), encoding="utf-8")
         return file

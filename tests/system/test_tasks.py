@@ -349,7 +349,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def file(dataset: Path) -> Path:
     path = dataset.parent / "tasks.jsonl"
-    done = CliRunner().invoke(app, ["dataset", "tasks", str(dataset), "--out", str(path), "--json"])
+    done = CliRunner().invoke(app, ["tasks", "make", str(dataset), "--out", str(path), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["tasks"] == len(read_tasks(path))
     return path
@@ -408,7 +408,7 @@ def test_a_model_that_cannot_be_asked_is_told_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the dataset is even looked at."""
-    command = ["dataset", "tasks", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    command = ["tasks", "make", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
     command += ["--prompt-model", "m"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -104,9 +104,6 @@ app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)
 shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")(generate.generate)
 shared.command(dataset.app, "shioenv dataset report ./dataset --out report.html")(report.report)
-shared.command(dataset.app, "shioenv dataset tasks ./dataset --out tasks.jsonl", "tasks")(
-    tasks.make
-)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(serve.app, name="serve")

@@ -12,7 +12,7 @@ from shioenv.cli import shared
 app = typer.Typer(no_args_is_help=True, help="Tasks for agents that come by the network.")
 
 Tasks = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv dataset tasks writes them.")
+    Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv tasks make writes them.")
 ]
 
 

@@ -1,4 +1,4 @@
-"""`shioenv dataset tasks` and `shioenv tasks`: tasks for agents, made of records and proved."""
+"""`shioenv tasks`: tasks for agents, made of records and proved."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ SHOWN = 20
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
 
 
+@shared.command(app, "shioenv tasks make ./dataset --out tasks.jsonl")
 def make(
     directory: shared.Directory,
     *,

@@ -226,7 +226,7 @@ def refuse_other(task: Task, system: System) -> None:
             f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
             f"{system.name} here has {system.digest:.12}…, where the same lines may do other "
             "things",
-            hint="make tasks of a dataset of this system (shioenv dataset tasks), or copy the "
+            hint="make tasks of a dataset of this system (shioenv tasks make), or copy the "
             "other one here from where it was built: docs/how-to/cluster.md",
         )
 

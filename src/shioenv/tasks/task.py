@@ -134,7 +134,7 @@ def read_tasks(path: str | Path) -> list[Task]:
         raise TaskError(f"{path} cannot be read: {error.strerror}") from None
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
     if not tasks:
-        raise TaskError(f"{path} holds no task", hint="shioenv dataset tasks DIR --out FILE")
+        raise TaskError(f"{path} holds no task", hint="shioenv tasks make DIR --out FILE")
     return tasks
 
 
