@@ -1,7 +1,7 @@
 """What the sandbox records that a real machine would not have done.
 
 Each input runs in the sandbox, as `shioenv.open_sandbox` runs it, and on a machine in QEMU made of
-the same system (`--sandbox microvm --inside bare`), and where the two differ once more on each.
+the same system (`--sandbox microvm-bare`), and where the two differ once more on each.
 Compared: exit code, output, and every changed file, as patches tell it. A difference that an input
 shows by itself is volatile. For any other, causes that are known are set aside one after the other
 until nothing differs: some are how this machine, or any file system, is; the others are ours.
@@ -493,7 +493,7 @@ def on_machine(system: System) -> SandboxRunner:
     Errors: HostError, SystemNotBuiltError.
     """
     limits = Limits(wall_seconds=30.0, cpu_seconds=30.0, scan_seconds=30.0, background_seconds=1.0)
-    return open_sandbox(system, limits, sandbox="microvm", inside="bare")
+    return open_sandbox(system, limits, sandbox="microvm-bare")
 
 
 class Pair:

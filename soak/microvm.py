@@ -108,7 +108,7 @@ def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
 
 def bare(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
     """All attacks as root of a bare machine, and after each an ordinary input in the next."""
-    limits = replace(slower(Limits(), given.slower, 1), inside="bare", without_shell_state=True)
+    limits = replace(slower(Limits(), given.slower, 1), sandbox="microvm-bare")
     limits = replace(limits, wall_seconds=10.0, cpu_seconds=60.0)
     return _attacked("attacks on a bare machine", system, limits, attacks()[: given.hostile])
 
@@ -212,7 +212,7 @@ def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]
     with (
         open_sandbox(system, limits) as here,
         open_sandbox(system, slower(limits, given.slower, given.revert)) as there,
-        open_sandbox(system, slower(limits, given.slower, 1), inside="bare") as bare,
+        open_sandbox(system, slower(limits, given.slower, 1), sandbox="microvm-bare") as bare,
     ):
         for one in drawn(system=system, seed=given.seed, count=given.count):
             mine = [answers.run(here, one.text, one.cwd)]

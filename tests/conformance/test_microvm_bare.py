@@ -28,9 +28,7 @@ LIMITS = Limits(
     cpu_seconds=60.0,
     background_seconds=5.0,
     scan_seconds=60.0,
-    without_shell_state=True,
-    sandbox="microvm",
-    inside="bare",
+    sandbox="microvm-bare",
 )
 HELD = (
     conformance.output_and_exit_code,
@@ -198,6 +196,6 @@ def test_a_machine_that_is_killed_costs_a_run_and_no_record(runner: SandboxRunne
 
 
 def test_limits_that_no_bare_machine_has_are_refused() -> None:
-    for other in ({"sandbox": "namespaces"}, {"revert": 0}, {"without_shell_state": False}):
+    for other in ({"revert": 0}, {"revert": 2}, {"sandbox": "namespaces-bare"}):
         with pytest.raises(ShioenvError):
             replace(LIMITS, **other)

@@ -41,3 +41,16 @@ def test_subcommands_named_in_the_docs_exist() -> None:
             if named in groups and second:
                 named += f" {second}"
             assert named in known | groups, f"{page.name} names `{named}`"
+
+
+def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
+    """One name has one meaning, whichever subcommand takes it."""
+    numbers: set[str] = set()
+    texts: set[str] = set()
+    for _, command in commands("shioenv", typer.main.get_command(app)):
+        for option in command.params:
+            if option.param_type_name == "option" and not option.is_flag:
+                shown = option.metavar or option.name.upper()
+                number = re.fullmatch(r"[A-Z]|SECONDS|MINUTES", shown)
+                (numbers if number else texts).update(option.opts)
+    assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"

@@ -320,7 +320,7 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
 
 def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None:
     """Each patch applies to the context after those before it; scores can come later."""
-    drawing, one = Drawing(seed=9, history=4, composite_share=0.0), LocalExecutor(1)
+    drawing, one = Drawing(seed=9, session_length=4, composite_share=0.0), LocalExecutor(1)
     scored, plain, added = (tmp_path / name for name in ("scored", "plain", "added"))
     generate(scored, count=12, drawing=drawing, scoring=Scoring(budget=4), executor=one)
     generate(plain, count=12, drawing=drawing, scoring=UNSCORED)

@@ -105,7 +105,7 @@ count = 2
 seed = 3
 [[part]]
 name = "sessions"
-history = 2
+session_length = 2
 count = 4
 seed = 3
 """

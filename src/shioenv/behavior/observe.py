@@ -372,14 +372,13 @@ def open_sandbox(
     limits: Limits | None = None,
     *,
     sandbox: str | None = None,
-    inside: str | None = None,
 ) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` stands for the limit of that name: `namespaces`, or `microvm` or `firecracker` for a
-    machine of its own, where a simulated processor needs other limits of time than the default
-    ones. `inside` stands for the limit of that name: `bare` has an input be root of a `microvm`,
-    without its shell's state.
+    `sandbox` stands for the limit of that name: `namespaces`, or `microvm`, `microvm-bare` or
+    `firecracker` for a machine of its own, where a simulated processor needs other limits of time
+    than the default ones. In a `microvm-bare` an input is root of the machine, and its shell's
+    state is not read.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
     UsageError for what names no system, HostError (exit status 3, with the fix) where this host
@@ -389,10 +388,6 @@ def open_sandbox(
     built = system if isinstance(system, System) else find_system(system)
     if sandbox is not None:
         limits = replace(limits or Limits(), sandbox=sandbox)
-    if inside is not None:
-        limits = limits or Limits()
-        bare = inside == "bare" or limits.without_shell_state
-        limits = replace(limits, inside=inside, without_shell_state=bare)
     try:
         return SandboxRunner(built, limits)
     except SandboxError:

@@ -82,9 +82,8 @@ def _running(
     system: shared.SystemName = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
-    inside: shared.Inside = "namespaces",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    limits = shared.record_limits(None, without_shell_state, sandbox, revert, inside)
+    limits = shared.record_limits(None, without_shell_state, sandbox, revert)
     return partial(_run, seed=seed, workers=workers, limits=limits, system=system)
 
 
@@ -94,9 +93,8 @@ def _running_often(
     system: shared.SystemName = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
-    inside: shared.Inside = "namespaces",
 ) -> Callable[[Path, Experiment], shared.Printout]:
-    return _running(seed, None, without_shell_state, system, sandbox, revert, inside)
+    return _running(seed, None, without_shell_state, system, sandbox, revert)
 
 
 Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]

@@ -24,7 +24,6 @@ def run(
     timeout: shared.Timeout = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
-    inside: shared.Inside = "namespaces",
     tty: Annotated[
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
@@ -35,7 +34,7 @@ def run(
     status is 0 when the input was observed: the input's own exit code is part of the result. Where
     the shell's state cannot be read, standard error says so, and the patch holds the rest.
     """
-    with _opened(system, shared.limits_of(timeout, False, sandbox, revert, inside)) as opened:
+    with _opened(system, shared.limits_of(timeout, False, sandbox, revert)) as opened:
         behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
         start = cwd or opened.system.declaration.start_directory
         name = opened.system.name

@@ -296,8 +296,9 @@ SandboxName = Annotated[
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
         help="What stands around every run: namespaces, microvm (a virtual machine in "
-        "QEMU), or firecracker (one in Firecracker). A virtual machine needs `shioenv"
-        " system build --microvm` first.",
+        "QEMU), microvm-bare (the input is root of that machine, and its shell's state is "
+        "not read), or firecracker (never run on Firecracker itself). A virtual machine "
+        "needs `shioenv system build --microvm` first.",
     ),
 ]
 
@@ -308,18 +309,6 @@ Revert = Annotated[
         help="When a microvm is restored to its snapshot: before every input, before every"
         " Nth, or never. Never means only after an input that cannot be undone from "
         "within.",
-    ),
-]
-
-Inside = Annotated[
-    str,
-    typer.Option(
-        "--inside",
-        metavar="namespaces|bare",
-        autocompletion=completing("namespaces", "bare"),
-        help="What stands around a run inside a microvm: namespaces, or nothing (bare). A "
-        "bare input is root of the virtual machine, and its shell's state is not "
-        "read.",
     ),
 ]
 
@@ -418,14 +407,14 @@ Mistakes = Annotated[
         help="Share of inputs with a mistake (unknown option, misspelt name and others).",
     ),
 ]
-History = Annotated[
+SessionLength = Annotated[
     int,
     typer.Option(
         min=1,
         max=32,
         metavar="N",
-        help="Inputs typed in a row. Later inputs name what earlier ones made, and are run"
-        " after them.",
+        help="Inputs of one session. Later inputs name what earlier ones made, and are run"
+        " after them in the same shell.",
     ),
 ]
 Composites = Annotated[
@@ -469,7 +458,7 @@ def _drawing(
     composites: Composites = None,
     policy: PolicyName = "default",
     mistakes: Mistakes = 0.0,
-    history: History = 1,
+    session_length: SessionLength = 1,
 ) -> Drawing:
     from shioenv.errors import UsageError
     from shioenv.synthesis.drawing import Drawing
@@ -482,7 +471,7 @@ def _drawing(
         composite_share=0.0 if composites == "off" else composite_share,
         policy=policy,
         mistakes=mistakes,
-        history=history,
+        session_length=session_length,
     )
 
 
@@ -495,12 +484,11 @@ def limits_of(
     without_shell_state: WithoutShellState = False,
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
-    inside: Inside = "namespaces",
 ) -> Limits:
     """The default limits, but for what is given. LimitsError for a time that leaves none to run."""
     from shioenv.sandbox.base import Limits
 
-    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert, inside)
+    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert)
 
 
 def record_limits(
@@ -508,12 +496,11 @@ def record_limits(
     without_shell_state: WithoutShellState = False,
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
-    inside: Inside = "namespaces",
 ) -> Limits:
     """Those of what makes a dataset, but for what is given. LimitsError as above."""
     from shioenv.recording.bounds import LIMITS
 
-    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert, inside)
+    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
 
 
 def _but_for(
@@ -522,7 +509,6 @@ def _but_for(
     without_shell_state: bool,
     sandbox: str,
     revert: str,
-    inside: str,
 ) -> Limits:
     from shioenv.errors import UsageError
     from shioenv.sandbox.base import MACHINES
@@ -533,14 +519,22 @@ def _but_for(
     if sandbox in MACHINES:  # whose processor may be simulated
         slower = {name: getattr(limits, name) * SLOWER for name in _SECONDS}
         limits = replace(limits, **slower)
-    return replace(
+    limits = replace(
         limits,
         wall_seconds=limits.wall_seconds if timeout is None else timeout,
-        without_shell_state=without_shell_state or inside == "bare",
+        without_shell_state=without_shell_state,
         sandbox=sandbox,
         revert=int(runs),
-        inside=inside,
     )
+    if sandbox == "firecracker":
+        note(UNTRIED)
+    return limits
+
+
+UNTRIED = (
+    "warning: --sandbox firecracker has never run on Firecracker itself, only on a stand-in for "
+    "its interface; --sandbox microvm runs in QEMU"
+)
 
 
 SLOWER = 8

@@ -24,14 +24,15 @@ from shioenv.files.documents import parse_json
 from shioenv.files.regular import read_regular
 from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
-READ = (4, SCHEMA_VERSION)
-"""Versions of manifests that are read; in those of 4 a missing `estimator` is the paper's."""
+READ = (4, 5, SCHEMA_VERSION)
+"""Versions of manifests that are read. In those of 4 a missing `estimator` is the paper's. In those
+before 6 `session_length` is called `history`, and limits say apart what is `inside` a microVM."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
@@ -43,7 +44,7 @@ COMPRESSIONS = {"zstd": SUFFIX}
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
 """Names of the files that hold what is finished of a shard which is not whole yet."""
 _CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
-_LATER = {"mistakes": 0.0, "history": 1}
+_LATER = {"mistakes": 0.0, "session_length": 1}
 """Settings of drawing that came later, as they are where a manifest lacks them."""
 
 SHARD_RECORDS = 1000
@@ -122,6 +123,8 @@ class Plan:
         """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
         names = [item.name for item in fields(Drawing) if item.name != "commands"]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
+        if "history" in document:
+            document = {**document, "session_length": document["history"]}
         document = {**_LATER, **document}
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
@@ -139,7 +142,7 @@ class Plan:
             system_digest=system.digest,
             packages=system.packages,
             grammar_digest=grammar.digest,
-            limits=None if limits is None else Limits(**limits, **named),
+            limits=None if limits is None else limits_from({**limits, **named}),
             version=_part(document["versions"]["shioenv"], str, "$.versions.shioenv"),
             compression=_compression(document.get("compression")),
             record_schema=document.get("record_schema_version", RECORD_SCHEMA_VERSION),

@@ -16,7 +16,7 @@ from shioenv.evaluation.suite import Case, Suite
 from shioenv.execution.job import Job
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import limits_from
 
 AIM = 0.99
 """Share of inputs that have to be right outside what is volatile."""
@@ -70,7 +70,7 @@ def ceiling(
     job = Job(
         _executed,
         system=suite.head.system,
-        limits=Limits(**suite.head.limits),
+        limits=limits_from(suite.head.limits),
         digest=suite.head.system_digest,
         lanes=LANES,
         what="input",

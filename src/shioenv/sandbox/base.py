@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
 from shioenv.errors import InputError, LimitsError, did_you_mean
@@ -24,14 +25,14 @@ LARGEST = {
 
 _MAY_BE_0 = {"background_seconds", "revert"}
 
-MACHINES: Final = ("microvm", "firecracker")
+BARE: Final = "microvm-bare"
+"""Name of the backend whose machine an input is root of."""
+
+MACHINES: Final = ("microvm", BARE, "firecracker")
 """Names of the backends that give an input a machine of its own: in QEMU, in Firecracker."""
 
 SANDBOXES: Final = ("namespaces", *MACHINES)
 """Names of the backends."""
-
-INSIDES: Final = ("namespaces", "bare")
-"""What stands around a run inside a machine of its own."""
 
 LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
@@ -81,15 +82,14 @@ class Limits:
 
     sandbox: str = "namespaces"
     """What stands around every run, one of `SANDBOXES`: namespaces of this host's kernel, or a
-    machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker."""
+    machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker. In a
+    `microvm-bare` an input is root of the machine itself, as in the paper: the machine is restored
+    before each input, nobody reads the shell's state (`without_shell_state` is true), and
+    `disk_bytes` and `disk_inodes` are what the disk has."""
     revert: int = 1
     """Of a machine: it is restored to its snapshot before every so many runs. 1: before each, as
     in the paper; 0: only where what a run left cannot be undone from within. Between two restores
     runs are kept apart as they are in namespaces."""
-    inside: str = "namespaces"
-    """Of a `microvm`, one of `INSIDES`. `bare`: an input is root of the machine itself, as in the
-    paper, and the machine is restored before each. Nobody reads the shell's state there
-    (`without_shell_state`), and `disk_bytes` and `disk_inodes` are what the disk has."""
 
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
@@ -97,13 +97,13 @@ class Limits:
                 f"no sandbox is called {self.sandbox!r}",
                 hint=did_you_mean(str(self.sandbox), SANDBOXES),
             )
-        if self.inside not in INSIDES:
-            raise LimitsError(
-                f"nothing inside a machine is called {self.inside!r}",
-                hint=did_you_mean(str(self.inside), INSIDES),
-            )
-        if self.inside == "bare":
-            self._check_bare()
+        if self.sandbox == BARE:
+            if self.revert != 1:
+                raise LimitsError(
+                    f"a {BARE} is restored before every input, not with revert {self.revert}",
+                    hint="leave revert out; microvm takes it",
+                )
+            object.__setattr__(self, "without_shell_state", True)
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, bool | str):
@@ -115,17 +115,15 @@ class Limits:
                     hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
                 )
 
-    def _check_bare(self) -> None:
-        if self.sandbox != "microvm":
-            raise LimitsError(
-                f"inputs are root of a machine of their own, not of this host: {self.sandbox!r}",
-                hint="bare is for the sandbox microvm",
-            )
-        if self.revert != 1 or not self.without_shell_state:
-            raise LimitsError(
-                "a bare machine is restored before every input, and tells no state of its shell",
-                hint="leave revert out, and say without_shell_state",
-            )
+
+def limits_from(document: Mapping[str, Any]) -> Limits:
+    """Limits as a file has them. Older files say apart what is `inside` a microVM.
+
+    Errors: LimitsError for impossible values, TypeError for a name that no limit has.
+    """
+    inside = document.get("inside")
+    known = {name: value for name, value in document.items() if name != "inside"}
+    return Limits(**known | ({"sandbox": BARE} if inside == "bare" else {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Mapping
 
 from shioenv.errors import ShellStateError, ShioenvError
-from shioenv.sandbox.base import MACHINES, Limits, Sandbox
+from shioenv.sandbox.base import BARE, MACHINES, Limits, Sandbox
 from shioenv.sandbox.microvm.backend import FirecrackerSandbox, MicrovmSandbox
 from shioenv.sandbox.microvm.bare import BareSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -33,7 +33,7 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     damaged system.
     """
     limits = limits or Limits()
-    if limits.inside == "bare":
+    if limits.sandbox == BARE:
         return BareSandbox(system, limits)
     backend = _BACKENDS[limits.sandbox]
     if limits.without_shell_state:
@@ -64,7 +64,7 @@ def kernel_of(system: str, limits: Limits) -> str:
 
 def layer_of(limits: Limits) -> str:
     """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
-    if limits.inside == "bare":
+    if limits.sandbox == BARE:
         return "ext4 of a microVM, bare"
     return "ext4 in a microVM" if limits.sandbox in MACHINES else lower_layer()
 

@@ -37,9 +37,9 @@ class Drawing:
     people write may have six, or as many as this where it is less than 3."""
     mistakes: float = 0.0
     """Share of inputs that get a mistake, 0 to 1 (`shioenv.synthesis.mistakes`)."""
-    history: int = 1
-    """Inputs typed in a row, in the same shell, up to 32: each has those before it in its row as
-    its history, the paper's horizon G (`shioenv.synthesis.rows`)."""
+    session_length: int = 1
+    """Inputs of one session, 1 to 32, typed one after the other in the same shell. Each has those
+    before it as its history: the paper's horizon G (`shioenv.synthesis.rows`)."""
 
     def __post_init__(self) -> None:
         if self.policy == DEFAULT_POLICY:

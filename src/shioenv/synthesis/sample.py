@@ -264,8 +264,8 @@ def sample(
     its turn equally often, and the command is drawn among those that have inputs of that length.
 
     A share of the inputs gets a mistake; the others are those of the stream without mistakes. Where
-    several are typed in a row (`drawing.history`), each has those before it in its row as its
-    history, and of the stream those are taken that fit into rows (`synthesis/rows.py`).
+    a session has several (`drawing.session_length`), each has those before it as its history, and
+    of the stream those are taken that fit into sessions (`synthesis/rows.py`).
 
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
@@ -301,19 +301,19 @@ def sample(
     stream = _Stream(composites, settings, places, start_directories, names, lengths)
     if not 0 <= drawing.mistakes <= 1:
         raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
-    if not 1 <= drawing.history <= LONGEST_HISTORY:
+    if not 1 <= drawing.session_length <= LONGEST_HISTORY:
         raise UsageError(
-            f"{drawing.history} inputs in a row", hint=f"1 (no history) to {LONGEST_HISTORY}"
+            f"{drawing.session_length} inputs in a row", hint=f"1 (no history) to {LONGEST_HISTORY}"
         )
-    if not drawing.mistakes and drawing.history == 1:
+    if not drawing.mistakes and drawing.session_length == 1:
         return stream.samples(drawing.seed, count)
     samples = stream.samples(drawing.seed, None)
     if drawing.mistakes:
         random = generator(drawing.seed, "mistakes")
         samples = _with_mistakes(samples, places, drawing.mistakes, random)
-    if drawing.history > 1:
+    if drawing.session_length > 1:
         random = generator(drawing.seed, "history")
-        samples = _in_a_row(samples, places, drawing.history, random)
+        samples = _in_a_row(samples, places, drawing.session_length, random)
     return islice(samples, count)
 
 

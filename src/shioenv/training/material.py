@@ -74,8 +74,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Share of inputs of several commands."""
     mistakes: float = 0.0
     """Share of inputs that get a mistake."""
-    history: int = 1
-    """Inputs typed in a row, in the same shell."""
+    session_length: int = 1
+    """Inputs of one session, typed one after the other in the same shell."""
     inputs: str = ""
     """A file of inputs instead, a line each as `dataset import` takes them, all of it or the first
     `count`; `sampler` says what wrote them. Beside the recipe, or from where one is."""
@@ -107,7 +107,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             horizon=self.horizon,
             composite_share=self.composite_share,
             mistakes=self.mistakes,
-            history=self.history,
+            session_length=self.session_length,
         )
 
 

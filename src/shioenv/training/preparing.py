@@ -177,7 +177,7 @@ def _write_texts(
             cwd, text = without_start(record.input)
             place = plan.system, cwd or world.start, text
             state = led.before(record, place[1])
-            if plan.drawing.history > 1 and state is not None:
+            if plan.drawing.session_length > 1 and state is not None:
                 led.keep(record, state, text)
             if chosen is not None and done not in chosen:
                 continue

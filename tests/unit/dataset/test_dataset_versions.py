@@ -10,13 +10,14 @@ import pytest
 from dataset_fakes import contents, make, open_fake, plan
 
 from shioenv.dataset.export import export
-from shioenv.dataset.manifest import MANIFEST, read_manifest
+from shioenv.dataset.manifest import MANIFEST, Plan, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import share_necessary
 from shioenv.errors import DatasetMismatchError
 from shioenv.report.stats import statistics
+from shioenv.sandbox.base import Limits
 
 COUNT = 20
 OLD = plan(estimator="paper", record_schema=3)
@@ -80,3 +81,13 @@ def test_another_system_is_refused_with_what_it_takes(old: Path, change: dict[st
         make(old, COUNT + 10, asked=plan(estimator="paper", **change))
     assert "takes the system, the grammars and the release" in str(caught.value.hint)
     assert contents(old) == before
+
+
+def test_an_older_manifest_says_in_other_words_how_inputs_were_drawn_and_run() -> None:
+    now = plan(session_length=4, limits=Limits(sandbox="microvm-bare"))
+    document = now.to_json()
+    document["history"] = document.pop("session_length")
+    document["limits"] |= {"sandbox": "microvm", "inside": "bare"}
+    assert Plan.from_json(document) == now
+    document["limits"]["inside"] = "namespaces"
+    assert Plan.from_json(document).limits == Limits(sandbox="microvm", without_shell_state=True)

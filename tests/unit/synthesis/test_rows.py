@@ -52,7 +52,7 @@ def threaded(row: Row, text: str) -> set[str]:
 
 
 def draw(count: int, history: int, **options: object) -> list[Sample]:
-    drawing = Drawing(history=history, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
+    drawing = Drawing(session_length=history, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
     grammars = None if drawing.commands else every()
     return list(sample(drawing, count=count, catalogue=stand_in_catalogue(), grammars=grammars))
 
