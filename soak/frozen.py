@@ -267,14 +267,14 @@ def _export(given: Chosen) -> Part:
     dataset = str(given.dataset())
     for name in ("jsonl", "jsonl.gz"):
         file = given.made / f"exported.{name}"
-        _printed("dataset", "export", dataset, str(file))
+        _printed("dataset", "export", dataset, "--out", str(file))
         data = file.read_bytes()
         yield f"export {name}", _records(_lines(gzip.decompress(data) if "gz" in name else data))
     file = given.made / "exported.parquet"
-    _printed("dataset", "export", dataset, str(file))
+    _printed("dataset", "export", dataset, "--out", str(file))
     yield "export parquet", _rows(parquet.read_table(file).to_pylist())
     directory = given.made / "exported"
-    _printed("dataset", "export", dataset, str(directory), "--format", "hf")
+    _printed("dataset", "export", dataset, "--out", str(directory), "--format", "hf")
     yield "export hf", sorted(str(one.relative_to(directory)) for one in directory.rglob("*"))
 
 

@@ -54,3 +54,22 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
                 number = re.fullmatch(r"[A-Z]|SECONDS|MINUTES", shown)
                 (numbers if number else texts).update(option.opts)
     assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"
+
+
+def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
+    """Of two arguments none is a path that is written: their order could be mistaken."""
+    several = {
+        path: [given.metavar for given in command.params if given.param_type_name == "argument"]
+        for path, command in commands("shioenv", typer.main.get_command(app))
+    }
+    assert {path: names for path, names in several.items() if len(names) > 1} == {
+        "shioenv dataset leakage": ["TRAIN", "TEST"],
+        "shioenv model push": ["MODEL", "OWNER/NAME"],
+    }
+    made = {
+        path
+        for path, command in commands("shioenv", typer.main.get_command(app))
+        if any("--out" in given.opts for given in command.params)
+    }
+    for verb in ("filter", "export", "import", "score", "report"):
+        assert f"shioenv dataset {verb}" in made

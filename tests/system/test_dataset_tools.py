@@ -64,24 +64,26 @@ def answer(result: Result) -> Any:
 
 def test_a_selection_is_verified_and_executed_again(dataset: Path, shioenv: Shioenv) -> None:
     found = answer(
-        shioenv("filter", dataset, "high", "--min-irreducibility", 0.5, "--exclude-volatile",
-                "--json")
+        shioenv("filter", dataset, "--out", "high", "--min-irreducibility", 0.5,
+                "--exclude-volatile", "--json")
     )  # fmt: skip
     assert 0 < found["records"] < found["of"] == COUNT
     assert found["selection"] == {"min_irreducibility": 0.5, "exclude_volatile": True}
     assert "nothing is wrong" in shioenv("verify", "high", "--replay", 5).stdout
     last = list(read_records("high"))[-1]
     assert f"record {last.session_id}" in shioenv("show", "high", "--id", last.session_id).stdout
-    assert "exists already (SHIO-D07)" in shioenv("filter", dataset, "high", status=2).stderr
+    assert (
+        "exists already (SHIO-D07)" in shioenv("filter", dataset, "--out", "high", status=2).stderr
+    )
 
 
 def test_every_format_is_written(dataset: Path, shioenv: Shioenv) -> None:
     for kind, name in (("parquet", "a.parquet"), ("hf", "hub"), ("jsonl", "a.jsonl.gz")):
-        done = answer(shioenv("export", dataset, name, "--format", kind, "--json"))
+        done = answer(shioenv("export", dataset, "--out", name, "--format", kind, "--json"))
         assert (done["records"], done["files"], done["format"]) == (COUNT, 1, kind)
-        by_name = answer(shioenv("export", dataset, f"other-{name}", "--json"))
+        by_name = answer(shioenv("export", dataset, "--out", f"other-{name}", "--json"))
         assert (by_name["format"], by_name["bytes"]) == (kind, done["bytes"])
-    assert f"{COUNT} records" in shioenv("export", dataset, "b", "--license", "mit").stdout
+    assert f"{COUNT} records" in shioenv("export", dataset, "--out", "b", "--license", "mit").stdout
     assert Path("b/README.md").read_text().startswith("---\nlicense: mit\n")
 
 
@@ -101,7 +103,7 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     assert len({line["id"] for line in lines}) == 8
     aside = [json.loads(line) for line in Path("adapted.aside.jsonl").read_text().splitlines()]
     assert [line["input"] for line in aside] == ["find . -size +Size", "ls -la documents"]
-    call = ["import", "adapted.jsonl", "mine", "--budget", 4]
+    call = ["import", "adapted.jsonl", "--out", "mine", "--budget", 4]
     assert "8, 8 of them new" in shioenv(*call, "--workers", 1).stdout
     records = {one.input_args[0]: one for one in read_records("mine")}
     assert records["find"].exit_code == records["chown"].exit_code == 0
@@ -115,7 +117,7 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
 
 def test_lines_that_cannot_be_recorded_are_kept_with_the_reason(shioenv: Shioenv) -> None:
     Path("list.txt").write_text("touch made.txt && rm -f README.md\n\n# none\nls  x\nls x\n")
-    call = ["import", "list.txt", "mine", "--budget", 4]
+    call = ["import", "list.txt", "--out", "mine", "--budget", 4]
     result = shioenv(*call, "--workers", 1)
     assert "line 5 left out, the same input as an earlier one: ls x" in result.stderr
     touched = next(iter(read_records("mine")))
@@ -134,7 +136,7 @@ def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> No
         "context_patch": "[]",
     }
     Path("0-data.ndjson").write_text(json.dumps(line) + "\r\n{}\r\n")
-    result = shioenv("import", "0-data.ndjson", "released", "--format", "released")
+    result = shioenv("import", "0-data.ndjson", "--out", "released", "--format", "released")
     assert "1, 1 with a score" in result.stdout
     assert "doubtful    1 with exit code 0" in result.stdout
     assert "nothing is wrong" in shioenv("verify", "released").stdout
@@ -145,24 +147,26 @@ def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> No
 def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None:
     lines = (dataset / "data/00000.ndjson").read_bytes()
     for name in ("a.parquet", "a.jsonl", "a.jsonl.gz", "hub"):
-        shioenv("export", dataset, name)
-        result = shioenv("import", name, f"from-{name}")
+        shioenv("export", dataset, "--out", name)
+        result = shioenv("import", name, "--out", f"from-{name}")
         assert f"{COUNT}, as they were exported; nothing was executed" in result.stdout
         assert Path(f"from-{name}/data/00000.ndjson").read_bytes() == lines
         assert "nothing is wrong" in shioenv("verify", f"from-{name}").stdout
-        shioenv("filter", f"from-{name}", f"some-{name}", "--exclude-volatile")
+        shioenv("filter", f"from-{name}", "--out", f"some-{name}", "--exclude-volatile")
     assert "nothing is wrong" in shioenv("verify", "from-hub", "--replay", 3).stdout
     assert f"{COUNT}, gcs on debian-12" in shioenv("stats", "from-a.jsonl").stdout
     assert "made by | import (records)" in _card(shioenv, "from-a.jsonl")
-    assert "records keep" in shioenv("import", "hub", "c", "--sampler", "x", status=2).stderr
-    released = shioenv("import", "a.jsonl", "released", "--format", "released")
+    assert (
+        "records keep" in shioenv("import", "hub", "--out", "c", "--sampler", "x", status=2).stderr
+    )
+    released = shioenv("import", "a.jsonl", "--out", "released", "--format", "released")
     assert "reparsed    0" in released.stdout
     scored = [record.irreducibility for record in read_records("released")]
     assert scored == [record.irreducibility for record in read_records(dataset)]
 
 
 def _card(shioenv: Shioenv, directory: str) -> str:
-    shioenv("export", directory, "card")
+    shioenv("export", directory, "--out", "card")
     return Path("card/README.md").read_text()
 
 
@@ -178,7 +182,7 @@ def test_what_is_no_list_of_inputs_is_not_executed(
     shioenv: Shioenv, name: str, content: bytes, why: str
 ) -> None:
     Path(name).write_bytes(content)
-    result = shioenv("import", name, "mine", status=1)
+    result = shioenv("import", name, "--out", "mine", status=1)
     assert why in result.stderr
     assert "SHIO-D08" in result.stderr
     assert not Path("mine").exists()
@@ -213,7 +217,7 @@ def test_leaks_end_with_a_status(dataset: Path, shioenv: Shioenv) -> None:
     records = list(read_records(dataset))
     Path("test.txt").write_text(records[4].input_args[0] + " nothing-like-it-anywhere\n")
     assert answer(shioenv("leakage", dataset, "test.txt", "--json"))["ok"] is True
-    shioenv("export", dataset, "test.jsonl", "--format", "jsonl")
+    shioenv("export", dataset, "--out", "test.jsonl", "--format", "jsonl")
     result = shioenv("leakage", dataset, "test.jsonl", status=1)
     assert "exact" in result.stdout
     found = answer(shioenv("leakage", dataset, "test.jsonl", "--json", status=1))

@@ -143,7 +143,7 @@ def test_a_dataset_is_refused_unless_told_and_says_so(
 
 def test_an_import_is_refused_unless_told_and_says_so(broken: Shioenv, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("cd documents\nls -a\n")
-    asked = ("dataset", "import", tmp_path / "list", tmp_path / "set", *SMALL)
+    asked = ("dataset", "import", tmp_path / "list", "--out", tmp_path / "set", *SMALL)
     broken.refuses(*asked)
     broken(*asked, FLAG)
     assert shell_states(tmp_path / "set") == {False}

@@ -232,13 +232,13 @@ def _record(record: Record) -> Iterator[Text]:
     yield Text()
 
 
-shared.command(app, "shioenv dataset filter ./gcs ./gcs-high --min-irreducibility 0.5", "filter")(
+shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibility 0.5", "filter")(
     dataset_tools.filter_
 )
-shared.command(app, "shioenv dataset export ./dataset ./published --format hf")(
+shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")(
     dataset_tools.export
 )
-shared.command(app, "shioenv dataset import inputs.txt ./mine --seed 7", "import")(
+shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "import")(
     dataset_tools.import_
 )
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)

@@ -32,7 +32,7 @@ Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read
 def filter_(
     source: Source,
     destination: Annotated[
-        Path, typer.Argument(metavar="DST", help="The new dataset; must not exist.")
+        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
     ],
     min_irreducibility: Annotated[
         float | None, typer.Option(min=0, max=1, metavar="X", help="At least this score.")
@@ -130,7 +130,8 @@ def filter_(
 def export(
     source: shared.Directory,
     output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File or directory to write; must not exist.")
+        Path,
+        typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
     ],
     format_: Annotated[
         str | None,
@@ -176,7 +177,8 @@ def import_(
     ],
     directory: Annotated[
         Path,
-        typer.Argument(
+        typer.Option(
+            "--out",
             metavar="DIR",
             help="The dataset to make. With commands, the same command goes on with it.",
         ),

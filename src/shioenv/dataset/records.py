@@ -52,7 +52,7 @@ def kind_of(source: str | Path) -> str:
         if os.path.lexists(source / MANIFEST):
             raise ImportFileError(
                 f"{source} is a dataset, not an export of one",
-                hint="it is read as it is; shioenv dataset filter SRC DST copies it",
+                hint="it is read as it is; shioenv dataset filter SRC --out NEW copies it",
             )
         source = _files(source)[0]
     if _is_parquet(source):
@@ -75,7 +75,7 @@ def kind_of(source: str | Path) -> str:
         raise ImportFileError(
             f"{directory} is a directory of lists of inputs, not of records: {source.name}",
             hint="import each list into a dataset of its own, or all as one: "
-            f"cat {directory}/* | shioenv dataset import - DIR",
+            f"cat {directory}/* | shioenv dataset import - --out DIR",
         )
     return "commands"
 

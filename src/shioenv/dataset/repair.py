@@ -43,10 +43,10 @@ _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
 """Fields of a record that are known before it is made."""
 
 INSTEAD = {
-    "commands": "import the same list again: shioenv dataset import SRC DIR",
-    "records": "import the same records again: shioenv dataset import SRC DIR",
-    "released": "import the same files again: shioenv dataset import SRC DIR --format released",
-    "filter": "select from its parent again: shioenv dataset filter SRC DIR",
+    "commands": "import the same list again: shioenv dataset import SRC --out DIR",
+    "records": "import the same records again: shioenv dataset import SRC --out DIR",
+    "released": "import the same files: shioenv dataset import SRC --out DIR --format released",
+    "filter": "select from its parent again: shioenv dataset filter SRC --out DIR",
 }
 """What makes a dataset again that was not generated."""
 

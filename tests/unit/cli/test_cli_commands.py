@@ -332,7 +332,7 @@ def test_what_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
     lines = [json.dumps({"input": one, "output": "", "exit_code": 0}) + "\n" for one in inputs]
     (tmp_path / "rows.ndjson").write_text("".join(lines))
     source, directory = str(tmp_path / "rows.ndjson"), str(tmp_path / "dataset")
-    call("dataset", "import", source, directory, "--format", "released")
+    call("dataset", "import", source, "--out", directory, "--format", "released")
     printed = call("dataset", "stats", directory).stdout
     for one in inputs:
         assert re.search(rf"(?m)^{re.escape(one.split()[0])} +1 ", printed)
@@ -366,7 +366,10 @@ def test_a_list_is_read_from_standard_input(tmp_path: Path) -> None:
     leaking = piped(b"ls -a\nls -c\n", "dataset", "leakage", "list", "-", "--json")
     assert json.loads(leaking.stdout)["test"] == 2
     assert leaking.returncode == 1
-    for words in (["dataset", "import", "-", "new"], ["suite", "adapt", "-", "--out", "new"]):
+    for words in (
+        ["dataset", "import", "-", "--out", "new"],
+        ["suite", "adapt", "-", "--out", "new"],
+    ):
         wrong = piped("ls\n".encode("utf-16"), *words)
         assert (wrong.returncode, b"error: /dev/stdin" in wrong.stderr) == (1, True)
     answer = piped(b"cd /tmp\n", "predict", "--history", "-", "pwd")
