@@ -295,10 +295,10 @@ SandboxName = Annotated[
         "--sandbox",
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
-        help="What stands around every run: namespaces, microvm (a virtual machine in "
-        "QEMU), microvm-bare (the input is root of that machine, and its shell's state is "
-        "not read), or firecracker (never run on Firecracker itself). A virtual machine "
-        "needs `shioenv system build --microvm` first.",
+        help="What stands around every run: namespaces, microvm, microvm-bare or firecracker. "
+        "A microvm is a virtual machine in QEMU. A microvm-bare has the input as its root and "
+        "tells no shell state. Firecracker itself was never tried. A virtual machine needs "
+        "`shioenv system build --microvm` first.",
     ),
 ]
 
