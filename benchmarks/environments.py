@@ -19,7 +19,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from shioenv.env import registration
+from shioenv import registration
 from shioenv.env.grammar_wrappers import LocalActions
 from shioenv.env.vector import GrammarVectorEnv
 

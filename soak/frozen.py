@@ -306,7 +306,7 @@ def _episodes(given: Chosen) -> Part:
     import numpy as np
 
     quick: dict[str, Any] = {"record": False, "budget": 16}
-    env: Any = gymnasium.make("shioenv:ShIOEnv-Grammar-v0", **quick)
+    env: Any = gymnasium.make("shioenv.env:ShIOEnv-Grammar-v0", **quick)
     random = np.random.default_rng(37)
     found = []
     for number in range(200):
@@ -321,7 +321,7 @@ def _episodes(given: Chosen) -> Part:
     env.close()
     yield "episodes ShIOEnv-Grammar-v0", found
 
-    env = gymnasium.make("shioenv:ShIOEnv-v0", **quick)
+    env = gymnasium.make("shioenv.env:ShIOEnv-v0", **quick)
     found = []
     for number, one in enumerate(drawn(seed=39, count=200)):
         env.reset(seed=number, options={"cwd": one.cwd})
@@ -338,7 +338,7 @@ def _episodes(given: Chosen) -> Part:
     yield "episodes ShIOEnv-v0", found
 
     tasks = given.tasks()
-    env = gymnasium.make("shioenv:ShIOEnv-Task-v0", tasks=str(tasks))
+    env = gymnasium.make("shioenv.env:ShIOEnv-Task-v0", tasks=str(tasks))
     found = []
     documents = [json.loads(line) for line in tasks.read_text(encoding="utf-8").splitlines()]
     for document in documents:

@@ -1,14 +1,15 @@
 """ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
 
 `import shioenv` loads none of it: a public name is imported when it is first asked for. Where
-Gymnasium is loaded already, its ids are registered: import Gymnasium first.
+Gymnasium is loaded already, the environments' ids are registered; `import shioenv.env` registers
+them anywhere.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from shioenv.env.registration import register_where_loaded
+from shioenv.registration import register_where_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
             return version("shioenv")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        register_where_loaded()
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

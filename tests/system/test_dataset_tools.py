@@ -173,7 +173,7 @@ def _card(shioenv: Shioenv, directory: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("a.bin", b"PAR1\nls\ntouch x\n", "is no sound Parquet file"),
+        ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is no sound Parquet file"),
         ("a.json", b'{"inptu": "ls"}\n', "a.json:1: no `input` in the JSON object"),
         ("a.txt.gz", b"\x1f\x8b\nls\n", "it is no sound gzip file"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from shioenv.env import registration
+from shioenv import registration
 from shioenv.env.wrappers import IntegerObservation, texts
 from shioenv.errors import (
     StartDirectoryError,

@@ -12,8 +12,8 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from shioenv.env.registration import register
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
+from shioenv.registration import register
 from shioenv.system.store import build_system
 from shioenv.tasks.env import TaskEnv
 from shioenv.tasks.task import Goal, Task, write_tasks

@@ -158,7 +158,7 @@ def test_an_experiment_is_refused_unless_told(broken: Shioenv, tmp_path: Path) -
 
 
 PYTHON = """
-import shioenv, gymnasium
+import gymnasium, shioenv
 from shioenv.errors import ShellStateError
 known = shioenv.Limits(without_shell_state={without})
 

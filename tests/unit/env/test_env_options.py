@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scripted_shell import Opener, ScriptedShell
 
-from shioenv.env import registration
+from shioenv import registration
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.tables import GrammarTables, shared_tables

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from scripted_shell import ScriptedShell
 
+from shioenv import registration
 from shioenv.domain.record import NAMES
-from shioenv.env import registration
 from shioenv.env.grammar_env import BORDER, GrammarEnv
 from shioenv.env.tables import START
 from shioenv.errors import (

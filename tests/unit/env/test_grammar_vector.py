@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scripted_shell import Opener, ScriptedShell
 
+from shioenv import registration
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.scripted import Asked
-from shioenv.env import registration
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import Gate, irreducibility, necessary

@@ -8,11 +8,11 @@ import pytest
 from shioenv.env.base import EpisodeOptions
 from shioenv.env.grammar_env import ActionFault as GrammarFault
 from shioenv.env.grammar_env import GrammarEnv
-from shioenv.env.registration import ENTRY_POINTS
 from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.env.spaces import ACTION_FIELDS
 from shioenv.env.wrappers import ENCODINGS
 from shioenv.recording.executions import CACHED_BEHAVIORS
+from shioenv.registration import ENTRY_POINTS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "environment.md").read_text()
 OPTIONS = EpisodeOptions.__optional_keys__ | {

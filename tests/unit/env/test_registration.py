@@ -20,6 +20,12 @@ def python(*lines: str) -> str:
 
 
 IDIOMS = {
+    "module of the environments": (
+        "import shioenv, gymnasium",
+        "gymnasium.make('shioenv.env:ShIOEnv-v0')",
+        MAKE,
+    ),
+    "import of the environments": ("import shioenv.env, gymnasium", MAKE),
     "module": ("import gymnasium", "gymnasium.make('shioenv:ShIOEnv-v0')", MAKE),
     "register_envs": (
         "import gymnasium, shioenv",
@@ -60,7 +66,7 @@ def test_gymnasium_imported_later_is_told_by_register() -> None:
     python(
         "import shioenv, gymnasium",
         "assert 'ShIOEnv-v0' not in gymnasium.registry",
-        "from shioenv.env.registration import register",
+        "from shioenv.registration import register",
         "register()",
         MAKE,
     )
@@ -69,7 +75,7 @@ def test_gymnasium_imported_later_is_told_by_register() -> None:
 def test_registering_twice_warns_of_nothing() -> None:
     python(
         "import gymnasium",
-        "from shioenv.env.registration import register",
+        "from shioenv.registration import register",
         "register()",
         "register()",
         MAKE,

@@ -9,9 +9,9 @@ from gymnasium.utils.env_checker import check_env
 from msgspec import convert
 from scripted_shell import Opener, ScriptedShell
 
+from shioenv import registration
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.record import NAMES, Record, encode
-from shioenv.env import registration
 from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.errors import (
     ActionError,

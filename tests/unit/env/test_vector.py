@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 from scripted_shell import ScriptedShell
 
-from shioenv.env import registration
+from shioenv import registration
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts
 
 registration.register()

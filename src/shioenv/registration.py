@@ -1,9 +1,9 @@
 """The environments' Gymnasium ids.
 
 Gymnasium has no entry points for plugins: an id exists once somebody has called `register`. Its own
-idioms import the package that registers: `gymnasium.make("shioenv:ShIOEnv-v0")`, or `import
-shioenv` with `gymnasium.register_envs(shioenv)`. `import shioenv` does not load Gymnasium, so the
-ids are registered where Gymnasium is loaded already. This module needs the standard library alone.
+idiom imports the module that registers: `gymnasium.make("shioenv.env:ShIOEnv-v0")` works whatever
+was imported before. `import shioenv` does not load Gymnasium: it registers the ids where Gymnasium
+is loaded already. This module needs the standard library alone.
 """
 
 from __future__ import annotations
