@@ -9,8 +9,11 @@ is loaded already. This module needs the standard library alone.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from types import MappingProxyType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GYMNASIUM = "gymnasium"
 

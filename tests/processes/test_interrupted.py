@@ -18,11 +18,11 @@ seen = 0
 
 def happened(event, what):
     global seen
-    if event in ("import", "open", "compile", "exec") and "shioenv.cli.commands" in imported:
+    if event in ("import", "open", "compile", "exec") and "shioenv.cli.interrupts" in imported:
         seen += 1
         if seen == int(moment):
             os.kill(os.getpid(), signal.SIGINT)
-    elif event == "import" and what[0] == "shioenv.cli.commands":
+    elif event == "import" and what[0] == "shioenv.cli.interrupts":
         imported.add(what[0])
 
 imported = set()
@@ -36,7 +36,7 @@ finally:
     print("moments", -seen, file=sys.stderr)
 """
 """Runs the console script and interrupts it when so many files, modules and code have been opened,
-imported and executed since it began to load its subcommands."""
+imported and executed since it was called and began to load what an interrupt does."""
 
 COMMANDS = {
     "help": ["--help"],

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
-
-from shioenv.cli.interrupts import INTERRUPTED, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,15 +19,23 @@ def main() -> None:
     """Runs the command line and ends the process with its exit status.
 
     Ctrl-C ends it with 130 at any time: it is an exception while a subcommand works, which has
-    something to put away; before that and after it the process just ends.
+    something to put away; before that and after it the process just ends. What Ctrl-C does while
+    Python itself starts, before this is called, is Python's.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nobody said to ignore it
-        signal.signal(signal.SIGINT, leave)
-    from shioenv.cli.commands import app
-
     try:
+        import signal
+
+        from shioenv.cli.interrupts import leave
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nobody ignores it
+            signal.signal(signal.SIGINT, leave)
+        from shioenv.cli.commands import app
+
         app(prog_name="shioenv")
-    except KeyboardInterrupt:  # between one and the other
+    except KeyboardInterrupt:  # before the handler stands, or between one and the other
+        from shioenv.cli.interrupts import INTERRUPTED
+
+        print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough; nothing is left to flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
