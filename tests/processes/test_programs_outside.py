@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -159,18 +160,64 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
     assert until(lambda: not marked(mark)), marked(mark)
 
 
+def children_of(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files lie."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+LINGERING = "(setsid sh -c 'trap \"\" TERM HUP; sleep 600; :' &) ; (setsid sleep 600 &); sleep 600"
+
+
+@pytest.mark.parametrize("killed", ["outer", "inner"])
+def test_nothing_outlives_a_supervisor_that_is_killed(
+    killed: str, temporary: Path, mark: str
+) -> None:
+    process = supervised(["sh", "-c", LINGERING])
+    assert until(lambda: len(marked(mark)) >= 6), marked(mark)
+    (inner,) = children_of(process.pid)
+    os.kill(inner if killed == "inner" else process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert until(lambda: not marked(mark)), marked(mark)
+    assert until(lambda: not list(temporary.iterdir())), list(temporary.iterdir())
+
+
+def test_a_directory_without_supervisors_is_removed_at_the_next_start(
+    temporary: Path, mark: str
+) -> None:
+    lives = supervised(["sleep", "600"])
+    process = supervised(["sh", "-c", 'touch "$TMPDIR/left"; exec sleep 600'])
+    assert until(lambda: list(temporary.glob("*/left")))
+    (left,) = temporary.glob("*/left")
+    (inner,) = children_of(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(inner, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGKILL)
+    os.kill(inner, signal.SIGKILL)
+    process.wait()
+    assert until(lambda: len(marked(mark)) == 3)
+    assert left.exists()
+    assert supervised(["true"]).wait() == 0
+    assert not left.exists()
+    assert len(list(temporary.iterdir())) == 1
+    ended(lives)
+    assert not list(temporary.iterdir())
+
+
 def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, program: str, mark: str) -> None:
     process = begun(tmp_path, program, "children", "hang", "hang", "hang")
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     assert until(lambda: len(marked(mark)) >= 14), marked(mark)
     before = set(marked(mark)) - {process.pid}
-    supervisors = [int(pid) for pid in children.read_text().split()]
-    workers = [
-        int(pid)
-        for each in supervisors
-        for pid in Path(f"/proc/{each}/task/{each}/children").read_text().split()
-    ]
-    for pid in workers:
+    supervisors = [pid for outer in children_of(process.pid) for pid in children_of(outer)]
+    for pid in [pid for inner in supervisors for pid in children_of(inner)]:
         os.kill(pid, signal.SIGKILL)
     assert until(lambda: not before & set(marked(mark))), before & set(marked(mark))
     process.kill()

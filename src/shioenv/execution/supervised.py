@@ -1,13 +1,17 @@
 """Programs from outside, which end with who started them, and with them all that they started.
 
-Between the two stands a supervisor, a small process for each program. The kernel tells it the end
-of who asked, whatever ends that, and gives it every process of the program's whose parent is gone:
-none gets away by a session of its own. Standard library alone: the supervisor runs this file.
+Between the two stand two supervisors, small processes for each program. The kernel tells them the
+end of who asked, whatever ends that, and gives them every process of the program's whose parent is
+gone: none gets away by a session of its own. The outer supervisor watches the inner one, and the
+inner one the outer: either ends the program where the other is killed. Only where both are killed
+in one instant, what the program started stays, and a directory, which the next start removes.
+Standard library alone: the supervisors run this file.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import select
@@ -16,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -27,6 +31,7 @@ LAST_WORDS = 2000
 ENDING_SECONDS = 10.0
 """In which processes have to be gone that are killed: longer takes only what may not be killed."""
 
+_SCRATCH = "shioenv-outside-"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -47,19 +52,18 @@ def supervised(
     or the last 2,000 bytes of both to the file `last_words`, once it has ended. Errors: OSError
     where it cannot be run.
     """
-    import tempfile
-
-    kept = tempfile.mkdtemp(prefix="shioenv-asked-")
+    kept, lock = _scratch()
     said, told = os.pipe()
     mode = "output" if last_words is None else "last-words"
-    this = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(told), kept, mode]
+    facts = [str(os.getpid()), str(told), str(lock), kept, mode]
+    this = [sys.executable, "-I", "-S", __file__, *facts]
     try:
         process = subprocess.Popen(
             [*this, *words],
             stdin=stdin,
             stdout=stdout if last_words is None else last_words,
             stderr=last_words,
-            pass_fds=[*pass_fds, told],
+            pass_fds=[*pass_fds, told, lock],
             start_new_session=True,  # Ctrl-C is for who asks
             env={**os.environ, "TMPDIR": kept},
         )
@@ -69,6 +73,7 @@ def supervised(
         raise
     finally:
         os.close(told)
+        os.close(lock)
     try:
         with os.fdopen(said, "rb") as answer:
             trouble = answer.read()  # ends when the program runs
@@ -92,16 +97,50 @@ def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
     return process.wait()
 
 
-# ---- the supervisor ----
+def _scratch() -> tuple[str, int]:
+    """A new directory for temporary files, and the file that locks it as long as it is open.
+
+    Those that nobody locks any more are removed: their supervisors were killed.
+    """
+    import tempfile
+
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            if left.lstat().st_uid == os.geteuid() and (lock := _lock(left)) is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
+    while True:
+        kept = tempfile.mkdtemp(prefix=_SCRATCH)
+        with suppress(FileNotFoundError):  # another start removed it before it was locked
+            if (lock := _lock(Path(kept))) is not None:
+                if Path(kept).is_dir():
+                    return kept, lock
+                os.close(lock)
+
+
+def _lock(directory: Path) -> int | None:
+    """A file that locks it; None where another one does."""
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        return None
+    return file
+
+
+# ---- the supervisors ----
 
 
 class _Supervisor:
-    """Watches one program until it, or who asked for it, is at its end."""
+    """Watches one child until it, or who asked for it, is at its end.
 
-    def __init__(self, parent: int, last_words: bool) -> None:
-        self._asker = os.pidfd_open(parent)
-        self._prctl = ctypes.CDLL(None, use_errno=True).prctl
-        self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    `asker` is a file that tells when who asked is gone; `kept` are files that stay open.
+    """
+
+    def __init__(self, asker: int, kept: Sequence[int], last_words: bool) -> None:
+        self._asker = asker
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._woken, self._waking = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waking, False)
@@ -113,47 +152,32 @@ class _Supervisor:
         signal.signal(signal.SIGTERM, self._end)
         self._heard, self._mouth = os.pipe() if last_words else (-1, -1)
         self._tail = b""
-        self._program = 0
+        self._kept = {self._asker, self._woken, self._waking, self._heard, *kept}
+        self._child = 0
         self.status: int | None = None
-        """How the program ended, as `waitpid` says."""
+        """How the child ended, as `waitpid` says."""
 
-    def start(self, words: list[str], told: int) -> None:
-        """Starts the program; if that fails, says why by an errno."""
-        here = os.getpid()
-        self._program = os.fork()
-        if self._program == 0:
+    def start(self, become: Callable[[], None], told: int) -> None:
+        """Forks the child, which becomes something; what it cannot become, it tells by an errno."""
+        self._child = os.fork()
+        if self._child == 0:
             try:
-                self._become(words, here, told)
+                os.setsid()  # a program that kills its group does not kill its supervisors
+                if self._mouth >= 0:
+                    os.dup2(self._mouth, 1)
+                    os.dup2(self._mouth, 2)
+                become()
             except OSError as error:
                 os.write(told, str(error.errno).encode())
             finally:
                 os._exit(127)
-        os.close(told)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
         os.dup2(nowhere, 1)  # the program's alone: their ends are to be seen
-        kept = {self._asker, self._woken, self._waking, self._heard}
         for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-            if file > 2 and file not in kept:
+            if file > 2 and file not in self._kept:
                 with suppress(OSError):  # what listed them is closed
                     os.close(file)
-
-    def _become(self, words: list[str], supervisor: int, told: int) -> None:
-        os.setsid()  # a program that kills its group does not kill its supervisor
-        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != supervisor:
-            os._exit(127)
-        if self._mouth >= 0:
-            os.dup2(self._mouth, 1)
-            os.dup2(self._mouth, 2)
-        os.set_inheritable(told, False)
-        signal.set_wakeup_fd(-1)
-        for number in (
-            signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGTERM,
-            signal.SIGPIPE, signal.SIGXFSZ,
-        ):  # fmt: skip
-            signal.signal(number, signal.SIG_DFL)
-        os.execvp(words[0], words)
 
     def watch(self) -> None:
         """Returns once the program has ended, or is to be ended."""
@@ -206,7 +230,7 @@ class _Supervisor:
                 who, status = os.waitpid(-1, os.WNOHANG)
                 if who == 0:
                     return True
-                if who == self._program:
+                if who == self._child:
                     self.status = status
         except ChildProcessError:
             return False
@@ -236,18 +260,35 @@ def _descendants() -> set[int]:
 
 
 def _main() -> None:
-    parent, told, scratch, mode, *words = sys.argv[1:]
+    """The outer supervisor, whose child is the inner one, whose child is the program."""
+    parent, told, lock, scratch, mode, *words = sys.argv[1:]
     try:
-        supervisor = _Supervisor(int(parent), mode == "last-words")
+        asker = os.pidfd_open(int(parent))
     except ProcessLookupError:
+        asker = -1
+    if asker < 0 or os.getppid() != int(parent):  # it is gone, its number perhaps another's
         shutil.rmtree(scratch, ignore_errors=True)
         return
-    if os.getppid() == int(parent):  # it was not gone already, its number another's
-        try:
-            supervisor.start(words, int(told))
-            supervisor.watch()
-        finally:
-            supervisor.end()
+    this = os.pidfd_open(os.getpid())
+    outer = _Supervisor(asker, [int(lock)], mode == "last-words")
+
+    def inner() -> None:
+        supervisor = _Supervisor(this, [int(lock)], False)
+        here = os.getpid()
+        _supervise(supervisor, lambda: _run(words, here, int(told)), int(told), scratch)
+
+    _supervise(outer, inner, int(told), scratch)
+
+
+def _supervise(
+    supervisor: _Supervisor, become: Callable[[], None], told: int, scratch: str
+) -> None:
+    """Starts its child, ends all that is left of it, and then this process as the child ended."""
+    try:
+        supervisor.start(become, told)
+        supervisor.watch()
+    finally:
+        supervisor.end()
     shutil.rmtree(scratch, ignore_errors=True)
     status = -signal.SIGKILL
     if supervisor.status is not None:
@@ -258,6 +299,21 @@ def _main() -> None:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
+
+
+def _run(words: list[str], supervisor: int, told: int) -> None:
+    """The program. Errors: OSError."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != supervisor:
+        os._exit(127)
+    os.set_inheritable(told, False)
+    signal.set_wakeup_fd(-1)
+    for number in (
+        signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGTERM,
+        signal.SIGPIPE, signal.SIGXFSZ,
+    ):  # fmt: skip
+        signal.signal(number, signal.SIG_DFL)
+    os.execvp(words[0], words)
 
 
 if __name__ == "__main__":
