@@ -105,9 +105,131 @@ def test_an_answer_without_end_is_none_and_the_next_is_not_touched(program: str)
     assert "more than 8 MiB" in said(done)[1][1]
 
 
+OUT_OF_STEP = {
+    "late": "threading.Timer(0.05, print, ['late'], {'flush': True}).start()",
+    "twice": "print(answer, flush=True)",
+    "more": "print(answer + '\\n[half', end='', flush=True); continue",
+    "early": "os.write(1, (answer + '\\n').encode()); answer = json.dumps({'output': text})",
+    "log": "print('a log line', flush=True)",
+    "event": "print(json.dumps({'level': 'info'}), flush=True)",
+    "list": "print('[1]', flush=True); time.sleep(0.05)",
+}
+"""What a program does before it answers a question of that name."""
+
+STEPPING = """
+import json, os, sys, threading, time
+for line in sys.stdin:
+    question = json.loads(line)
+    text = question.get("input", "hello")
+    answer = json.dumps({"output": text})
+"""
+
+
+@pytest.fixture
+def stepping(tmp_path: Path) -> str:
+    path = tmp_path / "stepping.py"
+    parts = [STEPPING]
+    parts += [f"    if text == {name!r}:\n        {did}\n" for name, did in OUT_OF_STEP.items()]
+    parts += [
+        "    if text == 'wait':\n        time.sleep(0.3)\n",
+        "    print(answer, flush=True)\n",
+    ]
+    path.write_text("".join(parts))
+    return f"command:{sys.executable} {path}"
+
+
+@pytest.mark.parametrize("name", OUT_OF_STEP)
+def test_no_answer_is_taken_for_that_to_another_question(stepping: str, name: str) -> None:
+    texts = ("a", name, "wait", "b", "c", "d")
+    done = evaluate(suite(*texts), [stepping], workers=1)
+    answers = done.predictors[0].said
+    for text, one in zip(texts, answers, strict=True):
+        if one.status.value == "answered":
+            assert one.behavior is not None
+            assert one.behavior.output.decode() == text, said(done)
+    assert [one.status.value for one in answers if one.status.value != "answered"] == ["invalid"]
+    assert "answered" in {one.status.value for one in answers[1:]}
+
+
+def script(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "predictor.sh"
+    path.write_text(text)
+    return f"command:sh {path}"
+
+
+ANSWERS = """while read -r line; do echo '{"output": "x"}'; done\n"""
+
+BANNERS = {
+    "a line": "echo 'Loading the model'",
+    "a late line": "sleep 0.1; echo 'Loading the model'",
+    "no end of line": "printf 'Loading the model'",
+    "a late end": "printf 'Loading the model'; sleep 0.1",
+    "an event": """echo '{"event": "Loading the model"}'; sleep 0.1""",
+    "a number": "echo 12",
+    "a list": "echo '[\"Loading the model\"]'",
+}
+
+
+@pytest.mark.parametrize("name", BANNERS)
+def test_a_banner_is_refused_at_the_start(tmp_path: Path, name: str) -> None:
+    program = script(tmp_path, f"{BANNERS[name]}\n{ANSWERS}")
+    done = evaluate(suite("a", "b"), [program], workers=1)
+    assert "did not answer its first line" in done.unable[program]
+    assert "standard error" in done.unable[program]
+
+
+@pytest.mark.parametrize(
+    ("hello", "why"),
+    [('{"version": "\\ud800"}', "a version that is no text"), ('{"training": 5}', "a training")],
+)
+def test_what_a_program_says_of_itself_is_text(tmp_path: Path, hello: str, why: str) -> None:
+    program = script(tmp_path, f"read -r line; cat <<'E'\n{hello}\nE\n{ANSWERS}")
+    assert why in evaluate(suite("a"), [program], workers=1).unable[program]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "[" * 900 + "]" * 900])
+def test_a_value_that_no_json_has_is_no_answer(tmp_path: Path, number: str) -> None:
+    answer = f'{{"output": "x", "context_patch": [["a", "/fs/a", {{"size": {number}}}]]}}'
+    program = script(tmp_path, f"read -r line; echo '{{}}'; read -r line; echo '{answer}'")
+    assert "no JSON" in evaluate(suite("a"), [program], workers=1).unable[program]
+
+
+def test_bytes_that_are_no_text_are_no_answer(tmp_path: Path) -> None:
+    answer = """printf '{"output": "\\377"}\\n'"""
+    program = script(tmp_path, f"read -r line; echo '{{}}'; read -r line; {answer}")
+    assert "output_b64" in evaluate(suite("a"), [program], workers=1).unable[program]
+
+
+def test_a_banner_on_standard_error_is_welcome(tmp_path: Path) -> None:
+    done = evaluate(suite("a"), [script(tmp_path, f"echo Loading >&2\n{ANSWERS}")], workers=1)
+    assert said(done) == [("answered", "")]
+
+
+EARLY = {
+    "unread": "sleep 0.1",
+    "closed": "exec 3<&- <&-; sleep 0.1",
+    "the beginning": "head -c 100000 > /dev/null; sleep 0.1",
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_an_answer_before_the_end_of_its_question_is_none(tmp_path: Path, name: str) -> None:
+    text = f"""read -r line; echo '{{}}'; {EARLY[name]}; echo '{{"output": "x"}}'; {ANSWERS}"""
+    done = evaluate(suite("y" * 300_000), [script(tmp_path, text)], workers=1)
+    (why,) = done.unable.values()
+    assert "before it had read the question" in why
+
+
+def test_a_program_that_ends_after_each_answer_is_started_for_the_next(tmp_path: Path) -> None:
+    text = """read -r line; echo '{}'; read -r line; echo '{"output": "x"}'; sleep 0.02\n"""
+    done = evaluate(suite("a", "b", "c"), [script(tmp_path, text)], workers=1)
+    assert said(done) == [("answered", "")] * 3
+
+
 def test_a_program_that_shuts_its_mouth_has_crashed(program: str) -> None:
     done = evaluate(suite("shut", "a"), [program], workers=1)
     assert [status for status, _ in said(done)] == ["crashed", "answered"]
+    assert "closed its standard output" in said(done)[0][1]
 
 
 @pytest.mark.parametrize(

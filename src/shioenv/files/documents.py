@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from typing import Any
@@ -16,10 +17,14 @@ _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST
 """A dotted key that nests too deeply: to read it takes the square of its length."""
 
 
-def parse_json(content: bytes | str) -> Any:
-    """The value in a JSON document. ValueError for what is none, or nested too deeply."""
+def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
+    """The value in a JSON document. ValueError for what is none, or nested too deeply.
+
+    With `finite`, numbers that no JSON has, or no float holds, are refused: NaN, Infinity, 1e999.
+    """
+    strict: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite} if finite else {}
     try:
-        value = json.loads(content)
+        value = json.loads(content, **strict)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     _refuse_deep(value)
@@ -41,6 +46,13 @@ def parse_toml(content: bytes | str) -> dict[str, Any]:
         raise ValueError(_TOO_DEEP) from None
     _refuse_deep(value)
     return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
 
 
 def _refuse_deep(value: Any) -> None:

@@ -269,7 +269,8 @@ NO_ANSWERS = {
 def test_a_predictor_without_any_answer_is_not_judged(tmp_path: Path, kind: str) -> None:
     does, why = NO_ANSWERS[kind]
     path = tmp_path / "program.sh"
-    path.write_text(f"while read -r line; do printf '%s\\n' \"$line\" | {does}; done")
+    answers = f"while read -r line; do printf '%s\\n' \"$line\" | {does}; done"
+    path.write_text(f"read -r hello; echo '{{}}'; {answers}")
     name, out = f"command:sh {path}", tmp_path / "out"
     done = evaluate(suite(tmp_path, "a", "b"), [name, "trivial"], out, workers=1)
     assert [one.name for one in done.predictors] == ["trivial"]

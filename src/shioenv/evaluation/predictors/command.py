@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 import shutil
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import AnswerError, PredictorError
+from shioenv.errors import PredictorError
 from shioenv.evaluation.metrics import Level
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess
@@ -23,7 +22,7 @@ class Command:
     `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
     on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
     may answer with `version`, `patch_level` and `training` (a dataset, or a file of the inputs that
-    it was trained on), or with anything else.
+    it was trained on), or with any other JSON object.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -37,11 +36,25 @@ class Command:
         self.version, self.patch_level = _version(self._words), Level.FULL.value
         self.training = ""
         self._process = LineProcess(self._words, {"hello": True}, setting)
-        with suppress(ValueError, AttributeError, RecursionError):
-            document = json.loads(self._process.hello)
-            self.version = str(document.get("version", self.version))
-            self.patch_level = str(document.get("patch_level", self.patch_level))
-            self.training = str(document.get("training", ""))
+        try:
+            self.version = self._said("version", self.version)
+            self.patch_level = self._said("patch_level", self.patch_level)
+            self.training = self._said("training", "")
+        except PredictorError:
+            self.close()
+            raise
+
+    def _said(self, name: str, default: str) -> str:
+        """What it says of itself. Errors: PredictorError where that is no text."""
+        said = self._process.hello.get(name)
+        if said is None:
+            return default
+        if not isinstance(said, str) or not said.isprintable():
+            raise PredictorError(
+                f"{self._words[0]} answered its first line with a {name} that is no text: "
+                f"{said!r:.60}"
+            )
+        return said
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the program says. Errors: Abstained, AnswerError; those of `LineProcess.ask`."""
@@ -50,11 +63,7 @@ class Command:
             "cwd": state.cwd if state else self._start,
             "history": list(state.history) if state else [],
         }
-        line = self._process.ask(question)
-        try:
-            return answer_from(json.loads(line))
-        except (ValueError, RecursionError):
-            raise AnswerError(f"no JSON: {line[:80]!r}") from None
+        return self._process.ask(question, answer_from)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""

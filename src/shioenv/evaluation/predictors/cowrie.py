@@ -139,7 +139,7 @@ class Cowrie:
         return LineProcess(words, {"hello": True}, setting)
 
     def _asked(self, text: str) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(self._process.ask({"text": text}))
+        said = self._process.ask({"text": text}, dict)
         if "error" in said:
             raise AnswerError(said["error"])
         return said

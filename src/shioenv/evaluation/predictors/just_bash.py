@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import shutil
 import stat
 from importlib.resources import files
@@ -52,8 +51,7 @@ class JustBash:
         """What it does there. Errors: those of `LineProcess.ask`."""
         cwd = state.cwd if state else self._start
         history = list(state.history) if state else []
-        line = self._process.ask({"input": shell_input, "cwd": cwd, "history": history})
-        said = json.loads(line)
+        said = self._process.ask({"input": shell_input, "cwd": cwd, "history": history}, dict)
         operations = [_operation(verb, path, cwd) for verb, path in said["changes"]]
         output = base64.b64decode(said["output_b64"])
         return Behavior(said["exit_code"], output, ContextPatch(tuple(operations)))

@@ -8,27 +8,36 @@ import os
 import select
 import shutil
 import subprocess
+import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.execution.supervised import ended, supervised
+from shioenv.files.documents import parse_json
 from shioenv.system.build import cache_directory
+
+T = TypeVar("T")
 
 LONGEST_ANSWER = 8 << 20
 """Bytes of the line that a program answers with: a hundred times the longest output kept."""
 
 
+class _UntouchedError(EOFError):
+    """It ended and had read nothing of the question."""
+
+
 class LineProcess:
     """A program that runs until it is closed; one that ended is started again when it is asked.
 
-    `first` is what it is told before anything else; its answer to that is `hello`. Errors:
-    PredictorError where it cannot be run, ends, or says nothing to that in the time that it has to
-    start; AnswerError where what it says does not end.
+    `first` is what it is told before anything else; its answer to that is `hello`, a JSON object.
+    Errors: PredictorError where it cannot be run, ends, writes anything else, or says nothing to
+    that in the time that it has to start.
     """
 
     def __init__(self, words: Sequence[str], first: Mapping[str, Any], setting: Setting) -> None:
@@ -40,16 +49,26 @@ class LineProcess:
 
     def make_ready(self) -> None:
         """Starts it again where it has ended. Errors: those of making one."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self._process.poll() is not None or self._says(select.POLLHUP):
             self._begun()
 
-    def ask(self, document: Mapping[str, Any]) -> str:
-        """What it answers. Errors: EOFError where it ends instead; AnswerError where its answer
-        does not end; TimeoutError where it says nothing in time. After each it is ended.
+    def ask(self, document: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
+        """What `read` makes of the JSON object that it answers.
+
+        One that ended between two questions is started again. Errors: EOFError where it ends
+        instead; TimeoutError where it says nothing in time;
+        AnswerError where the line is no JSON object or does not end, where the line comes before
+        the question is read, and where a line came before that nobody asked for. After each the
+        program is ended: the next line could be the answer to this question. So it is where `read`
+        raises an AnswerError that received nothing.
         """
         self.make_ready()
-        seconds = self._setting.reply_seconds
-        return self._asked(json.dumps(document).encode() + b"\n", seconds)
+        question = json.dumps(document).encode() + b"\n"
+        try:
+            return self._asked(question, self._setting.reply_seconds, read)
+        except _UntouchedError:
+            self._begun()
+            return self._asked(question, self._setting.reply_seconds, read)
 
     def close(self) -> None:
         """Ends it and all that it started: its standard input ends, and if that does not help in
@@ -57,37 +76,59 @@ class LineProcess:
         """
         self._end(2.0)
 
-    def _begun(self) -> str:
+    def _begun(self) -> dict[str, Any]:
         self._end(0.0)
+        name = self._words[0]
         try:
             self._process = supervised(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
-            raise PredictorError(f"{self._words[0]} cannot be run: {error.strerror}") from None
+            raise PredictorError(f"{name} cannot be run: {error.strerror}") from None
         for pipe in self._pipes():
             os.set_blocking(pipe.fileno(), False)
         seconds = self._setting.start_seconds
         try:
-            return self._asked(self._first, seconds)
+            return self._asked(self._first, seconds, dict)
         except TimeoutError:
             raise PredictorError(
-                f"{self._words[0]} said nothing to its first line in {seconds:g} s",
+                f"{name} said nothing to its first line in {seconds:g} s",
                 hint="it has to answer each line with a line and flush it; --start-timeout SECONDS "
                 "gives it longer to start",
             ) from None
         except EOFError as error:
             raise PredictorError(f"{error} before it answered its first line") from None
+        except AnswerError as error:
+            raise PredictorError(
+                f"{name} did not answer its first line: {error.message}",
+                hint="standard output is for answers alone, a JSON object on a line each; print to "
+                "standard error what is for people",
+            ) from None
 
-    def _asked(self, line: bytes, seconds: float) -> str:
+    def _asked(self, line: bytes, seconds: float, read: Callable[[dict[str, Any]], T]) -> T:
         try:
-            return self._exchanged(line, time.monotonic() + seconds)
+            self._refuse_unasked()
+            return read(_object(self._exchanged(line, time.monotonic() + seconds)))
         except TimeoutError:
             self._end(0.0)
             raise TimeoutError(f"no answer in {seconds:g} s") from None
-        except AnswerError:
-            self._end(0.0)  # the rest of its answer would be taken for the next one
+        except AnswerError as error:
+            if error.received is None:  # what comes next would be taken for the next answer
+                self._end(0.0)
             raise
 
-    def _exchanged(self, line: bytes, until: float) -> str:
+    def _refuse_unasked(self) -> None:
+        """AnswerError where it has written something since its last answer."""
+        if not self._said and self._says(select.POLLIN):
+            self._said += os.read(self._pipes()[1].fileno(), 1 << 16)
+        if self._said:
+            raise AnswerError(f"it wrote a line that nobody asked for: {_beginning(self._said)}")
+
+    def _says(self, event: int) -> bool:
+        """Whether its standard output has something to read, or is at its end."""
+        poll = select.poll()
+        poll.register(self._pipes()[1], event)
+        return any(events & event for _, events in poll.poll(0))
+
+    def _exchanged(self, line: bytes, until: float) -> bytes:
         """What it says in a line to a line: both are passed on as it takes and gives them."""
         stdin, stdout = self._pipes()
         waiting = memoryview(line)
@@ -107,18 +148,36 @@ class LineProcess:
             if stdout.fileno() in ready:
                 said = os.read(stdout.fileno(), 1 << 16)
                 if not said:
-                    raise EOFError(f"{self._words[0]} ended with status {self._end(1.0)}")
+                    untouched = len(waiting) + _unread(stdin) == len(line)
+                    raise (_UntouchedError if untouched else EOFError)(self._why_silent())
                 self._said += said
             elif stdin.fileno() in ready:
                 try:
                     waiting = waiting[os.write(stdin.fileno(), waiting) :]
-                except BrokenPipeError:
-                    waiting = waiting[:0]
-                if not waiting:
+                except BrokenPipeError:  # what waits stays unread
                     poll.unregister(stdin)
-        answer = bytes(self._said[: end + 1])
+                else:
+                    if not waiting:
+                        poll.unregister(stdin)
+        if len(waiting) + _unread(stdin) > 1:  # some read a value and not the end of its line
+            raise AnswerError(
+                f"it answered before it had read the question: {_beginning(self._said)}"
+            )
+        answer = bytes(self._said[:end])
         del self._said[: end + 1]
-        return answer.decode("utf-8", "surrogateescape")
+        return answer
+
+    def _why_silent(self) -> str:
+        """Why its standard output is at its end; it is ended."""
+        process = self._process
+        assert process is not None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        lives = process.returncode is None
+        status = self._end(0.0)
+        return f"{self._words[0]} " + (
+            "closed its standard output" if lives else f"ended with status {status}"
+        )
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         process = self._process
@@ -139,6 +198,33 @@ class LineProcess:
         status = ended(process, patience)
         stdout.close()
         return status
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise AnswerError(
+            f"no UTF-8: {_beginning(line)}; an output of other bytes is said by output_b64"
+        ) from None
+    try:
+        document = parse_json(text, finite=True)
+    except ValueError:
+        raise AnswerError(f"no JSON: {_beginning(line)}") from None
+    if not isinstance(document, dict):
+        raise AnswerError(f"expected a JSON object, got {document!r:.60}")
+    return document
+
+
+def _beginning(said: bytes | bytearray) -> str:
+    """The beginning of its first line, for a message."""
+    return repr(bytes(said[:320]).partition(b"\n")[0].decode("utf-8", "replace")[:80])
+
+
+def _unread(pipe: IO[bytes]) -> int:
+    """The bytes that lie in a pipe."""
+    count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+    return int.from_bytes(count, sys.byteorder)
 
 
 def installed(name: str, install: Callable[[Path], None]) -> Path:

@@ -66,7 +66,7 @@ def recording(setting: Setting) -> Recording:
         if not line.strip():
             continue
         try:
-            document = parse_json(line)
+            document = parse_json(line, finite=True)
             if "input" not in document:
                 facts |= {name: str(document[name]) for name in facts if name in document}
                 continue
