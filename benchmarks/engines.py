@@ -20,7 +20,7 @@ from typing import TypeAlias
 from shioenv.dataset.generate import plan_of
 from shioenv.dataset.job import Wanted, recording
 from shioenv.domain.context import Context
-from shioenv.execution.job import Executor, Job
+from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.execution.ray_executor import RayExecutor
 from shioenv.grammar.library import load_grammars
@@ -76,7 +76,7 @@ def main() -> None:
 
 def prepared(
     asked: argparse.Namespace,
-) -> tuple[Job[Wanted | str, Line | Context], Iterator[Batch]]:
+) -> tuple[NumberedJob[Wanted | str, Line | Context], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(None, versions=system.versions)
@@ -93,7 +93,7 @@ def prepared(
     return recording(plan, system.name), batches
 
 
-def window(engine: Executor, job: Job[Wanted | str, Line | Context], batch: Batch) -> float:
+def window(engine: Executor, job: NumberedJob[Wanted | str, Line | Context], batch: Batch) -> float:
     """Seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))

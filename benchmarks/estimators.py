@@ -19,15 +19,15 @@ import statistics
 import sys
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.experiments.exact import Known, executed, stream
+from shioenv.experiments.exact import KnownInput, executed, stream
 from shioenv.experiments.replay import InputReplay
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.recording.bounds import LIMITS
 
 
-def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
+def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
     """`count` executed inputs of each length."""
-    found: list[Known] = []
+    found: list[KnownInput] = []
     missing = dict.fromkeys(lengths, count)
     with open_sandbox(None, LIMITS) as observer:
         for number, one in enumerate(stream(observer.system, seed).samples):
@@ -35,7 +35,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
             if one.volatile or not missing.get(n):
                 continue
             known = executed(observer, (number, one))
-            if isinstance(known, Known):
+            if isinstance(known, KnownInput):
                 found.append(known)
                 missing[n] -= 1
                 print(
@@ -48,7 +48,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[Known]:
     return found
 
 
-def measure(inputs: list[Known], estimator: str, budget: int, seeds: int) -> dict[str, float]:
+def measure(inputs: list[KnownInput], estimator: str, budget: int, seeds: int) -> dict[str, float]:
     """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
     errors, executions = [], []
     for known in inputs:

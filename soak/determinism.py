@@ -49,7 +49,7 @@ from shioenv.experiments.repeats import (
     shows_clock,
     volatile_commands,
 )
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.recording.bounds import LIMITS
 from shioenv.system.store import find_system
 
@@ -89,7 +89,9 @@ def main() -> int:
         for number, one in enumerate(inputs)
     ]
     numbers = range(1, chosen.passes + 1)
-    setting = Setting(out=Path(), system_name=system.name, seed=chosen.seed, report=_Shown())
+    setting = ExperimentSetting(
+        out=Path(), system_name=system.name, seed=chosen.seed, report=_Shown()
+    )
     found = passes(setting, [one.sample for one in inputs], numbers)
     first = dict(next(found)[1])
     others = [

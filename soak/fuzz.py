@@ -42,7 +42,7 @@ from shioenv.errors import InputError, SandboxError
 from shioenv.sandbox.base import LONGEST_INPUT, MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import proven_shell
-from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, Said
+from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, ReplyFlags
 from shioenv.system.store import System, find_system
 
 SLACK_SECONDS = 2.0
@@ -392,7 +392,7 @@ class WatchedSandbox(NamespaceSandbox):
         """Names of what the newest run set off, the first one where more were needed."""
         if self.head is None:
             return []
-        return [flag.name or "?" for flag in Said(Reply._make(REPLY.unpack(self.head)).flags)]
+        return [flag.name or "?" for flag in ReplyFlags(Reply._make(REPLY.unpack(self.head)).flags)]
 
 
 class WatchedObserver(SandboxRunner):

@@ -15,12 +15,12 @@ from sb3_contrib import MaskablePPO
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import necessary
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 Choose = Callable[[Any, Any], Any]
 
 
-def play(vector: GrammarVectorEnv, choose: Choose, episodes: int, seed: int) -> list[Ended]:
+def play(vector: GrammarVectorEnv, choose: Choose, episodes: int, seed: int) -> list[EndedEpisode]:
     """So many executed episodes."""
     observations, _ = vector.reset(seed=seed)
     ended = 0

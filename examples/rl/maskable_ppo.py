@@ -23,7 +23,7 @@ from stable_baselines3.common.callbacks import CheckpointCallback
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code",
            "input")  # fmt: skip
@@ -57,7 +57,7 @@ class Log:
         self.lines.writerow(COLUMNS)
         self.episodes, self.done, self.began = episodes, 0, time.monotonic()
 
-    def tell(self, ended: Sequence[Ended]) -> bool:
+    def tell(self, ended: Sequence[EndedEpisode]) -> bool:
         """Keeps the inputs of a rollout, and says whether to go on."""
         seconds = round(time.monotonic() - self.began, 1)
         for episode in ended:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
+from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate, QemuMachine
 from shioenv.system.microvm import Microvm
 
 Fields = dict[str, tuple[type, bool]]
@@ -71,7 +71,7 @@ class StandIn:
     def __init__(self) -> None:
         self.state = CONFIGURED
         self.configured: dict[str, Any] = {}
-        self.machine: Machine | None = None
+        self.machine: QemuMachine | None = None
 
     def take(self, request: str, body: dict[str, Any]) -> None:
         pattern = next((each for each in REQUESTS if re.fullmatch(each, request)), None)
@@ -111,8 +111,8 @@ class StandIn:
             raise Refused("unknown action")
         if "/boot-source" not in self.configured:
             raise Refused("Cannot start microvm without kernel configuration.")
-        self.template = Template(self.hardware())
-        self.machine = Machine(self.template, restored=False)
+        self.template = MachineTemplate(self.hardware())
+        self.machine = QemuMachine(self.template, restored=False)
         self.state = "Running"
         self.listen()
 
@@ -159,8 +159,8 @@ class StandIn:
         (kept / "memory").symlink_to(backend["backend_path"])
         (kept / "state").write_bytes(state)
         (kept / "sum").write_text(written)
-        self.template = Template(self.hardware(), kept)
-        self.machine = Machine(self.template, restored=True)
+        self.template = MachineTemplate(self.hardware(), kept)
+        self.machine = QemuMachine(self.template, restored=True)
         self.state = "Running" if body.get("resume_vm") else "Paused"
         self.listen()
 

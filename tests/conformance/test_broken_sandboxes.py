@@ -17,7 +17,7 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import GenerationError, SandboxError
-from shioenv.execution.job import Job
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import Scoring
@@ -140,7 +140,7 @@ def test_a_host_that_breaks_sandboxes_ends_a_job(system: System) -> None:
         return runner
 
     with pytest.raises(GenerationError, match="could not be made in 5 attempts"):
-        list(SerialExecutor(opens).map(Job(execute, system=system.name), [(0, "echo one")]))
+        list(SerialExecutor(opens).map(NumberedJob(execute, system=system.name), [(0, "echo one")]))
 
 
 def test_no_input_ends_an_import(system: System, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.questions import question_of
-from shioenv.evaluation.suite import Case, Head, Suite
+from shioenv.evaluation.suite import Head, Suite, SuiteCase
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge.md"
 ENTRY = {
@@ -32,12 +32,13 @@ def test_the_predictor_of_the_page_runs(tmp_path: Path) -> None:
     path = tmp_path / "echo.py"
     path.write_text(program)
     cases = tuple(
-        Case(question_of({"input": text}, number, "page"), (behavior,))
+        SuiteCase(question_of({"input": text}, number, "page"), (behavior,))
         for number, (text, behavior) in enumerate(DOES.items())
     )
     head = Head("page", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {})
     name = f"command:{sys.executable} {path}"
     done = evaluate(Suite(head, cases), [name], workers=1)
+    assert not done.unable
     (judged,) = done.predictors
     assert judged.version == "echo 1"
     assert [mark.em_exit for mark in judged.marks] == [1, 1, 1, 0, 0]

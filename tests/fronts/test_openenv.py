@@ -19,7 +19,7 @@ needed_module("openenv")
 
 from fronts_tasks import REPLIES, TASKS  # noqa: E402
 
-from shioenv.fronts.openenv import Line, TaskClient  # noqa: E402
+from shioenv.fronts.openenv import TaskClient, TypedLine  # noqa: E402
 from shioenv.tasks.task import write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -88,7 +88,7 @@ def test_a_scripted_agent_does_a_task(url: str, task: Any) -> None:
         assert task.prompt in first.observation.text
         for line in REPLIES[task.id]:
             assert not first.done
-            first = session.step(Line(line=line))
+            first = session.step(TypedLine(line=line))
         assert (first.reward, first.done, first.observation.progress) == (1.0, True, 1.0)
         assert session.state().step_count == len(REPLIES[task.id])
 
@@ -96,7 +96,7 @@ def test_a_scripted_agent_does_a_task(url: str, task: Any) -> None:
 def test_the_last_line_ends_it_unsolved(url: str) -> None:
     with client(url) as session:
         session.reset(task=TASKS[0].id)
-        done = [session.step(Line(line="true")) for _ in range(4)]
+        done = [session.step(TypedLine(line="true")) for _ in range(4)]
         assert [one.done for one in done] == [False, False, False, True]
         assert done[-1].reward == 0.0
 
@@ -105,6 +105,6 @@ def test_two_agents_do_not_see_each_other(url: str) -> None:
     with client(url) as one, client(url) as other:
         one.reset(task=TASKS[0].id)
         other.reset(task=TASKS[0].id)
-        one.step(Line(line="touch mine"))
-        assert "mine" in one.step(Line(line="ls")).observation.text
-        assert "mine" not in other.step(Line(line="ls")).observation.text
+        one.step(TypedLine(line="touch mine"))
+        assert "mine" in one.step(TypedLine(line="ls")).observation.text
+        assert "mine" not in other.step(TypedLine(line="ls")).observation.text

@@ -31,7 +31,7 @@ from shioenv.errors import (
     InputError,
     UsageError,
 )
-from shioenv.execution.job import STARTING, WORKER_BYTES, Job, Opener, memory_here
+from shioenv.execution.job import STARTING, WORKER_BYTES, NumberedJob, Opener, memory_here
 from shioenv.execution.lanes import LANES
 from shioenv.execution.local import LocalExecutor
 
@@ -103,7 +103,7 @@ def test_workers_that_die_at_once_end_the_run(tmp_path: Path) -> None:
 def test_functions_that_workers_cannot_find_are_refused() -> None:
     for executor, do in ((local(), lambda lane, task: 0), (local(opener=lambda *_: 0), slowly)):  # type: ignore[arg-type]
         with pytest.raises((AttributeError, PicklingError), match="Can't"):
-            next(executor.map(Job(do), [(0, 1)]))
+            next(executor.map(NumberedJob(do), [(0, 1)]))
 
 
 def test_no_processes_can_do_nothing_and_too_many_have_no_room() -> None:
@@ -118,7 +118,7 @@ def test_no_processes_can_do_nothing_and_too_many_have_no_room() -> None:
 
 def test_the_first_of_many_workers_does_not_wait_for_the_last() -> None:
     with local(10 * STARTING) as executor:
-        answers = executor.map(Job(slowly), ((n, n) for n in range(10_000)))
+        answers = executor.map(NumberedJob(slowly), ((n, n) for n in range(10_000)))
         before = set(children())
         next(answers)
         assert len(set(children()) - before) <= 2 * STARTING
@@ -134,20 +134,20 @@ def refuse(lane: object, task: tuple[int, int]) -> int:
 
 
 def test_a_job_without_a_system_opens_nothing_and_its_processes_stay_for_the_next_tasks() -> None:
-    job = Job(slowly)
+    job = NumberedJob(slowly)
     with local(2, opener=open_and_die) as executor:
         assert sorted(executor.map(job, [(3, 1), (1, 2), (2, 3)])) == [(1, 20), (2, 30), (3, 10)]
         first = children()
         assert dict(executor.map(job, enumerate(range(9)))) == {n: 10 * n for n in range(9)}
         assert children() == first
-        assert list(executor.map(Job(slowly), [(0, 1)])) == [(0, 10)]
+        assert list(executor.map(NumberedJob(slowly), [(0, 1)])) == [(0, 10)]
         assert not set(children()) & set(first)
     assert not set(children()) & set(first)
 
 
 def test_errors_of_a_job_come_back_as_themselves() -> None:
     with local() as executor, pytest.raises(InputError) as caught:
-        list(executor.map(Job(refuse, what="input"), [(4, 8)]))
+        list(executor.map(NumberedJob(refuse, what="input"), [(4, 8)]))
     assert caught.value.message == "input 4 failed (8): that is none"
     assert caught.value.hint == "another one"
 
@@ -165,7 +165,7 @@ def exploding() -> None:
 
 def test_a_task_that_workers_cannot_read_is_named_with_their_last_words() -> None:
     with local() as executor, pytest.raises(GenerationError) as caught:
-        list(executor.map(Job(untouched), [(3, Unreadable())]))
+        list(executor.map(NumberedJob(untouched), [(3, Unreadable())]))
     assert "task 3 could not be made in 5 attempts" in caught.value.message
     assert caught.value.message.endswith("RuntimeError: nobody can read it")
 
@@ -175,7 +175,7 @@ def untouched(lane: object, task: tuple[int, object]) -> int:
 
 
 def test_answers_of_a_map_that_was_left_come_never() -> None:
-    job = Job(slowly)
+    job = NumberedJob(slowly)
     with local() as executor:
         for number, _ in executor.map(job, enumerate(range(100))):
             if number == 3:

@@ -19,7 +19,7 @@ import pytest
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.evaluate import Evaluation, evaluate
 from shioenv.evaluation.questions import question_of
-from shioenv.evaluation.suite import Case, Head, Suite, write_suite
+from shioenv.evaluation.suite import Head, Suite, SuiteCase, write_suite
 from shioenv.execution.supervised import ended, supervised
 
 PROGRAM = """
@@ -90,7 +90,7 @@ def until(condition: object, seconds: float = 60.0) -> bool:
 
 def suite(*texts: str) -> Suite:
     cases = tuple(
-        Case(question_of({"input": text}, number, "test"), (Behavior(0, b"x\n"),))
+        SuiteCase(question_of({"input": text}, number, "test"), (Behavior(0, b"x\n"),))
         for number, text in enumerate(texts)
     )
     return Suite(Head("test", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {}), cases)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.irreducibility.estimators import ESTIMATORS, Part
+from shioenv.irreducibility.estimators import ESTIMATORS, SamplePart
 from shioenv.irreducibility.score import Behave, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled
@@ -60,11 +60,11 @@ class Looked:
         return kept in self.seen
 
 
-def sampled(name: str, n: int, budget: int, different: set[Kept], seed: int) -> list[Part]:
+def sampled(name: str, n: int, budget: int, different: set[Kept], seed: int) -> list[SamplePart]:
     return list(ESTIMATORS[name](n, budget, random.Random(seed), Looked(different)))
 
 
-def weights(parts: list[Part]) -> dict[Kept, float]:
+def weights(parts: list[SamplePart]) -> dict[Kept, float]:
     """What each set counts in the mean."""
     found: dict[Kept, float] = defaultdict(float)
     for part in parts:
@@ -225,7 +225,9 @@ def test_balanced_is_exact_where_few_arguments_matter_by_themselves() -> None:
 
 
 def test_samples_count_by_their_draws() -> None:
-    one, two = ([Part(part.drawn) for part in sampled("pps", 5, size, set(), 1)] for size in (8, 4))
+    one, two = (
+        [SamplePart(part.drawn) for part in sampled("pps", 5, size, set(), 1)] for size in (8, 4)
+    )
     together = pooled([one, two])
     shares = [sum(item.weight for item in part.drawn) for part in together]
     assert shares == pytest.approx([2 / 3, 1 / 3])

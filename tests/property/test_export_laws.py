@@ -20,7 +20,7 @@ from shioenv.dataset.manifest import Plan
 from shioenv.dataset.read import read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.verify import verify
-from shioenv.dataset.write import Writer
+from shioenv.dataset.write import ShardWriter
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, session_text
@@ -201,7 +201,7 @@ def huge() -> list[Record]:
 def written(directory: Path, made: Sequence[Record], **changes: Any) -> bytes:
     """A dataset of these records; their lines."""
     directory.mkdir()
-    writer = Writer(directory, replace(PLAN, record_schema=made[0].schema_version, **changes))
+    writer = ShardWriter(directory, replace(PLAN, record_schema=made[0].schema_version, **changes))
     before: Context = ScriptedRunner().context("/")
     writer.keep_contexts([before])
     for record in made:

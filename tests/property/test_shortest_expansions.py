@@ -11,12 +11,12 @@ from shioenv.grammar.symbols import (
     Production,
     Productions,
     Symbol,
-    Terminal,
+    TerminalText,
     reachable,
 )
 
 HEADS = [Nonterminal(f"x:{name}") for name in "abcdef"]
-TERMINALS = [Terminal(""), Terminal("-o"), Terminal("=")]
+TERMINALS = [TerminalText(""), TerminalText("-o"), TerminalText("=")]
 SYMBOLS: st.SearchStrategy[Symbol] = st.sampled_from([*HEADS, Nonterminal("File"), *TERMINALS])
 BODIES = st.lists(st.lists(SYMBOLS, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.domain.runner import State
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
 
@@ -44,7 +44,7 @@ def test_predict_lets_an_emulator_answer_for_stages() -> None:
 
 
 def test_it_says_what_it_is(emulator: Predictor) -> None:
-    assert emulator.patch_level == Level.FILES
+    assert emulator.patch_level == PatchLevel.FILES
     assert emulator.version[0].isdigit()
 
 

@@ -14,7 +14,7 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.execution.local import SerialExecutor
 from shioenv.model.sequence.codec import Codec
-from shioenv.model.sequence.compact import Names
+from shioenv.model.sequence.compact import DocumentNames
 from shioenv.system.store import System
 from shioenv.system.world import World
 from shioenv.training.examples import Examples
@@ -75,7 +75,7 @@ def test_examples_say_what_was_executed(tmp_path: Path, system: System) -> None:
     assert asked <= {without_start(each.input)[1] for each in list(read_records(people))[20:40]}
     assert examples.facts["systems"][system.name]["digest"] == system.digest
     world = World.from_json((directory / "world.json").read_bytes())
-    assert Names(world.state().before.document).files
+    assert DocumentNames(world.state().before.document).files
     given = 0
     for number in range(count):
         prompt = text_of(examples.codec, examples.source(number).tolist())

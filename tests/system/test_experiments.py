@@ -19,14 +19,14 @@ from shioenv.dataset.generate import generate
 from shioenv.errors import GenerationError
 from shioenv.evaluation.record import record_suite
 from shioenv.evaluation.suite import write_suite
-from shioenv.execution.job import Job
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.experiments import regimes
 from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.regimes import POOLS, REGIMES
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
@@ -166,13 +166,13 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(regimes, "REGIMES", {"ucs": REGIMES["ucs"]})
     suite, pool = asked_and_pool(tmp_path, {"pwd": "single"}, 150)
-    plan = training.Plan(size="tiny", steps=2, every=1, batch_tokens=512)
-    setting = Setting(out=tmp_path / "out", executor=LocalExecutor(1))
+    plan = training.TrainingPlan(size="tiny", steps=2, every=1, batch_tokens=512)
+    setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
     def run() -> tuple[list[str], list[int]]:
         results = regimes.run(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
-            sizes=[150], questions=30, training=regimes.Training(plan, minutes=1),
+            sizes=[150], questions=30, training=regimes.RegimeTraining(plan, minutes=1),
         )  # fmt: skip
         models = sorted(setting.data.glob("regimes/*/seq2seq-tiny/model/model.json"))
         times = [model.stat().st_mtime_ns for model in models]
@@ -230,7 +230,9 @@ def deadly(lane: Lane, task: tuple[int, str]) -> int:
 def answers(numbers: list[int], once: str = "") -> dict[int, int]:
     """What becomes of the numbers; 2 kills its process every time, or until a file is there."""
     with LocalExecutor(1) as executor:
-        return dict(executor.map(Job(deadly, system="debian-12"), ((n, once) for n in numbers)))
+        return dict(
+            executor.map(NumberedJob(deadly, system="debian-12"), ((n, once) for n in numbers))
+        )
 
 
 def test_what_a_process_that_dies_had_is_begun_again_and_one_that_kills_all_is_named(

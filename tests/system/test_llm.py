@@ -19,7 +19,7 @@ from shioenv.evaluation.asking import said_of
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.llm import Model, Options
+from shioenv.evaluation.predictors.llm import PromptedModel, PromptOptions
 from shioenv.evaluation.suite import write_suite
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED
@@ -85,8 +85,8 @@ def endpoint() -> Iterator[Endpoint]:
     server.server_close()
 
 
-def made(endpoint: Endpoint, replay: Path) -> Model:
-    return Model(Setting(f"m,url={endpoint.url},replay={replay}", "debian-12", HOME))
+def made(endpoint: Endpoint, replay: Path) -> PromptedModel:
+    return PromptedModel(Setting(f"m,url={endpoint.url},replay={replay}", "debian-12", HOME))
 
 
 def test_the_prompt_is_the_papers_over_the_real_context(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_nearest_executed_inputs_are_shown_before_the_question(
         executor=SerialExecutor(),
     )
     asked_for = f"m,url={endpoint.url},replay={tmp_path / 'replies'},prompt=nearest"
-    model = Model(Setting(f"{asked_for},memory={tmp_path / 'dataset'}", "debian-12", HOME))
+    model = PromptedModel(Setting(f"{asked_for},memory={tmp_path / 'dataset'}", "debian-12", HOME))
     assert model.run("rm x").patch.operations == (("r", "/fs/x"),)
     system, *shown, question = endpoint.asked[0]["messages"]
     assert "Put <EXIT>N</EXIT> behind it" in system["content"]
@@ -170,7 +170,7 @@ def test_what_replies_cost_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
     done = evaluate(tmp_path / "suite", [unpriced], tmp_path / "kept", workers=1)
     assert done.document["predictors"][unpriced]["cost"] is None
     with pytest.raises(PredictorError, match=r"like 0\.15/0\.60"):
-        Options.of("m,price=cheap")
+        PromptOptions.of("m,price=cheap")
 
 
 def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import shioenv  # noqa: F401 - registers the environment
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.behavior.rows import How, Row, request_of
+from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
@@ -214,11 +214,11 @@ def test_who_needs_other_files_on_the_way_is_paid(
 @pytest.mark.parametrize("mode", [ShellMode.LATE, ShellMode.MAIN])
 def test_rows_are_run_wherever_the_shell_was_stopped(system: System, mode: ShellMode) -> None:
     rows = [
-        Row(How.AGAIN, "eval() { :; }; .() { :; }; enable -n eval . source; x=kept; echo lost"),
-        Row(How.AGAIN, "echo 'open"),
-        Row(How.BESIDE_AGAIN, "echo lost; echo one > made"),
-        Row(How.AGAIN, "trap 'echo end' EXIT; set -x; (exit 7)"),
-        Row(How.TYPED, 'echo $? $x $LINENO; cat made; ls /proc/$$/fd; read y || echo "no $y"'),
+        Row(RowKind.AGAIN, "eval() { :; }; .() { :; }; enable -n eval . source; x=kept; echo lost"),
+        Row(RowKind.AGAIN, "echo 'open"),
+        Row(RowKind.BESIDE_AGAIN, "echo lost; echo one > made"),
+        Row(RowKind.AGAIN, "trap 'echo end' EXIT; set -x; (exit 7)"),
+        Row(RowKind.TYPED, 'echo $? $x $LINENO; cat made; ls /proc/$$/fd; read y || echo "no $y"'),
     ]
     expected = b"+ echo 7 kept 1\n7 kept 1\n+ cat made\none\n+ ls /proc/1000/fd\n0\n1\n2\n"
     expected += b"+ read y\n+ echo 'no '\nno \n+ echo end\nend\n"
@@ -226,7 +226,7 @@ def test_rows_are_run_wherever_the_shell_was_stopped(system: System, mode: Shell
         done = sandbox.run(request_of(rows, HOME))
         assert (done.exit_code, done.output) == (0, expected)
         assert done.shell is not None
-        ended = [*rows[:-1], Row(How.END), Row(How.BESIDE, "echo $x; cat made; exit 3")]
+        ended = [*rows[:-1], Row(RowKind.END), Row(RowKind.BESIDE, "echo $x; cat made; exit 3")]
         done = sandbox.run(request_of(ended, HOME))
         assert (done.exit_code, done.output) == (3, b"\none\n")
 
@@ -245,7 +245,7 @@ def test_a_row_does_not_find_how_many_come_after_it(system: System) -> None:
     seen = set()
     with NamespaceSandbox(system) as sandbox:
         for rest in ([":"], [": " + "x" * 100_000] * 9):
-            rows = [Row(How.AGAIN, look), *(Row(How.AGAIN, text) for text in rest)]
+            rows = [Row(RowKind.AGAIN, look), *(Row(RowKind.AGAIN, text) for text in rest)]
             changes = sandbox.run(request_of(rows, HOME)).changes
             seen |= {one.after.digest for one in changes if one.after and one.path[-4:] == b"seen"}
     assert len(seen) == 1

@@ -27,7 +27,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.make import prove, suits, task_of
 from shioenv.tasks.rephrase import rephrased
-from shioenv.tasks.task import Kind, Task, read_tasks, write_tasks
+from shioenv.tasks.task import GoalKind, Task, read_tasks, write_tasks
 from shioenv.tasks.terminal import Terminal
 
 pytestmark = [
@@ -90,7 +90,7 @@ def test_who_looks_around_first_passes_and_who_leaves_something_behind_fails(
     text: str, observer: SandboxRunner, task: Callable[[str], Task]
 ) -> None:
     made = task(text)
-    assert made.kind == Kind.STATE
+    assert made.kind == GoalKind.STATE
     assert prove(made, observer).faults == ()
     explored = verdict(observer, made, *EXPLORING, made.solution)
     assert explored == Verdict(True, 1.0, (), ())
@@ -135,7 +135,7 @@ def test_a_goal_on_output_takes_the_last_row(
     observer: SandboxRunner, task: Callable[[str], Task]
 ) -> None:
     made = task("ls -S logs | head -n 3")
-    assert made.kind == Kind.OUTPUT
+    assert made.kind == GoalKind.OUTPUT
     assert "the largest first" in made.prompt
     assert "ls" not in made.prompt.split()
     assert prove(made, observer).faults == ()
@@ -201,7 +201,7 @@ def test_a_goal_on_both_needs_both(observer: SandboxRunner, task: Callable[[str]
         ("sort documents/names.txt | tee sorted.txt", "sort documents/names.txt > sorted.txt"),
     ):
         made = task(text)
-        assert made.kind == Kind.BOTH
+        assert made.kind == GoalKind.BOTH
         assert prove(made, observer).faults == ()
         part = verdict(observer, made, other)
         assert not part.passed

@@ -15,7 +15,7 @@ from shioenv.bash.words import split_words
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class PlacedWord:
     """A word of a command, the target of a redirection, or what a loop goes through."""
 
     text: str
@@ -33,7 +33,7 @@ class Places:
 
     commands: tuple[str, ...]
     """The text of every simple command, however deep, without its redirections."""
-    words: tuple[Word, ...]
+    words: tuple[PlacedWord, ...]
     """Names of commands included; none of them lies in another."""
     uses: tuple[tuple[str, int], ...]
     """Variables that are expanded as they are, each with where (`${x:-y}` is none: it says what
@@ -53,7 +53,7 @@ def read_places(text: str) -> Places:
         words = tuple(_split(text))
         return Places((text,), words, (), frozenset(), tuple(_sudo(words)), parsed=False)
     found: list[str] = []
-    words_found: list[Word] = []
+    words_found: list[PlacedWord] = []
     sets: set[str] = set()
     sudo: list[tuple[int, int]] = []
     whole = {(one.start, one.end) for one in source.substitutions}
@@ -62,7 +62,7 @@ def read_places(text: str) -> Places:
             if redirect.operator not in ("<<", "<<<"):
                 start = redirect.end - len(redirect.target) + shift
                 words_found.append(
-                    Word(redirect.target, start, redirect.end + shift, redirect.operator)
+                    PlacedWord(redirect.target, start, redirect.end + shift, redirect.operator)
                 )
         if isinstance(command, For):
             sets.add(command.name)
@@ -99,7 +99,7 @@ _WITH_VALUE = frozenset({"-u", "-g", "-U", "-C", "-h", "-p", "-r", "-t", "-D", "
 _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
 
 
-def _sudo(words: tuple[Word, ...] | list[Word]) -> Iterator[tuple[int, int]]:
+def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[int, int]]:
     """Where `sudo` stands that is to run something: first, or behind what runs commands."""
     runs = bool(words) and words[0].text in _BEFORE
     for index, word in enumerate(words):
@@ -114,14 +114,14 @@ def _sudo(words: tuple[Word, ...] | list[Word]) -> Iterator[tuple[int, int]]:
         yield word.start, words[after].start if after < len(words) else words[-1].end
 
 
-def _words(texts: tuple[str, ...], places: tuple[int, ...], shift: int) -> Iterator[Word]:
+def _words(texts: tuple[str, ...], places: tuple[int, ...], shift: int) -> Iterator[PlacedWord]:
     for text, place in zip(texts, places, strict=True):
-        yield Word(text, place + shift, place + shift + len(text))
+        yield PlacedWord(text, place + shift, place + shift + len(text))
 
 
-def _split(text: str) -> Iterator[Word]:
+def _split(text: str) -> Iterator[PlacedWord]:
     place = 0
     for written in split_words(text):
         place = text.index(written, place)
-        yield Word(written, place, place + len(written))
+        yield PlacedWord(written, place, place + len(written))
         place += len(written)

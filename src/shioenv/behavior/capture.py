@@ -27,7 +27,7 @@ from shioenv.behavior.shell_state import (
     sections,
 )
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import MONTHS, Context, Entry
+from shioenv.domain.context import MONTHS, Context, FileEntry
 from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
@@ -152,7 +152,7 @@ class Recorder:
         """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
         return file_key(path, self._start)
 
-    def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> Entry:
+    def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> FileEntry:
         """The file as a context lists it; times within `own`, the run's first and last moment in
         seconds since 1970 and `CLOCK_SLACK` around them, are the declared ones.
         """
@@ -163,7 +163,7 @@ class Recorder:
             passed = seconds + rest / 1e9 - first - CLOCK_SLACK
             seconds = self._instant + max(0, int(passed))
         year, month, day, clock = _date(seconds // 60)
-        return Entry(
+        return FileEntry(
             perms=_perms(file.mode),
             links=file.links,
             owner=self._users.get(file.uid) or str(file.uid),

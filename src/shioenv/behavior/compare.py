@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shioenv.behavior.noise import NOTHING, Ignored, Names
+from shioenv.behavior.noise import NOTHING, Ignored, NoisyNames
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
@@ -63,13 +63,13 @@ def differs(
     return None if likeness > noise_threshold else Difference(Channel.OUTPUT, likeness)
 
 
-def _operations(patch: ContextPatch, ignore: Names) -> tuple[Operation, ...]:
+def _operations(patch: ContextPatch, ignore: NoisyNames) -> tuple[Operation, ...]:
     if not ignore:
         return patch.operations
     return tuple(operation for operation in patch.operations if operation[1] not in ignore)
 
 
-def _contents(digests: Mapping[str, str], ignore: Names) -> Mapping[str, str]:
+def _contents(digests: Mapping[str, str], ignore: NoisyNames) -> Mapping[str, str]:
     if not ignore:
         return digests
     return {name: digest for name, digest in digests.items() if name not in ignore}

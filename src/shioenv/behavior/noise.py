@@ -34,7 +34,7 @@ def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NoisyNames:
     """Paths or file names that runs disagree about (D-2v).
 
     A name that every run has, with another value each time, is known exactly. One that not every
@@ -53,7 +53,7 @@ class Names:
         return name in self.exact or any(_fits(name, pattern) for pattern in self.patterns)
 
     @classmethod
-    def of(cls, runs: Sequence[Mapping[str, object]]) -> Names:
+    def of(cls, runs: Sequence[Mapping[str, object]]) -> NoisyNames:
         """What runs, each a mapping of names to values, do not all say alike."""
         everywhere = set.intersection(*(set(run) for run in runs))
         exact = {name for name in everywhere if any(run[name] != runs[0][name] for run in runs[1:])}
@@ -72,8 +72,8 @@ class Ignored:
     exit_code: bool = False
     flags: bool = False
     patch_digest: bool = False
-    paths: Names = field(default_factory=Names)
-    contents: Names = field(default_factory=Names)
+    paths: NoisyNames = field(default_factory=NoisyNames)
+    contents: NoisyNames = field(default_factory=NoisyNames)
 
 
 NOTHING = Ignored()
@@ -132,8 +132,8 @@ def _ignored(runs: Sequence[Behavior]) -> Ignored:
             for run in runs
         ),
         patch_digest=any(run.patch_digest != first.patch_digest for run in runs),
-        paths=Names.of([operations_by_path(run.patch.operations) for run in runs]),
-        contents=Names.of([run.content_digests for run in runs]),
+        paths=NoisyNames.of([operations_by_path(run.patch.operations) for run in runs]),
+        contents=NoisyNames.of([run.content_digests for run in runs]),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.diff import diff_documents
-from shioenv.behavior.rows import How, Row, request_of
+from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
@@ -152,7 +152,7 @@ class SandboxRunner:
         rows = list(rows)
         env = self.context(cwd).document["env"] if self.limits.without_shell_state else None
         request = request_of(rows, cwd, env, separate=separate, wall_seconds=wall_seconds)
-        if rows and rows[-1].how in {How.AGAIN, How.BESIDE_AGAIN}:
+        if rows and rows[-1].how in {RowKind.AGAIN, RowKind.BESIDE_AGAIN}:
             return self._replay(request)
         began = self.seconds
         behavior = self._executed(request)

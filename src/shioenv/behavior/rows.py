@@ -20,7 +20,7 @@ from shioenv.errors import InputError
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
 
 
-class How(StrEnum):
+class RowKind(StrEnum):
     """How a row is run: `ROW_*` of `native/inside/rows.h`."""
 
     TYPED = "t"
@@ -38,7 +38,7 @@ class How(StrEnum):
 class Row:
     """One that is run."""
 
-    how: How
+    how: RowKind
     text: str = ""
 
 
@@ -86,7 +86,7 @@ def request_of(
 
 def _packed(rows: Iterable[Row], cwd: str) -> bytes:
     """Each with how it is run before it and a NUL behind it."""
-    beside = (How.BESIDE, How.BESIDE_AGAIN)
+    beside = (RowKind.BESIDE, RowKind.BESIDE_AGAIN)
     return b"".join(
         os.fsencode(f"{row.how}{started(cwd, row.text) if row.how in beside else row.text}\0")
         for row in rows
@@ -95,7 +95,7 @@ def _packed(rows: Iterable[Row], cwd: str) -> bytes:
 
 def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
     """The rows as one input for a bash that has nothing of ours inside."""
-    ends = [number for number, row in enumerate(rows) if row.how is How.END]
+    ends = [number for number, row in enumerate(rows) if row.how is RowKind.END]
     if ends:
         typed = "\n".join(_line(row, cwd, env) for row in rows[: ends[-1]])
         rows = rows[ends[-1] + 1 :]
@@ -105,11 +105,11 @@ def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
 
 
 def _line(row: Row, cwd: str, env: Mapping[str, str]) -> str:
-    if row.how is How.TYPED:
+    if row.how is RowKind.TYPED:
         return row.text
-    if row.how is How.AGAIN:
+    if row.how is RowKind.AGAIN:
         return f"eval {quoted(row.text)} > /dev/null 2>&1"
     bash = ["/bin/bash", "--norc", "--noprofile", "-c", started(cwd, row.text)]
     given = [f"{name}={value}" for name, value in env.items()]
     command = " ".join(map(quoted, ["/usr/bin/env", "-i", *given, *bash])) + " < /dev/null"
-    return command if row.how is How.BESIDE else f"{command} > /dev/null 2>&1"
+    return command if row.how is RowKind.BESIDE else f"{command} > /dev/null 2>&1"

@@ -32,7 +32,7 @@ from shioenv.cli.interrupts import INTERRUPTED, interruptible
 from shioenv.errors import ShioenvError
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """The group of all subcommands; what they raise on purpose ends as a message and a status."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -73,7 +73,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="shioenv",
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -447,10 +447,10 @@ def _repaired_lines(shard: Repaired) -> Iterator[str]:
 def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
     from rich.text import Text
 
-    from shioenv.dataset.leakage import Level
+    from shioenv.dataset.leakage import LeakLevel
 
     table = shared.table(("test inputs", "count", "share"), min_width=24)
-    rows = {level.value: leaking.count(level) for level in Level}
+    rows = {level.value: leaking.count(level) for level in LeakLevel}
     rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
     rows["not given away"] = leaking.test - len(leaking.leaks)
     rows["all"] = leaking.test
@@ -462,13 +462,13 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
         f"{leaking.train:,} training inputs; the commands of {known} of the test inputs occur "
         "among them"
     )
-    order = list(Level)
+    order = list(LeakLevel)
     worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
     for leak in worst[:SHOWN]:
         yield Text(
             f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}"
         )
-        if leak.level is not Level.EXACT:
+        if leak.level is not LeakLevel.EXACT:
             yield Text(f"{'':16}{shared.printable(leak.train_input)}", style="dim")
     if len(worst) > SHOWN:
         yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")

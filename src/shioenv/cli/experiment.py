@@ -16,9 +16,9 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
-    from shioenv.experiments.regimes import Training
+    from shioenv.experiments.regimes import RegimeTraining
     from shioenv.experiments.results import Results
-    from shioenv.experiments.setting import Setting
+    from shioenv.experiments.setting import ExperimentSetting
     from shioenv.sandbox.base import Limits
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     help="Run the paper's sampling experiments, and six more, on this machine.",
 )
 
-Experiment: TypeAlias = "Callable[[Setting], Results]"
+Experiment: TypeAlias = "Callable[[ExperimentSetting], Results]"
 
 Out = Annotated[
     Path,
@@ -325,19 +325,21 @@ def regimes(
     )
 
 
-def _training(size: str, minutes: float, steps: int, device: str) -> Training:
+def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTraining:
     from shioenv.errors import MissingExtraError
-    from shioenv.experiments.regimes import Training
+    from shioenv.experiments.regimes import RegimeTraining
 
     try:
-        from shioenv.training.sequence import SIZES, Plan
+        from shioenv.training.sequence import SIZES, TrainingPlan
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:
         raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
     # so few steps that nobody would look at what is not learned from else
     every = max(1, min(500, steps // 4))
-    return Training(Plan(size=size, steps=steps, every=every, batch_tokens=2048), minutes, device)
+    return RegimeTraining(
+        TrainingPlan(size=size, steps=steps, every=every, batch_tokens=2048), minutes, device
+    )
 
 
 def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
@@ -358,12 +360,12 @@ def _run(
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.experiments.results import shown_command
-    from shioenv.experiments.setting import Setting
+    from shioenv.experiments.setting import ExperimentSetting
     from shioenv.recording.cache import CACHE_BYTES
 
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
     with Meter(stopped=stopped) as meter:
-        setting = Setting(
+        setting = ExperimentSetting(
             out=out,
             seed=seed,
             system_name=system,

@@ -13,7 +13,7 @@ from shioenv.cli.progress import counting
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
-    from shioenv.evaluation.suite import Case
+    from shioenv.evaluation.suite import SuiteCase
 
 app = typer.Typer(
     no_args_is_help=True, help="Suites: inputs with what they really do, to judge predictors by."
@@ -187,7 +187,7 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
     return shared.Printout(found.to_json(), lines, indent=2, status=0 if found.ok else 1)
 
 
-def _shown(case: Case) -> Iterator[str]:
+def _shown(case: SuiteCase) -> Iterator[str]:
     from shioenv.cli.run import describe
 
     question, gold = case.question, case.gold

@@ -242,14 +242,14 @@ def model(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv.training.sequence import Plan, train
+        from shioenv.training.sequence import TrainingPlan, train
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     from shioenv.model.files import LARGEST_TRAINED, opened, pack
     from shioenv.training.examples import Examples
 
     kept = out / "examples"
-    plan = Plan(
+    plan = TrainingPlan(
         size=size,
         checkpoint=str(checkpoint or ""),
         steps=steps,

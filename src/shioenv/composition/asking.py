@@ -40,7 +40,7 @@ _TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class CallSetting:
     """How a command is run, beside its text."""
 
     stdin: bytes = b""
@@ -56,7 +56,7 @@ class How:
     """How Bash begins its messages there."""
 
 
-class Asking:
+class Asker:
     """Asks a runner about the commands of one input, each in the state that those before left.
 
     `text` is the whole input.
@@ -80,7 +80,7 @@ class Asking:
         self._contents: dict[str, bytes] = {}
         self._asked = 0
 
-    def ask(self, call: Call, how: How = How()) -> Behavior:
+    def ask(self, call: Call, how: CallSetting = CallSetting()) -> Behavior:
         """What a command does in the state, which stays as it is. Errors: Abstained."""
         self.count()
         text = call.text
@@ -212,7 +212,7 @@ class Asking:
         answer: Answer = self._answer_call(call, state)
         return answer
 
-    def _executed(self, text: str, state: State, how: How) -> Behavior:
+    def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
         """The answer of a runner that executes, to which it matters how Bash runs the command. What
         shows the shell's own command line shows the whole input's.
         """

@@ -27,7 +27,7 @@ _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FindCall:
     """A `find` that runs a command for what it finds."""
 
     listing: tuple[str, ...]
@@ -50,7 +50,7 @@ class Found:
         return [(*self.command[:-1], *files)] if files else []
 
 
-def found(words: Sequence[str]) -> Found | None:
+def found(words: Sequence[str]) -> FindCall | None:
     """What a `find` runs, where `-exec` is its one action and the last of its tests."""
     if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
         return None
@@ -66,7 +66,7 @@ def found(words: Sequence[str]) -> Found | None:
     if before[-1:] in (["!"], ["-not"]):
         return None
     listing = ("find", *before, "-print0")
-    return Found(listing, tuple(command), together=words[-1] == "+")
+    return FindCall(listing, tuple(command), together=words[-1] == "+")
 
 
 def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
@@ -226,7 +226,7 @@ class Callers:
             behaviors.append(behavior)
         return behaviors
 
-    def _listed(self, search: Found) -> tuple[bytes, frozenset[bytes]] | None:
+    def _listed(self, search: FindCall) -> tuple[bytes, frozenset[bytes]] | None:
         """What a `find` finds; None where it complains."""
         behavior = self._here.ask(Call.of(search.listing), separate=True)
         if behavior.exit_code or behavior.stderr or behavior.output_truncated:
@@ -234,7 +234,7 @@ class Callers:
         data = behavior.stdout or b""
         return data, frozenset(data.split(b"\0"))
 
-    def _finds_no_more(self, search: Found, listed: tuple[bytes, frozenset[bytes]]) -> bool:
+    def _finds_no_more(self, search: FindCall, listed: tuple[bytes, frozenset[bytes]]) -> bool:
         """Whether what was run changed nothing of what there is to be found, but for files that
         are gone.
         """

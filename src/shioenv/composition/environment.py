@@ -17,7 +17,7 @@ from shioenv.bash.expand import Expander, references
 from shioenv.bash.patterns import SPECIAL, is_pattern
 from shioenv.bash.program import Function, Program, Redirect, Simple
 from shioenv.bash.words import quoted
-from shioenv.composition.asking import Asking, How
+from shioenv.composition.asking import Asker, CallSetting
 from shioenv.composition.call import Call
 from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv.composition.reading import read_program
@@ -96,7 +96,7 @@ class Own:
 
 
 @dataclass(slots=True)
-class Place:
+class Position:
     """Where in the input the shell is."""
 
     line: int = 1
@@ -125,13 +125,13 @@ class Environment:
         self, runner: Runner, state: State, text: str, walk: Callable[[Program], None]
     ) -> None:
         self.start, self.input = state, text
-        self.asking = Asking(runner, state, text)
+        self.asking = Asker(runner, state, text)
         self.expander = Expander(self)
         self.output = Buffer()
         """What the whole input prints."""
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
-        self.own, self.place, self.result = Own(), Place(), Result()
+        self.own, self.place, self.result = Own(), Position(), Result()
         self.status = 0
         """The last status."""
         self.racing = False
@@ -249,18 +249,18 @@ class Environment:
         piped: bool = False,
         final: bool = False,
     ) -> Behavior:
-        """What a command does here, which stays as it is: see `Asking.ask`."""
+        """What a command does here, which stays as it is: see `Asker.ask`."""
         # functions were defined nowhere: `bash -c` calls that place the environment
         where = "environment" if self.place.calls else "bash"
         place = f"{where}: line {self.place.line}: ".encode()
         beside, self.beside = self.beside, ""
-        how = How(
+        how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
         return self.asking.ask(call, how)
 
     def advance(self, text: str, behavior: Behavior) -> None:
-        """Goes to where a command leads: see `Asking.advance`."""
+        """Goes to where a command leads: see `Asker.advance`."""
         if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
             self.own.left = self.state.before.document["env"].get("PWD")
         for name, target in self.asking.advance(text, behavior):

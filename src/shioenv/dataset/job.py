@@ -10,7 +10,7 @@ from shioenv.dataset.manifest import Plan
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import encode
-from shioenv.execution.job import Job
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS
@@ -84,9 +84,9 @@ class Recording:
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
 
 
-def recording(plan: Plan, system: str) -> Job[Wanted | str, Line | Context]:
+def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Context]:
     """What makes the records and contexts of a plan; `system` is the name or file of its system."""
-    return Job(
+    return NumberedJob(
         Recording(
             plan.drawing.sampler,
             plan.drawing.seed,

@@ -27,7 +27,7 @@ BATCH = 16_384
 """Training inputs that wait in memory to be compared with the test inputs of their commands."""
 
 
-class Level(StrEnum):
+class LeakLevel(StrEnum):
     """How a training input gives a test input away; the strongest counts."""
 
     EXACT = "exact"
@@ -44,7 +44,7 @@ class Level(StrEnum):
 class Leak:
     """A test input and the training input that gives it away."""
 
-    level: Level
+    level: LeakLevel
     similarity: float
     """Of the lines, where they are near; else 1."""
     test: int
@@ -57,7 +57,7 @@ class Leak:
     @property
     def strength(self) -> tuple[int, float]:
         """How much it gives away: the larger of two counts."""
-        return -list(Level).index(self.level), self.similarity
+        return -list(LeakLevel).index(self.level), self.similarity
 
     def to_json(self) -> dict[str, Any]:
         """The leak for programs."""
@@ -80,20 +80,20 @@ class Leakage:
     by_command: dict[str, tuple[int, int]]
     """By the first command of test inputs: how many, and how many are given away."""
 
-    def count(self, level: Level) -> int:
+    def count(self, level: LeakLevel) -> int:
         """Test inputs given away at this level."""
         return sum(leak.level is level for leak in self.leaks)
 
     @property
     def ok(self) -> bool:
         """No test input is in the training set."""
-        return not self.count(Level.EXACT)
+        return not self.count(LeakLevel.EXACT)
 
     def to_json(self) -> dict[str, Any]:
         """The findings for programs."""
         return {
             **{name: getattr(self, name) for name in ("ok", "train", "test", "threshold")},
-            **{level.value: self.count(level) for level in Level},
+            **{level.value: self.count(level) for level in LeakLevel},
             "clean": self.test - len(self.leaks),
             "known_commands": self.known_commands,
             "by_command": {
@@ -173,11 +173,13 @@ class _Finder:
         for test in self._by_text.get(train.text, ()):
             cwd = self.tests[test].cwd
             same = not cwd or not train.cwd or cwd == train.cwd
-            self._keep(test, Level.EXACT if same else Level.REORDERED, 1.0, number, train.text)
+            self._keep(
+                test, LeakLevel.EXACT if same else LeakLevel.REORDERED, 1.0, number, train.text
+            )
         for test in self._by_key.get(train.key, ()):
-            self._keep(test, Level.REORDERED, 1.0, number, train.text)
+            self._keep(test, LeakLevel.REORDERED, 1.0, number, train.text)
         for test in self._by_form.get(train.form, ()):
-            self._keep(test, Level.FORM, 1.0, number, train.text)
+            self._keep(test, LeakLevel.FORM, 1.0, number, train.text)
         if train.commands in self._by_commands:
             self._waiting[train.commands].append((number, train.text))
             self._n_waiting += 1
@@ -210,11 +212,11 @@ class _Finder:
                 tests, nearest(texts, [text for _, text in waiting], self._threshold), strict=True
             ):
                 if best is not None:
-                    self._keep(test, Level.NEAR, best[0], *waiting[best[1]])
+                    self._keep(test, LeakLevel.NEAR, best[0], *waiting[best[1]])
         self._waiting.clear()
         self._n_waiting = 0
 
-    def _keep(self, test: int, level: Level, similarity: float, train: int, text: str) -> None:
+    def _keep(self, test: int, level: LeakLevel, similarity: float, train: int, text: str) -> None:
         leak = Leak(level, similarity, test, self.tests[test].text, train, text)
         if leak.strength > self._leaks.setdefault(test, leak).strength:
             self._leaks[test] = leak

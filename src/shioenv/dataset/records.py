@@ -21,7 +21,7 @@ from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
 from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.verify import record_problems
-from shioenv.dataset.write import Writer
+from shioenv.dataset.write import ShardWriter
 from shioenv.domain.context import Context
 from shioenv.domain.record import NAMES, Record, decode
 from shioenv.errors import ImportFileError, RecordError
@@ -105,7 +105,7 @@ def import_records(
         if first is None:
             raise ImportFileError(f"{source} holds no record")
         plan = _plan(first[1])
-        writer = Writer(temporary, plan)
+        writer = ShardWriter(temporary, plan)
         same, directories = _Same(), set()
         for place, record in chain([first], records):
             same.check(place, record)
@@ -126,7 +126,7 @@ def _exported(source: Path, directory: Path, report: Report) -> Manifest:
         raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
     manifest = decode_manifest(content, str(path))
     with new_directory(directory) as temporary:
-        writer = Writer(temporary, manifest.plan, manifest.kernels, manifest.layers)
+        writer = ShardWriter(temporary, manifest.plan, manifest.kernels, manifest.layers)
         writer.keep_contexts(_contexts(source, manifest))
         for place, record in _told(chain.from_iterable(map(_read, _files(source))), report):
             _refuse_damaged(place, record, manifest.plan)

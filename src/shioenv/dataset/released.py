@@ -31,7 +31,7 @@ from shioenv.dataset.lines import (
     write_rejections,
 )
 from shioenv.dataset.manifest import Manifest, Plan
-from shioenv.dataset.write import Writer
+from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Role, session_text, without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, ScoredSegment
@@ -106,7 +106,7 @@ def import_released(
     directories: set[str] = set()
     digests = {}
     with new_directory(directory) as temporary:
-        writer = Writer(temporary, plan)
+        writer = ShardWriter(temporary, plan)
         for path in paths:
             digest = hashlib.sha256()
             for number, line in read_lines(path, digest.update):

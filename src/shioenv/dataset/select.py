@@ -11,7 +11,7 @@ from typing import Any
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.write import Writer
+from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.files.durable import new_directory
@@ -114,7 +114,7 @@ def select(
     plan = replace(manifest.plan, origin=origin)
     seen: set[str] = set()
     with new_directory(directory) as temporary:
-        writer = Writer(temporary, plan, manifest.kernels, manifest.layers)
+        writer = ShardWriter(temporary, plan, manifest.kernels, manifest.layers)
         writer.keep_contexts(read_contexts(source).values())
         kept = 0
         for done, record in enumerate(read_records(source, check=True), 1):

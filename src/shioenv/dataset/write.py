@@ -22,7 +22,7 @@ from shioenv.files.compressed import writing
 from shioenv.files.durable import atomic_write, replacing
 
 
-class Writer:
+class ShardWriter:
     """Records written in order into shards of 1,000, a shard in memory at most."""
 
     def __init__(

@@ -6,7 +6,7 @@
 | `groups` | the session's group names |
 | `cwd` | the shell's working directory |
 | `env` | exported variables by name |
-| `fs` | one `Entry` per file: by its path relative to the start directory inside it (`.` for
+| `fs` | one `FileEntry` per file: by its path relative to the start directory inside it (`.` for
   itself), by its absolute path outside |
 | `shell_options` | `shopt`, by name, true or false |
 | `settings` | unexported variables and `set -o`, by name (true or false for the latter) |
@@ -36,7 +36,7 @@ FIELDS = (
 
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""How `Entry.month` is written; strftime would follow the locale that is set."""
+"""How `FileEntry.month` is written; strftime would follow the locale that is set."""
 
 OF_DATE = ("month", "day", "year", "time")
 """The attributes of a file that are its time."""
@@ -46,7 +46,7 @@ KEPT = ("perms", "owner", "group", "size", *OF_DATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One file as `ls -l` describes it: the attributes of Appendix B, and a link's target.
 
     `perms` is ten characters (`drwxrwxr-x`), `size` bytes, `month` `Jan` to `Dec`, `time` `HH:MM`
@@ -70,7 +70,7 @@ class Entry:
         return {name: value for name, value in values if value is not None}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Entry:
+    def from_json(cls, document: Mapping[str, Any]) -> FileEntry:
         """The entry that `to_json` gave; ContextError for missing or unknown attributes."""
         try:
             return cls(**document)
@@ -91,10 +91,10 @@ class Context:
                 f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
             )
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> FileEntry | None:
         """The file listed as `name` in `fs`, or None."""
         attributes = self.document.get("fs", {}).get(name)
-        return None if attributes is None else Entry.from_json(attributes)
+        return None if attributes is None else FileEntry.from_json(attributes)
 
     def to_json(self) -> str:
         """The document as minified JSON: fields in their fixed order, inner keys sorted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context, Entry
+from shioenv.domain.context import Context, FileEntry
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.pointer import keys
 from shioenv.errors import ContextError
@@ -138,7 +138,7 @@ class State:
                 done.append(part)
         return "/" + "/".join(done)
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> FileEntry | None:
         """The file that a path leads to, links followed; None where there is none."""
         return self._entry(self.resolve(path))
 
@@ -167,7 +167,7 @@ class State:
     def _key(self, path: str) -> str:
         return file_key(os.fsencode(path), os.fsencode(self.cwd))
 
-    def _entry(self, path: str) -> Entry | None:
+    def _entry(self, path: str) -> FileEntry | None:
         return self.before.entry(self._key(path))
 
     def _content(self, key: str) -> bytes | None:

@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 EMBEDDED = 32
 """Numbers that stand for one production or nonterminal (ours)."""
@@ -94,7 +94,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self._steps += 1
         return observations, rewards.astype(np.float32), terminated | truncated, infos
 
-    def collect(self) -> tuple[NDArray[np.float64], list[Ended], list[dict[str, Any]]]:
+    def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
         """What `GrammarVectorEnv.collect` gives, and the `episode` of each that ended since the
         last call or reset, executed or not.
         """
@@ -142,7 +142,7 @@ class DeferredRewards(BaseCallback):  # type: ignore[misc]
     ends where it says False.
     """
 
-    def __init__(self, told: Callable[[Sequence[Ended]], bool] = lambda ended: True) -> None:
+    def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:
         super().__init__()
         self._told = told
         self._going_on = True

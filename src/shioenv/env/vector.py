@@ -31,7 +31,7 @@ Vector: TypeAlias = tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedEpisode:
     """An executed episode of a vector."""
 
     step: int
@@ -227,7 +227,7 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
             self._infos(infos, finals),
         )
 
-    def collect(self) -> tuple[NDArray[np.float64], list[Ended]]:
+    def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode]]:
         """What the episodes earned that were executed since the last call or reset, waiting until
         all of them are scored.
 
@@ -250,12 +250,12 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         """Which actions each environment permits now, (environments, actions)."""
         return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
 
-    def _scored(self) -> list[Ended]:
+    def _scored(self) -> list[EndedEpisode]:
         waiting, self._waiting = self._waiting, []
         episodes = []
         for step, number, pending in waiting:
             scored = pending.future.result()
-            episodes.append(Ended(step, number, scored.reward(self.rewards), scored))
+            episodes.append(EndedEpisode(step, number, scored.reward(self.rewards), scored))
         return episodes
 
     def _seeds(self, seed: int | None) -> list[int | None]:

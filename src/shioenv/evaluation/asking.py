@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from shioenv.domain.runner import State, answer_of
 from shioenv.errors import Abstained, AnswerError, HostError
-from shioenv.evaluation.metrics import Level, Said, Status
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.evaluation.predictor import (
     REPLY_SECONDS,
     START_SECONDS,
@@ -53,7 +53,7 @@ class Ready:
     """What a predictor says of itself once it can be asked."""
 
     version: str
-    level: Level
+    level: PatchLevel
     training: str = ""
     """What it was trained on; empty where it does not say."""
 
@@ -79,7 +79,7 @@ class Bounds:
         return START_SECONDS if self.start is None else self.start
 
 
-class Asking:
+class PredictorPool:
     """The processes that one predictor is asked in, a context manager; they begin at once.
 
     They end with this one, and with them all that they started. `seconds` is what it took until the
@@ -121,7 +121,7 @@ class Asking:
             worker.end(_CLOSING_SECONDS if worker.resting else 0.0)
         self._workers.clear()
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> PredictorPool:
         return self
 
     def __exit__(self, *exception: object) -> None:

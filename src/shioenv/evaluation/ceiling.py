@@ -12,8 +12,8 @@ from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Said, mark
 from shioenv.evaluation.patches import operations
 from shioenv.evaluation.record import executed
-from shioenv.evaluation.suite import Case, Suite
-from shioenv.execution.job import Job
+from shioenv.evaluation.suite import Suite, SuiteCase
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import limits_from
@@ -67,7 +67,7 @@ def ceiling(
     Errors: those of `find_system` and sandboxes; SystemMismatchError where the
     suite was recorded on another build of it.
     """
-    job = Job(
+    job = NumberedJob(
         _executed,
         system=suite.head.system,
         limits=limits_from(suite.head.limits),
@@ -92,7 +92,7 @@ def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
     return executed(lane, task[1])
 
 
-def why(case: Case, behavior: Behavior) -> str:
+def why(case: SuiteCase, behavior: Behavior) -> str:
     """What tells a behavior from the first gold run: its channels, each with the first thing that
     differs and is not volatile.
     """

@@ -109,7 +109,7 @@ def _deaf() -> tuple[type[Exception], ...]:
     )  # fmt: skip
 
 
-class Replay:
+class ReplyFile:
     """Replies by their requests, in a file that is only ever appended to."""
 
     def __init__(self, path: Path) -> None:

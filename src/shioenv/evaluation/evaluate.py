@@ -22,12 +22,12 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.evaluation.asking import Asking, Bounds
-from shioenv.evaluation.metrics import Level, Said, Status
+from shioenv.evaluation.asking import Bounds, PredictorPool
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.evaluation.predictor import REPLY_SECONDS, predictor_names, unable
-from shioenv.evaluation.results import NO_ANSWERS, Judged, judged, results
+from shioenv.evaluation.results import NO_ANSWERS, JudgedPredictor, judged, results
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
-from shioenv.evaluation.training import Training, trained_on
+from shioenv.evaluation.training import TrainedOn, trained_on
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
@@ -45,7 +45,7 @@ class Evaluation:
     """A suite, and what predictors said of it."""
 
     suite: Suite
-    predictors: tuple[Judged, ...]
+    predictors: tuple[JudgedPredictor, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
     """Why a predictor could not run here, by name."""
 
@@ -87,13 +87,13 @@ def evaluate(
         if head not in known:
             raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, known))
     count = processes_here(workers)
-    found: list[Judged] = []
+    found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}
     with _directory(out, suite) as directory:
         for name in names:
             tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
             try:
-                asked = partial(Asking, name, suite.head.system, suite.head.start)
+                asked = partial(PredictorPool, name, suite.head.system, suite.head.start)
                 with asked(count, bounds) as asking:
                     tell(f"{name} was ready in {asking.seconds:.1f} s")
                     found.append(_judged(name, suite, directory, asking, report))
@@ -126,9 +126,9 @@ def read_evaluation(directory: str | Path) -> Evaluation:
         if None in said:
             raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
         kept = [one for one in said if one is not None]
-        level = Level(facts["patch_level"])
+        level = PatchLevel(facts["patch_level"])
         known = facts["training"]
-        training = None if known is None else Training.from_json(known)
+        training = None if known is None else TrainedOn.from_json(known)
         found.append(judged(suite, kept, name, facts["version"], level, training))
     return Evaluation(suite, tuple(found), plan["unable"])
 
@@ -156,7 +156,9 @@ def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
             yield directory
 
 
-def _judged(name: str, suite: Suite, directory: Path, asking: Asking, report: Report) -> Judged:
+def _judged(
+    name: str, suite: Suite, directory: Path, asking: PredictorPool, report: Report
+) -> JudgedPredictor:
     """What a predictor says, as far as it is not kept. Errors: HostError; AnswerError where it has
     no answer to anything, of which nothing is kept.
     """
@@ -235,7 +237,7 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
 
 
 def _note(
-    directory: Path, suite: Suite, found: Sequence[Judged], unable: Mapping[str, str]
+    directory: Path, suite: Suite, found: Sequence[JudgedPredictor], unable: Mapping[str, str]
 ) -> None:
     """Writes down what is in the directory, what earlier calls left there included."""
     there: dict[str, Any] = {"predictors": {}, "unable": {}}

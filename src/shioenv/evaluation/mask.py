@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
-from shioenv.behavior.noise import Names
+from shioenv.behavior.noise import NoisyNames
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import escape
 from shioenv.evaluation.patches import Operations, changed_files, operations
@@ -36,9 +36,9 @@ class Mask:
     """What is not compared."""
 
     exit_code: bool = False
-    paths: Names = field(default_factory=Names)
+    paths: NoisyNames = field(default_factory=NoisyNames)
     """Of operations of the full patch."""
-    files: Names = field(default_factory=Names)
+    files: NoisyNames = field(default_factory=NoisyNames)
     """Of files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
     """One regular expression for each line of the output, None for any number of any lines; the
@@ -66,14 +66,14 @@ class Mask:
         """
         texts = list(dict.fromkeys(text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]
-        paths = Names.of([_by_path(patch) for patch in patches])
-        contents = Names.of([run.content_digests for run in runs])
+        paths = NoisyNames.of([_by_path(patch) for patch in patches])
+        contents = NoisyNames.of([run.content_digests for run in runs])
         written = {f"/fs/{escape(name)}" for name in contents.exact}
         sizes = written | {f"{path}/size" for path in written}
         return cls(
             exit_code=len({run.exit_code for run in runs}) > 1,
-            paths=Names(paths.exact | sizes, paths.patterns),
-            files=Names.of([_by_name(patch) for patch in patches]),
+            paths=NoisyNames(paths.exact | sizes, paths.patterns),
+            files=NoisyNames.of([_by_name(patch) for patch in patches]),
             lines=tuple(_patterns(texts)) if len(texts) > 1 else None,
         )
 
@@ -149,12 +149,12 @@ def _by_name(operations: Operations) -> dict[str, object]:
     return dict(found)
 
 
-def _names_json(names: Names) -> dict[str, list[str]]:
+def _names_json(names: NoisyNames) -> dict[str, list[str]]:
     return {"exact": sorted(names.exact), "patterns": list(names.patterns)}
 
 
-def _names(document: Mapping[str, Any]) -> Names:
-    return Names(frozenset(document["exact"]), tuple(document["patterns"]))
+def _names(document: Mapping[str, Any]) -> NoisyNames:
+    return NoisyNames(frozenset(document["exact"]), tuple(document["patterns"]))
 
 
 def _patterns(texts: Sequence[str]) -> Iterator[str | None]:

@@ -16,7 +16,7 @@ from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.patches import Operations, changed_files, jaccard, leaves, operations, paths
-from shioenv.evaluation.suite import Case
+from shioenv.evaluation.suite import SuiteCase
 
 
 class Status(StrEnum):
@@ -33,7 +33,7 @@ class Status(StrEnum):
     """It raised something else, or its process ended."""
 
 
-class Level(StrEnum):
+class PatchLevel(StrEnum):
     """How much of a patch a predictor can know."""
 
     FULL = "full"
@@ -114,7 +114,7 @@ class _View:
         return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
 
 
-def mark(case: Case, said: Said, level: Level = Level.FULL) -> Marks:
+def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
     """How right an answer is.
 
     No answer is wrong in everything: its output is similar to none, its patch shares nothing. Of an
@@ -127,7 +127,7 @@ def mark(case: Case, said: Said, level: Level = Level.FULL) -> Marks:
     gold = [_View.of(run, case.moved) for run in case.gold]
     view = _View.of(behavior, case.moved)
     valid = said.status is Status.ANSWERED
-    full = level is Level.FULL
+    full = level is PatchLevel.FULL
 
     def patch_of(one: _View) -> frozenset[Any]:
         return one.changes if full else one.files
@@ -162,7 +162,7 @@ def mark(case: Case, said: Said, level: Level = Level.FULL) -> Marks:
     )
 
 
-def _masked(case: Case, gold: list[_View], view: _View, output: bytes, full: bool) -> bool:
+def _masked(case: SuiteCase, gold: list[_View], view: _View, output: bytes, full: bool) -> bool:
     mask = case.mask
     if not (mask.fits(output) or any(run.output == view.output for run in gold)):
         return False
@@ -178,12 +178,12 @@ def _likeness(run: _View, view: _View) -> float:
     return similarity(first, second)
 
 
-def _nothing(case: Case, level: Level) -> Marks:
+def _nothing(case: SuiteCase, level: PatchLevel) -> Marks:
     """The marks of no answer: 0, and of the shares None where nothing changed."""
     gold = [_View.of(run, case.moved) for run in case.gold]
     changed = 0.0 if all(run.changes for run in gold) else None
     files = 0.0 if all(run.files for run in gold) else None
-    full = level is Level.FULL
+    full = level is PatchLevel.FULL
     own = changed if full else files
     zeros = dict.fromkeys(METRICS, 0.0)
     shares = {"djs": own, "djs_path": own, "djs_leaf": changed if full else None}

@@ -14,9 +14,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import UsageError
 from shioenv.evaluation.evaluate import Evaluation, read_evaluation
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.metrics import Level, Status
-from shioenv.evaluation.results import GROUPS, SHOWN, Judged, by_utility
-from shioenv.evaluation.suite import Case
+from shioenv.evaluation.metrics import PatchLevel, Status
+from shioenv.evaluation.results import GROUPS, SHOWN, JudgedPredictor, by_utility
+from shioenv.evaluation.suite import SuiteCase
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report.drawing import require_libraries
 from shioenv.report.samples import changes, script_json
@@ -109,7 +109,7 @@ def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
     return rows
 
 
-def calibration(one: Judged) -> list[dict[str, Any]]:
+def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
     """How right the surest quarter, half, three quarters and all answers of a predictor are; empty
     where it is always equally sure and never abstains.
     """
@@ -136,7 +136,7 @@ def calibration(one: Judged) -> list[dict[str, Any]]:
     return rows
 
 
-def _failures(one: Judged) -> Iterator[dict[str, Any]]:
+def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
     """What went wrong with a predictor, by kind, with the first reason."""
     for status in Status:
         found = [said for said in one.said if said.status is status]
@@ -175,7 +175,7 @@ def _data(evaluation: Evaluation) -> Any:
     return Markup(script_json({"names": names, "cases": cases}))
 
 
-def _answer(case: Case, one: Judged, place: int) -> dict[str, Any]:
+def _answer(case: SuiteCase, one: JudgedPredictor, place: int) -> dict[str, Any]:
     said, mark = one.said[place], one.marks[place]
     behavior = said.behavior
     gold = _nearest(case, behavior)
@@ -193,7 +193,7 @@ def _answer(case: Case, one: Judged, place: int) -> dict[str, Any]:
     return shown
 
 
-def _nearest(case: Case, behavior: Behavior | None) -> Behavior:
+def _nearest(case: SuiteCase, behavior: Behavior | None) -> Behavior:
     """The gold run that an answer is held against."""
     if behavior is None or len(case.gold) == 1:
         return case.gold[0]
@@ -214,12 +214,12 @@ def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
     return [*shown, ["…", f"and {cut} more lines"]] if cut > 0 else shown
 
 
-def _operations(gold: Behavior, behavior: Behavior | None, level: Level) -> list[Row]:
+def _operations(gold: Behavior, behavior: Behavior | None, level: PatchLevel) -> list[Row]:
     """The same of the patches, as people read them."""
 
     def told(one: Behavior | None) -> list[str]:
         listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])
-        if level is Level.FILES:
+        if level is PatchLevel.FILES:
             return sorted({f"{verb} {name}" for verb, name, _ in listed})
         return [" ".join(part for part in parts if part) for parts in listed]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import PredictorError, ShioenvError, did_you_mean
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 
 GROUP = "shioenv.predictors"
 """The entry points by which other packages add theirs."""
@@ -27,11 +27,11 @@ OURS = {
     "trivial": f"{_HERE}.constant:Trivial",
     "errors": f"{_HERE}.constant:Errors",
     "recording": f"{_HERE}.recording:recording",
-    "command": f"{_HERE}.command:Command",
+    "command": f"{_HERE}.command:CommandPredictor",
     "bashkit": f"{_HERE}.bashkit:Bashkit",
     "just-bash": f"{_HERE}.just_bash:JustBash",
     "cowrie": f"{_HERE}.cowrie:Cowrie",
-    "llm": f"{_HERE}.llm:Model",
+    "llm": f"{_HERE}.llm:PromptedModel",
     "default": f"{_HERE}.default:default",
     "memory": f"{_HERE}.memory:memory",
     "memory-plain": f"{_HERE}.memory:plain_memory",
@@ -51,7 +51,7 @@ class Predictor(Runner, Protocol):
         ...
 
     @property
-    def patch_level(self) -> Level | str:
+    def patch_level(self) -> PatchLevel | str:
         """`full`, or `files` for what knows no owners."""
         ...
 
@@ -104,11 +104,11 @@ def _others() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def level_of(predictor: Any) -> Level:
+def level_of(predictor: Any) -> PatchLevel:
     """A predictor's level; full where it does not say. Errors: PredictorError."""
-    said = getattr(predictor, "patch_level", Level.FULL)
+    said = getattr(predictor, "patch_level", PatchLevel.FULL)
     try:
-        return Level(said)
+        return PatchLevel(said)
     except ValueError:
         raise PredictorError(f"a patch level is full or files, not {said!r}") from None
 

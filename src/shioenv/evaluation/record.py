@@ -13,8 +13,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import UsageError
 from shioenv.evaluation.questions import Question, read_questions
-from shioenv.evaluation.suite import Case, Head, Suite, digest_of, moved_in
-from shioenv.execution.job import Job
+from shioenv.evaluation.suite import Head, Suite, SuiteCase, digest_of, moved_in
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import Limits
@@ -57,7 +57,7 @@ def record_suite(
     total = runs * len(tasks)
     first = 0.0
     for times in (runs - 1, 1):
-        job = Job(
+        job = NumberedJob(
             partial(_executed, times=times),
             system=system or built.name,
             limits=limits,
@@ -106,12 +106,12 @@ def _cases(
     done: Sequence[Sequence[Behavior]],
     tasks: Sequence[Task],
     system: str | None,
-) -> Iterator[Case]:
+) -> Iterator[SuiteCase]:
     """The cases; where files were moved, what they were is looked up."""
     moving = [any("m" in one[0] for run in runs for one in run.patch.operations) for runs in done]
     if not any(moving):
         for question, runs in zip(questions, done, strict=True):
-            yield Case(question, tuple(runs))
+            yield SuiteCase(question, tuple(runs))
         return
     with open_sandbox(system) as sandbox:
         for question, runs, (_, state), moves in zip(questions, done, tasks, moving, strict=True):
@@ -121,4 +121,4 @@ def _cases(
                 for text in state.history:
                     known = known.after(text, sandbox.run(text, known))
                 moved = moved_in(runs, known.before.document)
-            yield Case(question, tuple(runs), moved)
+            yield SuiteCase(question, tuple(runs), moved)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from shioenv.evaluation.metrics import METRICS, Level, Marks, Said, Status, mark
+from shioenv.evaluation.metrics import METRICS, Marks, PatchLevel, Said, Status, mark
 from shioenv.evaluation.statistics import Resampled
-from shioenv.evaluation.suite import Case, Suite
-from shioenv.evaluation.training import Training
+from shioenv.evaluation.suite import Suite, SuiteCase
+from shioenv.evaluation.training import TrainedOn
 
 GROUPS = ("single", "multi", "all")
 SHOWN = {
@@ -39,7 +39,7 @@ FAILURES = (Status.ABSTAINED, *NO_ANSWERS)
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPredictor:
     """What one predictor said of a suite, and how right it was."""
 
     name: str
@@ -48,8 +48,8 @@ class Judged:
     """In the order of the suite's cases."""
     marks: tuple[Marks, ...]
     version: str = ""
-    level: Level = Level.FULL
-    training: Training | None = None
+    level: PatchLevel = PatchLevel.FULL
+    training: TrainedOn | None = None
     """What of the suite it was trained on, where it says on what."""
 
 
@@ -58,15 +58,15 @@ def judged(
     said: Sequence[Said],
     name: str,
     version: str = "",
-    level: Level = Level.FULL,
-    training: Training | None = None,
-) -> Judged:
+    level: PatchLevel = PatchLevel.FULL,
+    training: TrainedOn | None = None,
+) -> JudgedPredictor:
     """The marks of what a predictor said of each of a suite's cases, in their order."""
     marks = tuple(mark(case, one, level) for case, one in zip(suite.cases, said, strict=True))
-    return Judged(name, tuple(said), marks, version, level, training)
+    return JudgedPredictor(name, tuple(said), marks, version, level, training)
 
 
-def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
+def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
     """Everything that is told of an evaluation, for programs.
 
     `predictors`: by name its `version`, `patch_level` and the groups `single`, `multi` and `all`,
@@ -126,7 +126,7 @@ def results(suite: Suite, predictors: Sequence[Judged]) -> dict[str, Any]:
     return document
 
 
-def _tokens(one: Judged) -> dict[str, Any]:
+def _tokens(one: JudgedPredictor) -> dict[str, Any]:
     """What a model was asked and said, in tokens and dollars (None where no price is known);
     nothing of predictors without any.
     """
@@ -137,7 +137,7 @@ def _tokens(one: Judged) -> dict[str, Any]:
     return {"tokens": {"prompt": asked, "completion": answered}, "cost": cost}
 
 
-def _trained(one: Judged, cases: int) -> dict[str, Any]:
+def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
     """How much of the suite a predictor was trained on; nothing where it does not say."""
     if one.training is None:
         return {}
@@ -146,7 +146,9 @@ def _trained(one: Judged, cases: int) -> dict[str, Any]:
     return {"training": {"data": one.training.data, "inputs": one.training.inputs, **rounded}}
 
 
-def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -> dict[str, Any]:
+def _group(
+    suite: Suite, one: JudgedPredictor, chosen: Sequence[int], drawn: Resampled
+) -> dict[str, Any]:
     """What is told beside the plain metrics."""
     cases = [suite.cases[place] for place in chosen]
     said = [one.said[place] for place in chosen]
@@ -171,7 +173,7 @@ def _group(suite: Suite, one: Judged, chosen: Sequence[int], drawn: Resampled) -
     return found
 
 
-def by_utility(cases: Iterable[Case]) -> dict[str, list[int]]:
+def by_utility(cases: Iterable[SuiteCase]) -> dict[str, list[int]]:
     """The places of cases by the utilities that they call, by name; a case may have several."""
     found: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
@@ -180,5 +182,5 @@ def by_utility(cases: Iterable[Case]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def _values(one: Judged, chosen: Sequence[int], name: str) -> list[float | None]:
+def _values(one: JudgedPredictor, chosen: Sequence[int], name: str) -> list[float | None]:
     return [getattr(one.marks[place], name) for place in chosen]

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnMeans:
     """A mean, and the means of the resamples; None where there is nothing to take one of."""
 
     value: float | None
@@ -32,7 +32,7 @@ class Drawn:
         """With its interval."""
         return _estimate(self.value, self.means)
 
-    def less(self, other: Drawn) -> Estimate:
+    def less(self, other: DrawnMeans) -> Estimate:
         """The difference to another mean over the same resamples, with its interval."""
         if self.value is None or other.value is None:
             return [None, None, None]
@@ -49,11 +49,11 @@ class Resampled:
         counts = [numpy.bincount(row, minlength=n) for row in self._chosen]
         self._counts: Array = numpy.array(counts, dtype=numpy.float32).reshape(len(counts), n)
 
-    def drawn(self, values: Sequence[float | None]) -> Drawn:
+    def drawn(self, values: Sequence[float | None]) -> DrawnMeans:
         """The mean over the inputs that have a value, of all and of each resample."""
         value, known = _split(values)
         whole = float(value.sum() / known.sum()) if known.any() else None
-        return Drawn(whole, _divided(self._counts @ value, self._counts @ known))
+        return DrawnMeans(whole, _divided(self._counts @ value, self._counts @ known))
 
     def macro(
         self, values: Sequence[float | None], groups: Mapping[str, Sequence[int]]

@@ -30,7 +30,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Case:
+class SuiteCase:
     """An input with its gold."""
 
     question: Question
@@ -70,7 +70,7 @@ class Case:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> Case:
+    def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> SuiteCase:
         """What `to_json` wrote. Errors: SuiteError."""
         try:
             gold = [behavior_of(behavior) for behavior in document["gold"]]
@@ -110,7 +110,7 @@ class Suite:
     """Cases, and where they are from."""
 
     head: Head
-    cases: tuple[Case, ...]
+    cases: tuple[SuiteCase, ...]
 
     @property
     def volatile(self) -> int:
@@ -190,13 +190,13 @@ def read_suite(path: str | Path) -> Suite:
     return Suite(head, tuple(_cases(body, str(path))))
 
 
-def _cases(body: bytes, source: str) -> Iterator[Case]:
+def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
     for number, line in enumerate(body.splitlines(), 2):
         try:
             document = parse_json(line.decode("utf-8", "surrogatepass"))
         except ValueError as error:
             raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
-        yield Case.from_json(document, number, source)
+        yield SuiteCase.from_json(document, number, source)
 
 
 def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from shioenv.training.examples import SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainedOn:
     """The places of a suite's cases whose input, or whose normal form, was trained on."""
 
     data: str
@@ -32,13 +32,13 @@ class Training:
         return {"data": self.data, "inputs": self.inputs, **places}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Training:
+    def from_json(cls, document: Mapping[str, Any]) -> TrainedOn:
         """What `to_json` wrote."""
         text, form = frozenset(document["text"]), frozenset(document["form"])
         return cls(document["data"], document["inputs"], text, form)
 
 
-def trained_on(suite: Suite, data: str | Path) -> Training:
+def trained_on(suite: Suite, data: str | Path) -> TrainedOn:
     """What of a suite stands in a dataset, a file of inputs, or the directory of a model, which
     has each input once. Errors: those of `leakage`; ModelError.
     """
@@ -65,7 +65,7 @@ def _training(
     asked: Sequence[str],
     has_text: Callable[[str], bool],
     has_form: Callable[[str | None], bool],
-) -> Training:
+) -> TrainedOn:
     known = frozenset(place for place, text in enumerate(asked) if has_text(text))
     formed = frozenset(place for place, text in enumerate(asked) if has_form(normal(text)))
-    return Training(str(data), inputs, known, known | formed)
+    return TrainedOn(str(data), inputs, known, known | formed)

@@ -36,7 +36,7 @@ Opener: TypeAlias = Callable[[str, Limits], Installed]
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Generic[T, A]):
+class NumberedJob(Generic[T, A]):
     """What is done with each of many numbered tasks, and where."""
 
     do: Callable[[Lane, tuple[int, T]], A]
@@ -100,14 +100,14 @@ class Executor(Protocol):
         """What inputs saw of the system's files there, as `lower_layer` says; none of stand-ins."""
         ...
 
-    def check(self, job: Job[Any, Any]) -> None:
+    def check(self, job: NumberedJob[Any, Any]) -> None:
         """Opens a first sandbox of the job, where this is known to be the machine that opens them:
         asked before anything is written that the job is for. Errors: those of `map`.
         """
         ...
 
     def map(
-        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
     ) -> Iterator[tuple[int, A]]:
         """The answers with their tasks' numbers, each task's once, in the order they are finished.
 

@@ -228,7 +228,7 @@ class Turns:
         return min(most, max(least, 2 * self._usual))
 
 
-class Gate:
+class Lanes:
     """Lets any number execute, in any number of processes, or one that is alone.
 
     Each lane has one of its own over the same two files, whose locks end with their owner. `door`

@@ -18,7 +18,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
 from shioenv.execution.job import (
     STARTING,
-    Job,
+    NumberedJob,
     Opener,
     Tell,
     processes_here,
@@ -59,13 +59,13 @@ class SerialExecutor:
         self.layers: frozenset[str] = frozenset()
         self.retried = self.restarts = 0
 
-    def check(self, job: Job[Any, Any]) -> None:
+    def check(self, job: NumberedJob[Any, Any]) -> None:
         """As every executor; one that breaks may open the next time."""
         with suppress(SandboxError):
             job.opened(self._opener).close()
 
     def map(
-        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
         """As every executor; in the order of the tasks."""
         schedule = Schedule(tasks, what=job.what)
@@ -110,12 +110,12 @@ class LocalExecutor:
         self.layers: frozenset[str] = frozenset()
         self.retried = self.restarts = 0
 
-    def check(self, job: Job[Any, Any]) -> None:
+    def check(self, job: NumberedJob[Any, Any]) -> None:
         """As every executor, in the processes that go on with the job."""
         self._crew_of(job).start()
 
     def map(
-        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
         """As every executor. Errors too where workers do not start: HostError where too few files
         may be open, what they say, else a GenerationError with their last words.
@@ -135,7 +135,7 @@ class LocalExecutor:
             if schedule.unfinished:  # nobody is to answer later
                 self.close()
 
-    def _crew_of(self, job: Job[Any, Any]) -> Crew:
+    def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:
         """The processes that do this job, those of another one ended."""
         if self._crew is not None and self._crew.job is not job:
             self.close()
@@ -160,7 +160,9 @@ class LocalExecutor:
 class Crew:
     """The processes that do one job; `restarts` counts those that were replaced."""
 
-    def __init__(self, job: Job[Any, Any], opener: Opener, cache_bytes: int, workers: int) -> None:
+    def __init__(
+        self, job: NumberedJob[Any, Any], opener: Opener, cache_bytes: int, workers: int
+    ) -> None:
         self.job = job
         self._given = pickle.dumps((job, opener, cache_bytes))
         self._wanted = workers

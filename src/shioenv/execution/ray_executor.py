@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, HostError, MissingExtraError, ShioenvError, UsageError
-from shioenv.execution.job import Job, Opener, Tell, processes, silent, surroundings_of
+from shioenv.execution.job import NumberedJob, Opener, Tell, processes, silent, surroundings_of
 from shioenv.execution.local import Crew
 from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
 from shioenv.system.store import find_system
@@ -173,7 +173,7 @@ class RayExecutor:
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
         self._opener, self._cache_bytes = opener, cache_bytes
         self._priority = Priority.here()
-        self._job: Job[Any, Any] | None = None
+        self._job: NumberedJob[Any, Any] | None = None
         self._given = b""
         self._nodes: dict[str, _Node] = {}
         self._refused: dict[str, ShioenvError] = {}
@@ -198,11 +198,11 @@ class RayExecutor:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def check(self, job: Job[Any, Any]) -> None:
+    def check(self, job: NumberedJob[Any, Any]) -> None:
         """Nothing: inputs run on the nodes, and each says for itself what it lacks."""
 
     def map(
-        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
         """As every executor; `tell` is told of nodes that come, are lost or left out.
 

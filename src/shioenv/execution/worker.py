@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from shioenv.errors import SandboxError
-from shioenv.execution.job import Job, Opener
-from shioenv.execution.lanes import Gate, Lane, Turns
+from shioenv.execution.job import NumberedJob, Opener
+from shioenv.execution.lanes import Lane, Lanes, Turns
 from shioenv.execution.schedule import Failure
 
 READY, DONE, BROKEN, FAILED = range(4)
@@ -44,7 +44,7 @@ class _Place:
 
     lane: Lane
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Lanes) -> None:
         self.gate = gate
         self.number = 0
         self.tasks: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
@@ -85,10 +85,10 @@ class _Worker:
         body = self._waiting.get()
         if body is None:
             return
-        job: Job[Any, Any]
+        job: NumberedJob[Any, Any]
         opener: Opener
         job, opener, cache_bytes = pickle.loads(body)
-        places = [_Place(Gate(*self._gate)) for _ in range(job.lanes)]
+        places = [_Place(Lanes(*self._gate)) for _ in range(job.lanes)]
         for place in places:
             turn = partial(self._in_turn, place)
             cache = job.cache(cache_bytes)
@@ -119,7 +119,7 @@ class _Worker:
             self._connection.send((kind, number, what))
             self._answered += 1
 
-    def _in_lane(self, job: Job[Any, Any], place: _Place) -> None:
+    def _in_lane(self, job: NumberedJob[Any, Any], place: _Place) -> None:
         while (begun := place.tasks.get()) is not None:
             place.number, body = begun
             task = pickle.loads(body)
@@ -128,7 +128,7 @@ class _Worker:
             self._turns.end(begun[0])
         place.lane.close()
 
-    def _do(self, job: Job[Any, Any], lane: Lane, task: tuple[int, Any]) -> None:
+    def _do(self, job: NumberedJob[Any, Any], lane: Lane, task: tuple[int, Any]) -> None:
         try:
             answer = job.do(lane, task)
         except SandboxError as error:

@@ -21,7 +21,7 @@ from shioenv.experiments.length_tables import tables_of
 from shioenv.experiments.reference import rule_columns, scores_by_rule
 from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.text import rounded
 from shioenv.synthesis.drawing import Drawing
@@ -34,7 +34,9 @@ PAPER_COUNT = 250_000
 
 
 @experiment(NAME)
-def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS) -> Findings:
+def run(
+    setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
+) -> Findings:
     """Generates `count` inputs with each sampler and writes what came out.
 
     Errors: those of `experiment` and `made`.

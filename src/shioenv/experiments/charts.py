@@ -11,7 +11,7 @@ import altair as alt
 
 from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
-from shioenv.experiments.repeats import REASONS, Verdict
+from shioenv.experiments.repeats import REASONS, RepeatVerdict
 from shioenv.experiments.replay import Cell, Cells
 from shioenv.experiments.scores import NAMES, ScoredRecord, ones, values
 from shioenv.irreducibility.estimators import ESTIMATORS
@@ -50,7 +50,7 @@ _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "
 
 
 def determinism(
-    groups: Mapping[str, Sequence[Verdict]], shares: Mapping[str, float], passes: str
+    groups: Mapping[str, Sequence[RepeatVerdict]], shares: Mapping[str, float], passes: str
 ) -> alt.Chart:
     """Inputs that differ, by command and reason; `passes` says how many inputs ran how often."""
     rows = [

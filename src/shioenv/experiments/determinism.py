@@ -22,7 +22,7 @@ from shioenv.experiments.repeats import (
     REASONS,
     Cause,
     Pass,
-    Verdict,
+    RepeatVerdict,
     cause_of,
     commands_of,
     executor_of,
@@ -40,7 +40,7 @@ from shioenv.experiments.results import (
     read_columns,
     write_columns,
 )
-from shioenv.experiments.setting import Setting, answers, stream_of
+from shioenv.experiments.setting import ExperimentSetting, answers, stream_of
 from shioenv.files.durable import locked, storage_errors
 from shioenv.report.tables import Table, grouped
 from shioenv.synthesis.drawing import Drawing
@@ -67,7 +67,7 @@ Digests = Mapping[str, str]
 
 @experiment(NAME)
 def run(
-    setting: Setting,
+    setting: ExperimentSetting,
     *,
     count: int = COUNT,
     number_of_passes: int = PASSES,
@@ -113,7 +113,7 @@ def run(
 
 
 def _seen(
-    setting: Setting,
+    setting: ExperimentSetting,
     plan: Mapping[str, Any],
     samples: Sequence[Sample],
     wanted: int,
@@ -166,11 +166,11 @@ def _read(path: Path) -> list[Digests]:
 
 
 def _verdicts(
-    setting: Setting,
+    setting: ExperimentSetting,
     samples: Sequence[Sample],
     seen: Sequence[tuple[Digests, ...]],
     executor: Executor,
-) -> Iterator[Verdict]:
+) -> Iterator[RepeatVerdict]:
     declared = volatile_commands()
     differing = [
         (number, samples[number])
@@ -188,7 +188,7 @@ def _verdicts(
     for number, (sample, (first, *others)) in enumerate(zip(samples, seen, strict=True)):
         different = [other for other in others if other != first]
         clock = all(other[MASKED] == first[MASKED] for other in different)
-        yield Verdict(
+        yield RepeatVerdict(
             number=number,
             sample=sample,
             channels=tuple(
@@ -201,7 +201,7 @@ def _verdicts(
         )
 
 
-def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
+def _shares(verdicts: Sequence[RepeatVerdict]) -> dict[str, float]:
     same = sum(verdict.identical for verdict in verdicts)
     reasons = Counter(verdict.reason for verdict in verdicts)
     quiet = [verdict.identical for verdict in verdicts if not verdict.sample.volatile]
@@ -244,7 +244,7 @@ def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table
     )
 
 
-def _by_command(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+def _by_command(verdicts: Sequence[RepeatVerdict]) -> dict[str, list[RepeatVerdict]]:
     """Commands with inputs that differ, those with the most of them first."""
     groups = grouped(verdicts, attrgetter("command"))
     same = Counter(verdict.command for verdict in verdicts if verdict.identical)
@@ -253,7 +253,9 @@ def _by_command(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     return {name: groups[name] for name in names}
 
 
-def _command_table(verdicts: Sequence[Verdict], groups: Mapping[str, Sequence[Verdict]]) -> Table:
+def _command_table(
+    verdicts: Sequence[RepeatVerdict], groups: Mapping[str, Sequence[RepeatVerdict]]
+) -> Table:
     rows = []
     for name, group in groups.items():
         reasons = Counter(verdict.reason for verdict in group)
@@ -271,7 +273,7 @@ def _command_table(verdicts: Sequence[Verdict], groups: Mapping[str, Sequence[Ve
     )
 
 
-def _cause_table(verdicts: Sequence[Verdict]) -> Table:
+def _cause_table(verdicts: Sequence[RepeatVerdict]) -> Table:
     counted = Counter((v.cause.text, v.different, v.reason) for v in verdicts if v.reason)
     return Table(
         "By cause",
@@ -281,7 +283,7 @@ def _cause_table(verdicts: Sequence[Verdict]) -> Table:
     )
 
 
-def _open_table(verdicts: Sequence[Verdict]) -> Table:
+def _open_table(verdicts: Sequence[RepeatVerdict]) -> Table:
     unexplained = [verdict for verdict in verdicts if verdict.reason == "not explained"]
     note = "Inputs that differ and of which nobody who reads their record is warned."
     return Table(

@@ -13,7 +13,7 @@ from shioenv.experiments.exact import collect, wanted
 from shioenv.experiments.replay import Cells, cells, replayed
 from shioenv.experiments.results import Findings, experiment
 from shioenv.experiments.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.tables import Table
 from shioenv.report.text import fixed, rounded
@@ -28,7 +28,11 @@ ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
 
 @experiment(NAME)
 def run(
-    setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
+    setting: ExperimentSetting,
+    *,
+    count: int = COUNT,
+    longest: int = LONGEST,
+    replays: int = REPLAYS,
 ) -> Findings:
     """As `sampling_efficiency.run`, with more budgets and longer inputs alone."""
     from shioenv.experiments import charts

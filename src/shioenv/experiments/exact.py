@@ -23,7 +23,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.experiments.journal import InputJournal, Tried
-from shioenv.experiments.setting import Setting, Stream, stream_of
+from shioenv.experiments.setting import ExperimentSetting, Stream, stream_of
 from shioenv.irreducibility.score import Behave, estimate_irreducibility
 from shioenv.irreducibility.score import Score as InputScore
 from shioenv.irreducibility.scoring import Scoring
@@ -81,7 +81,7 @@ def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random)
     return score
 
 
-class Known(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
+class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
     """An input all of whose sub-inputs were executed; a single command.
 
     The sets of sub-inputs are bits: bit m % 8 of the byte m // 8 is set where the sub-input of mask
@@ -160,7 +160,7 @@ def set_of(masks: Iterable[int], n: int) -> bytes:
     return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
 
 
-def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
+def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
     """A sample with all its sub-inputs executed, or why it was passed over.
 
     Errors: those of the runner.
@@ -189,7 +189,7 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> Known | Passed:
     except PassedOverError as error:
         return Passed(number, n, str(error))
     contrasts = score.segments[0].contrasts
-    return Known(
+    return KnownInput(
         number=number,
         n=n,
         input_args=tuple(shell_input.input_args),
@@ -207,14 +207,14 @@ def mask_of(kept: Kept) -> int:
     return sum(1 << index for index in kept)
 
 
-_LINE: Decoder[Any] = Decoder(Known | Passed)
+_LINE: Decoder[Any] = Decoder(KnownInput | Passed)
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
     """What `collect` gives."""
 
-    inputs: tuple[Known, ...]
+    inputs: tuple[KnownInput, ...]
     """Ordered by number of arguments, then by place in the stream."""
     passed: Mapping[str, int]
     """How many were passed over, by reason: those of `REASONS`, and `DECLARED`."""
@@ -233,7 +233,7 @@ def stream(system: System, seed: int) -> Stream:
     return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
 
 
-def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
+def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
     """So many executed inputs of each number of arguments; what an earlier call executed is used.
 
     Samples are taken in the order of their stream, those that a grammar declares volatile left
@@ -247,11 +247,11 @@ def collect(setting: Setting, counts: Mapping[int, int]) -> Collection:
     setting.check(directory, setting.executor)
     with InputJournal(directory, plan, _LINE.decode) as journal, setting.executor:
         candidates = _Candidates(drawn.samples)
-        tried: dict[int, list[Known | Passed]] = {n: [] for n in counts}
+        tried: dict[int, list[KnownInput | Passed]] = {n: [] for n in counts}
         there = set(journal.tried)
 
-        def known(n: int) -> list[Known]:
-            return [answer for answer in tried[n] if isinstance(answer, Known)]
+        def known(n: int) -> list[KnownInput]:
+            return [answer for answer in tried[n] if isinstance(answer, KnownInput)]
 
         def untried(n: int) -> list[tuple[int, Sample]]:
             """The next samples, as many as inputs are missing; what was tried before is taken."""

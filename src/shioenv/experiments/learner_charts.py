@@ -10,13 +10,13 @@ import altair as alt
 from shioenv.report.panels import chart, titled
 
 if TYPE_CHECKING:
-    from shioenv.experiments.learners import Episode
+    from shioenv.experiments.learners import PolicyEpisode
 
 POINTS = 25
 """Points of a curve at most."""
 
 
-def curves(training: Sequence[Episode]) -> alt.Chart:
+def curves(training: Sequence[PolicyEpisode]) -> alt.Chart:
     """Mean reward by inputs executed, a line for each regime and seed."""
     rows = list(_points(training))
     drawn = (
@@ -38,7 +38,7 @@ def curves(training: Sequence[Episode]) -> alt.Chart:
     )
 
 
-def _points(training: Sequence[Episode]) -> Iterator[dict[str, Any]]:
+def _points(training: Sequence[PolicyEpisode]) -> Iterator[dict[str, Any]]:
     for regime, seed in dict.fromkeys((one.regime, one.seed) for one in training):
         own = [one for one in training if (one.regime, one.seed) == (regime, seed)]
         size = max(1, len(own) // POINTS)

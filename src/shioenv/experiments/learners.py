@@ -16,9 +16,9 @@ import numpy as np
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.experiments.results import Findings, columns, experiment
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.report.drawing import require_libraries
 from shioenv.report.means import half_interval
 from shioenv.report.tables import Table
@@ -42,7 +42,7 @@ Choose: TypeAlias = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class PolicyEpisode:
     """An executed input of a policy."""
 
     regime: str
@@ -74,14 +74,18 @@ class Played:
 
     regime: str
     seed: int
-    episodes: tuple[Episode, ...]
+    episodes: tuple[PolicyEpisode, ...]
     ended: int
     """Episodes, those included that were refused before anything was executed."""
 
 
 @experiment(NAME)
 def run(
-    setting: Setting, *, episodes: int = EPISODES, seeds: int = SEEDS, evaluated: int = EVALUATED
+    setting: ExperimentSetting,
+    *,
+    episodes: int = EPISODES,
+    seeds: int = SEEDS,
+    evaluated: int = EVALUATED,
 ) -> Findings:
     """Trains a network of each constraint with each seed on `episodes` executed inputs, and judges
     it and uniformly drawn actions by `evaluated` further ones, each given a command.
@@ -93,7 +97,7 @@ def run(
     from shioenv.experiments.training import train
 
     played: list[Played] = []
-    training: list[Episode] = []
+    training: list[PolicyEpisode] = []
     began = time.monotonic()
     for constraint, sampler in CONSTRAINTS.items():
         for seed in range(setting.seed, setting.seed + seeds):
@@ -104,7 +108,7 @@ def run(
             vector = _vector(setting, sampler, Gate(necessary))
             known = len(training)
 
-            def told(ended: Sequence[Ended], regime: str = regime, seed: int = seed) -> int:
+            def told(ended: Sequence[EndedEpisode], regime: str = regime, seed: int = seed) -> int:
                 done = len(training) - known  # noqa: B023 - called before the next round
                 training.extend(_episodes(regime, seed, ended, done))
                 setting.report(f"training {regime}, seed {seed}", done + len(ended), episodes)
@@ -113,7 +117,7 @@ def run(
             choose = train(vector, seed, episodes, told)
             judged = _judged(setting, sampler, choose, evaluated, seed)
             played.append(_played(regime, seed, *judged))
-    names = [f.name for f in Episode.__dataclass_fields__.values()]
+    names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
     everything = [episode for one in played for episode in one.episodes]
     return Findings(
         title="What random and learned policies write",
@@ -170,7 +174,9 @@ def uniform(seed: int) -> Choose:
     return lambda _, masks: [random.choice(np.flatnonzero(mask)) for mask in masks]
 
 
-def _vector(setting: Setting, sampler: str, rewards: Callable[..., float]) -> GrammarVectorEnv:
+def _vector(
+    setting: ExperimentSetting, sampler: str, rewards: Callable[..., float]
+) -> GrammarVectorEnv:
     return GrammarVectorEnv(
         ENVS,
         setting.system_name,
@@ -187,8 +193,8 @@ def _vector(setting: Setting, sampler: str, rewards: Callable[..., float]) -> Gr
 
 
 def _judged(
-    setting: Setting, sampler: str, choose: Choose, episodes: int, seed: int
-) -> tuple[list[Ended], int]:
+    setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
+) -> tuple[list[EndedEpisode], int]:
     """The executed ones of so many episodes, and how many these were."""
     vector = _vector(setting, sampler, necessary)
     try:
@@ -203,14 +209,16 @@ def _judged(
         vector.close()
 
 
-def _played(regime: str, seed: int, ended: Sequence[Ended], count: int) -> Played:
+def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> Played:
     return Played(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
 
 
-def _episodes(regime: str, seed: int, ended: Sequence[Ended], done: int) -> Iterator[Episode]:
+def _episodes(
+    regime: str, seed: int, ended: Sequence[EndedEpisode], done: int
+) -> Iterator[PolicyEpisode]:
     for number, one in enumerate(ended, done + 1):
         scored = one.scored
-        yield Episode(
+        yield PolicyEpisode(
             regime=regime,
             seed=seed,
             number=number,
@@ -230,7 +238,7 @@ def _regimes(played: Sequence[Played]) -> Iterator[tuple[str, list[Played]]]:
         yield regime, [one for one in played if one.regime == regime]
 
 
-def _average(one: Played, of: Callable[[Episode], float]) -> float:
+def _average(one: Played, of: Callable[[PolicyEpisode], float]) -> float:
     return sum(of(episode) for episode in one.episodes) / max(len(one.episodes), 1)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.scores import COLUMNS, ScoredRecord, made, ones, values
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
@@ -31,7 +31,9 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @experiment(NAME)
-def run(setting: Setting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS) -> Findings:
+def run(
+    setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
+) -> Findings:
     """Generates `count` inputs by each policy and writes what came out.
 
     Errors: those of `experiment` and `made`.

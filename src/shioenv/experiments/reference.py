@@ -29,7 +29,7 @@ from shioenv.experiments.exact import PassedOverError, scored, timely
 from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.results import columns
 from shioenv.experiments.scores import ScoredRecord
-from shioenv.experiments.setting import Setting, answers
+from shioenv.experiments.setting import ExperimentSetting, answers
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
@@ -80,7 +80,7 @@ class Differs(NamedTuple):
     all_four: float
 
 
-class Command(NamedTuple):
+class ScoredCommand(NamedTuple):
     """A command of an input, and what its sub-inputs weigh."""
 
     n: int
@@ -90,7 +90,7 @@ class Command(NamedTuple):
     differing: Differs
 
 
-def by_rule(commands: Sequence[Command], ranges: int) -> ByRule:
+def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
     """The scores of an input of these commands, at least one, in the order of `RULES`.
 
     Ours averages commands by number of arguments. The reference adds up what they weigh, with one
@@ -181,13 +181,13 @@ def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Sc
     return Rescored(number, by_rule(commands, len(score.segments) + targets))
 
 
-def _command(segment: SegmentScore, whole: str, seen: _Seen) -> Command:
+def _command(segment: SegmentScore, whole: str, seen: _Seen) -> ScoredCommand:
     threshold = segment.noise_threshold
     assert threshold is not None  # it has arguments
     weights = [contrast.weight for contrast in segment.contrasts]
     differing = (seen.differs(whole, contrast, threshold) for contrast in segment.contrasts)
     sums = (math.fsum(compress(weights, differs)) for differs in zip(*differing, strict=True))
-    return Command(segment.n_arguments, math.fsum(weights), Differs(*sums))
+    return ScoredCommand(segment.n_arguments, math.fsum(weights), Differs(*sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,9 @@ def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
     return [usable[place * len(usable) // count] for place in range(count)]
 
 
-def scores_by_rule(setting: Setting, directory: Path, scores: Sequence[ScoredRecord]) -> Rescoring:
+def scores_by_rule(
+    setting: ExperimentSetting, directory: Path, scores: Sequence[ScoredRecord]
+) -> Rescoring:
     """The inputs of these records of a dataset, executed again.
 
     What an earlier call executed is used; it lies in the dataset's directory. Errors: those of

@@ -10,14 +10,14 @@ import altair as alt
 from shioenv.report.panels import chart, titled
 
 if TYPE_CHECKING:
-    from shioenv.experiments.regimes import Row
+    from shioenv.experiments.regimes import RegimeRow
 
 
-def curves(rows: Sequence[Row]) -> alt.TopLevelMixin:
+def curves(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
     """EM by how many records a model is of: a line for each model and regime through the means of
     its draws, each draw a point, a panel for each suite and number of steps.
     """
-    draws: dict[tuple[str, ...], dict[int, list[Row]]] = {}
+    draws: dict[tuple[str, ...], dict[int, list[RegimeRow]]] = {}
     for row in rows:
         key = (row.model, row.regime, f"{row.suite}, {row.steps}")
         draws.setdefault(key, {}).setdefault(row.size, []).append(row)

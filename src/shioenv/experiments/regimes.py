@@ -23,12 +23,12 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError
 from shioenv.evaluation.evaluate import evaluate
-from shioenv.evaluation.results import Judged
+from shioenv.evaluation.results import JudgedPredictor
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, read_suite
 from shioenv.experiments.results import Findings, agree, columns, experiment
 from shioenv.experiments.scores import made
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.model.files import CARD, write_card
@@ -42,7 +42,7 @@ from shioenv.training.examples import Examples
 from shioenv.training.memory import learn, write_memory
 
 if TYPE_CHECKING:
-    from shioenv.training.sequence import Plan
+    from shioenv.training.sequence import TrainingPlan
 
 NAME = "regimes"
 MEMORY, SEQ2SEQ = "memory", "seq2seq"
@@ -100,10 +100,10 @@ Choose: TypeAlias = Callable[[], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class RegimeTraining:
     """How a sequence model of each regime, size and seed is trained, from scratch."""
 
-    plan: Plan
+    plan: TrainingPlan
     """Its seed stands aside: it is that of the records."""
     minutes: float
     """Of each, at most."""
@@ -111,7 +111,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RegimeRow:
     """What one model answered right of one suite."""
 
     model: str
@@ -140,7 +140,7 @@ class Row:
 
 @experiment(NAME)
 def run(
-    setting: Setting,
+    setting: ExperimentSetting,
     *,
     suites: Sequence[Path],
     pools: Mapping[str, Path],
@@ -148,7 +148,7 @@ def run(
     seeds: int = 1,
     questions: int = QUESTIONS,
     scoring: Scoring = THE_PAPERS,
-    training: Training | None = None,
+    training: RegimeTraining | None = None,
 ) -> Findings:
     """Makes a memory of each regime, size and seed, and asks it all suites; with `training` a
     sequence model of the same records as well.
@@ -172,7 +172,7 @@ def run(
             found[name] = make(setting, max(sizes), scoring)
     for path in found.values():
         _check(path, asked)
-    rights: dict[Row, list[bool]] = {}
+    rights: dict[RegimeRow, list[bool]] = {}
     for regime, (pool, holds) in REGIMES.items():
         if pool not in found:
             continue
@@ -192,7 +192,7 @@ def run(
     rows = list(rights)
     return Findings(
         title="What models of each regime answer right",
-        data={"rows": columns(rows, *Row.__dataclass_fields__)},
+        data={"rows": columns(rows, *RegimeRow.__dataclass_fields__)},
         tables=[
             *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
             _differences(rights),
@@ -218,17 +218,17 @@ def run(
     )
 
 
-def _ucs(setting: Setting, count: int, scoring: Scoring) -> Path:
+def _ucs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
     return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
 
 
-def _people(setting: Setting, count: int, scoring: Scoring) -> Path:
+def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(policy="people", composite_share=COMPOSITES, mistakes=MISTAKES)
     return made(setting, "people-unscored", count, drawing, UNSCORED).directory
 
 
-def _gcs(setting: Setting, count: int, scoring: Scoring) -> Path:
+def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     """A scored pool with so many of each half; what `training-sets` generated is used."""
     drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
     wanted = 2 * count
@@ -267,7 +267,7 @@ def _origin(pool: Path) -> dict[str, Any]:
 
 
 def _memory(
-    setting: Setting,
+    setting: ExperimentSetting,
     pool: Path,
     regime: str,
     choose: Choose,
@@ -306,7 +306,7 @@ def _memory(
 
 
 def _chosen(
-    setting: Setting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
+    setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
     """The places in a pool of so many records that hold, drawn by the seed: the smaller of two
     sizes are among the larger.
@@ -321,11 +321,11 @@ def _chosen(
 
 
 def _written(
-    setting: Setting,
+    setting: ExperimentSetting,
     pool: Path,
     choose: Choose,
     memory: Path,
-    training: Training,
+    training: RegimeTraining,
     seed: int,
 ) -> Path:
     """The run of a sequence model of these records of a pool, beside their memory."""
@@ -383,8 +383,8 @@ class _Model:
 
 
 def _rows(
-    setting: Setting, model: _Model, path: Path, suite: Suite
-) -> Iterator[tuple[Row, list[bool]]]:
+    setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
+) -> Iterator[tuple[RegimeRow, list[bool]]]:
     """What a model, with the composition before it, answers right of a suite, and which inputs."""
     evaluation = evaluate(
         suite,
@@ -409,7 +409,7 @@ def _rows(
             for case, marks in zip(suite.cases, judged.marks, strict=True)
             if case.question.steps == steps
         ]
-        row = Row(
+        row = RegimeRow(
             model=model.name,
             regime=model.regime,
             size=model.size,
@@ -430,7 +430,7 @@ def _rows(
         yield row, right
 
 
-def _new(index: Index, suite: Suite, judged: Judged, steps: str) -> list[bool]:
+def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> list[bool]:
     """Whether each input was answered right whose text the memory does not hold."""
     return [
         bool(marks.em)
@@ -440,11 +440,11 @@ def _new(index: Index, suite: Suite, judged: Judged, steps: str) -> list[bool]:
     ]
 
 
-def _table(rows: Sequence[Row], suite: str) -> Table:
+def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
     """One line a model: single and multi inputs side by side."""
     lines = []
     chosen = [row for row in rows if row.suite == suite]
-    groups: dict[tuple[str, str, int, int], dict[str, Row]] = {}
+    groups: dict[tuple[str, str, int, int], dict[str, RegimeRow]] = {}
     for row in chosen:
         groups.setdefault((row.model, row.regime, row.size, row.seed), {})[row.steps] = row
     for (model, regime, _, seed), own in groups.items():
@@ -462,9 +462,9 @@ def _table(rows: Sequence[Row], suite: str) -> Table:
     )
 
 
-def _differences(rights: Mapping[Row, Sequence[bool]]) -> Table:
+def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
     """What one regime has over another of as many records: inputs paired, all draws averaged."""
-    groups: dict[tuple[str, int, str], dict[tuple[str, str], list[Row]]] = {}
+    groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
     for row in rights:
         of_regime = groups.setdefault((row.model, row.size, row.suite), {})
         of_regime.setdefault((row.regime, row.steps), []).append(row)
@@ -487,7 +487,9 @@ def _differences(rights: Mapping[Row, Sequence[bool]]) -> Table:
     )
 
 
-def _less(ours: list[Row], theirs: list[Row], rights: Mapping[Row, Sequence[bool]]) -> str:
+def _less(
+    ours: list[RegimeRow], theirs: list[RegimeRow], rights: Mapping[RegimeRow, Sequence[bool]]
+) -> str:
     """The difference of two regimes' means; empty where one is missing, or has fewer records."""
     if not ours or not theirs:
         return ""
@@ -501,7 +503,7 @@ def _less(ours: list[Row], theirs: list[Row], rights: Mapping[Row, Sequence[bool
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def _cells(row: Row | None) -> tuple[str, ...]:
+def _cells(row: RegimeRow | None) -> tuple[str, ...]:
     if row is None:
         return ("-",) * len(PARTS)
     new = "-" if row.em_new is None else f"{row.em_new:.3f} ({row.new})"

@@ -27,7 +27,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Runner, State
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor, SerialExecutor
-from shioenv.experiments.setting import Setting, answers
+from shioenv.experiments.setting import ExperimentSetting, answers
 from shioenv.grammar.library import shipped_headers
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
@@ -62,7 +62,7 @@ def executor_of(number: int) -> Executor:
 
 
 def passes(
-    setting: Setting,
+    setting: ExperimentSetting,
     samples: Sequence[Sample],
     numbers: Iterable[int],
     executors: Callable[[int], Executor] = executor_of,
@@ -83,7 +83,7 @@ def passes(
 
 
 def _pass(
-    number: int, order: Sequence[tuple[int, Sample]], setting: Setting, executor: Executor
+    number: int, order: Sequence[tuple[int, Sample]], setting: ExperimentSetting, executor: Executor
 ) -> Pass:
     job = setting.job(_behavior)
     # places in this order are ascending, as the numbers of the inputs are not
@@ -190,7 +190,7 @@ REASONS = ("time of day", "declared volatile", "noticed when recorded", "not exp
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RepeatVerdict:
     """An input, and what the passes said of it."""
 
     number: int

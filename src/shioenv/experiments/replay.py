@@ -10,9 +10,9 @@ from functools import partial
 from itertools import product
 from typing import TypeAlias
 
-from shioenv.execution.job import Job
-from shioenv.experiments.exact import Known, mask_of, masks_of
-from shioenv.experiments.setting import Setting, answers
+from shioenv.execution.job import NumberedJob
+from shioenv.experiments.exact import KnownInput, mask_of, masks_of
+from shioenv.experiments.setting import ExperimentSetting, answers
 from shioenv.irreducibility.estimators import ESTIMATORS, estimator_named
 from shioenv.irreducibility.spread import together
 from shioenv.irreducibility.subsets import Kept
@@ -41,7 +41,7 @@ class Accuracy:
 class InputReplay:
     """One input's known sub-inputs, looked at as if they had to be executed."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownInput) -> None:
         self._known = known
         masks: dict[str, int] = {}
         self._execution = [masks.setdefault(text, m) for m, text in enumerate(known.texts())]
@@ -80,7 +80,7 @@ class _Look:
 
 
 def replayed(
-    inputs: Sequence[Known], budgets: Sequence[int], replays: int, setting: Setting
+    inputs: Sequence[KnownInput], budgets: Sequence[int], replays: int, setting: ExperimentSetting
 ) -> list[Accuracy]:
     """Every estimator at every budget on every input, `replays` times, in the order of the inputs.
 
@@ -89,7 +89,7 @@ def replayed(
     every = partial(_accuracies, budgets=tuple(budgets), replays=replays, seed=setting.seed)
     by_input = answers(
         setting.executor,
-        Job(every, what="input"),
+        NumberedJob(every, what="input"),
         enumerate(inputs),
         lambda done: setting.report("inputs replayed", done, len(inputs)),
     )
@@ -97,12 +97,14 @@ def replayed(
 
 
 def _accuracies(
-    lane: object, task: tuple[int, Known], budgets: tuple[int, ...], replays: int, seed: int
+    lane: object, task: tuple[int, KnownInput], budgets: tuple[int, ...], replays: int, seed: int
 ) -> list[Accuracy]:
     return list(accuracies(task[1], budgets, replays, seed))
 
 
-def accuracies(known: Known, budgets: Sequence[int], replays: int, seed: int) -> Iterator[Accuracy]:
+def accuracies(
+    known: KnownInput, budgets: Sequence[int], replays: int, seed: int
+) -> Iterator[Accuracy]:
     """Those of one input."""
     replay, score = InputReplay(known), known.irreducibility
     for name, budget in product(ESTIMATORS, budgets):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.report.drawing import picture, require_libraries
 from shioenv.report.tables import Table
@@ -55,8 +55,8 @@ class Results:
 
 
 Options = ParamSpec("Options")
-Find: TypeAlias = Callable[Concatenate[Setting, Options], Findings]
-Experiment: TypeAlias = Callable[Concatenate[Setting, Options], Results]
+Find: TypeAlias = Callable[Concatenate[ExperimentSetting, Options], Findings]
+Experiment: TypeAlias = Callable[Concatenate[ExperimentSetting, Options], Results]
 
 
 def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
@@ -67,7 +67,9 @@ def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
 
     def framed(find: Find[Options]) -> Experiment[Options]:
         @wraps(find)
-        def run(setting: Setting, /, *args: Options.args, **options: Options.kwargs) -> Results:
+        def run(
+            setting: ExperimentSetting, /, *args: Options.args, **options: Options.kwargs
+        ) -> Results:
             check_libraries()
             started = time.monotonic()
             return write(setting, name, find(setting, *args, **options), started=started)
@@ -83,7 +85,7 @@ def check_libraries() -> None:
     require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
-def write(setting: Setting, name: str, findings: Findings, *, started: float) -> Results:
+def write(setting: ExperimentSetting, name: str, findings: Findings, *, started: float) -> Results:
     """Writes the findings into the directory of this name; `started` is of `time.monotonic`.
 
     Errors: DatasetStorageError.

@@ -12,10 +12,10 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from shioenv.experiments.exact import Collection, Known, collect, wanted
+from shioenv.experiments.exact import Collection, KnownInput, collect, wanted
 from shioenv.experiments.replay import Accuracy, Cells, cells, replayed
 from shioenv.experiments.results import Findings, columns, experiment
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.means import Mean, Moments
 from shioenv.report.tables import Table, grouped
@@ -32,7 +32,11 @@ BUDGETS = (4, 8, 16, 32, 64, 128)
 
 @experiment(NAME)
 def run(
-    setting: Setting, *, count: int = COUNT, longest: int = LONGEST, replays: int = REPLAYS
+    setting: ExperimentSetting,
+    *,
+    count: int = COUNT,
+    longest: int = LONGEST,
+    replays: int = REPLAYS,
 ) -> Findings:
     """Executes `count` inputs of each length from 8 arguments on and four times as many shorter
     ones, replays every estimator `replays` times on each, and writes what came out.
@@ -84,7 +88,7 @@ def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
     return columns(accuracies, *(item.name for item in fields(Accuracy)))
 
 
-def input_columns(inputs: Sequence[Known]) -> dict[str, list[Any]]:
+def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
     """Inputs with everything their scores rest on; bit m % 8 of a set's byte m // 8 stands for the
     sub-input of mask m.
     """
@@ -120,7 +124,7 @@ def _shown(error: Mean) -> str:
     return f"{error.value:.4f} ({error.low:.4f} to {error.high:.4f})"
 
 
-def _score_table(inputs: Sequence[Known]) -> Table:
+def _score_table(inputs: Sequence[KnownInput]) -> Table:
     groups = grouped(inputs, attrgetter("n"))
     return Table.of(
         "The exact scores",

@@ -15,7 +15,7 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.report.samples import command_of
 from shioenv.synthesis.drawing import Drawing
@@ -67,7 +67,7 @@ class ScoredDataset:
 
 
 def made(
-    setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+    setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
 ) -> ScoredDataset:
     """`count` records in the setting's data; those that are there are not executed again.
 

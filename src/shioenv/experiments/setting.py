@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from shioenv.dataset.generate import plan_of
-from shioenv.execution.job import Executor, Job
+from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.recording.bounds import LIMITS
@@ -29,7 +29,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ExperimentSetting:
     """The part of a call that all experiments share."""
 
     out: Path
@@ -61,10 +61,10 @@ class Setting:
         """What decides what inputs do, besides the origin of their stream."""
         return {"without shell state": True} if self.limits.without_shell_state else {}
 
-    def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> Job[Payload, Answer]:
+    def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> NumberedJob[Payload, Answer]:
         """What is to be done with inputs in a sandbox of the setting's system."""
         system = self.system_name or self.system.name
-        return Job(do, system=system, limits=self.limits, what="input")
+        return NumberedJob(do, system=system, limits=self.limits, what="input")
 
     def check(self, directory: Path, executor: Executor) -> None:
         """Raises what keeps an executor's sandboxes from opening, where results are to be begun in
@@ -81,7 +81,7 @@ def _nothing(lane: object, task: tuple[int, object]) -> None:
 
 def answers(
     executor: Executor,
-    job: Job[Payload, Answer],
+    job: NumberedJob[Payload, Answer],
     tasks: Iterable[tuple[int, Payload]],
     report: Callable[[int], None],
     done: int = 0,

@@ -8,7 +8,7 @@ from typing import Any
 from sb3_contrib import MaskablePPO
 
 from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 ROLLOUT = 1024
 """Steps of all environments between two updates, as in the paper's first version."""
@@ -18,7 +18,7 @@ def train(
     vector: GrammarVectorEnv,
     seed: int,
     episodes: int,
-    told: Callable[[Sequence[Ended]], int],
+    told: Callable[[Sequence[EndedEpisode]], int],
 ) -> Callable[[Any, Any], Any]:
     """What the trained policy chooses for observations and masks; the vector is closed.
 

@@ -38,7 +38,7 @@ from shioenv.experiments.scores import (
     scores_of,
     values,
 )
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
 from shioenv.report.tables import Table
@@ -80,7 +80,7 @@ _CALLED = {**NAMES, GIVEN: "NL2CMD"}
 
 @experiment(NAME)
 def run(
-    setting: Setting,
+    setting: ExperimentSetting,
     *,
     count: int = COUNT,
     scoring: Scoring = THE_PAPERS,
@@ -136,7 +136,7 @@ def run(
     )
 
 
-def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
+def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
     """The source's inputs up to the one that has the last score wanted."""
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
@@ -149,7 +149,7 @@ def _scored(setting: Setting, source: str, count: int, scoring: Scoring) -> Scor
         wanted = enlarged(wanted, scored, count)
 
 
-def _given(setting: Setting, directory: Path, scoring: Scoring) -> ScoredDataset:
+def _given(setting: ExperimentSetting, directory: Path, scoring: Scoring) -> ScoredDataset:
     plan = finished_manifest(directory).plan
     asked = replace(plan, scoring=scoring, system_digest=setting.system.digest)
     if others := plan.differences(asked):

@@ -26,7 +26,7 @@ STATUSES: Mapping[type[ShioenvError], int] = MappingProxyType({EpisodeError: 409
 """What a plain HTTP request is answered that cannot be done."""
 
 
-class Line(Action):
+class TypedLine(Action):
     """What an agent types."""
 
     line: str
@@ -51,7 +51,7 @@ class TaskState(State):
     progress: float = 0.0
 
 
-class TaskEnvironment(Environment[Line, Shown, TaskState]):
+class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
     """One session of an agent: a machine of its own, a task at a time.
 
     `reset` takes `task`, an id; else the seed draws one. The reward is 1 once the goal is reached.
@@ -79,7 +79,7 @@ class TaskEnvironment(Environment[Line, Shown, TaskState]):
         self._state = TaskState(episode_id=episode_id, task=task.id)
         return Shown(text=self._episode.prompt, task=task.id)
 
-    def step(self, action: Line, timeout_s: float | None = None, **options: Any) -> Shown:
+    def step(self, action: TypedLine, timeout_s: float | None = None, **options: Any) -> Shown:
         """What a line prints. Errors: EpisodeError where no episode is running."""
         if self._episode is None:
             raise EpisodeError(
@@ -121,10 +121,10 @@ class TaskEnvironment(Environment[Line, Shown, TaskState]):
         return found[0]
 
 
-class TaskClient(EnvClient[Line, Shown, TaskState]):
+class TaskClient(EnvClient[TypedLine, Shown, TaskState]):
     """Speaks with a server of tasks: `TaskClient(base_url=URL).sync()`."""
 
-    def _step_payload(self, action: Line) -> dict[str, Any]:
+    def _step_payload(self, action: TypedLine) -> dict[str, Any]:
         return {"line": action.line}
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[Shown]:
@@ -151,7 +151,12 @@ def application(
     chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
     factory = partial(TaskEnvironment, chosen, max_turns, limits)
     served = create_fastapi_app(
-        factory, Line, Shown, max_concurrent_envs=sessions, env_name="shioenv", state_cls=TaskState
+        factory,
+        TypedLine,
+        Shown,
+        max_concurrent_envs=sessions,
+        env_name="shioenv",
+        state_cls=TaskState,
     )
     for kind, status in STATUSES.items():
         served.add_exception_handler(kind, partial(_refused, status=status))

@@ -16,7 +16,7 @@ from shioenv.grammar.symbols import (
     Nonterminal,
     OptionSpec,
     Symbol,
-    Terminal,
+    TerminalText,
     show_argument,
 )
 
@@ -220,7 +220,7 @@ def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
         if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
             for production in productions:
                 for argument in production.body:
-                    if argument and isinstance(argument[0], Terminal):
+                    if argument and isinstance(argument[0], TerminalText):
                         yield argument
 
 
@@ -333,7 +333,7 @@ def _pieces(
     """Texts (blanks inside quotes hidden) and nonterminals, each with whether a quote is open."""
     quote = '"' if quoted else ""
     for symbol in argument:
-        if not isinstance(symbol, Terminal):
+        if not isinstance(symbol, TerminalText):
             yield symbol, bool(quote)
             continue
         text: list[str] = []

@@ -10,7 +10,13 @@ from operator import attrgetter
 from shioenv.bash.words import quoted
 from shioenv.errors import UnboundTokenError
 from shioenv.grammar.check import without_endless
-from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, Production, Terminal
+from shioenv.grammar.symbols import (
+    MAX_ARGUMENT_LENGTH,
+    Grammar,
+    Nonterminal,
+    Production,
+    TerminalText,
+)
 from shioenv.grammar.tokens import ALWAYS_QUOTED, FALLBACK, STAND_IN, VOCABULARY
 
 _SAFE_INSIDE_QUOTES = re.compile(r"[\w@%+=:,./ ^\[\]*?~-]+\Z")
@@ -69,7 +75,7 @@ def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
         if symbol.is_system_token and symbol not in productions:
             values = values_of(symbol, catalogue)
             productions[symbol] = tuple(
-                Production(symbol, ((Terminal(value),),)) for value in values
+                Production(symbol, ((TerminalText(value),),)) for value in values
             )
             if not values:
                 missing.append(symbol.token)

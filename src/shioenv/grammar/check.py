@@ -18,7 +18,7 @@ from shioenv.grammar.symbols import (
     Production,
     Productions,
     Symbol,
-    Terminal,
+    TerminalText,
     closure,
     leading_to,
     reachable,
@@ -87,7 +87,7 @@ def shortest_body(
         alone = len(argument) == 1
         made = 0
         for symbol in argument:
-            if isinstance(symbol, Terminal):
+            if isinstance(symbol, TerminalText):
                 made = max(made, 1)
                 length += 0 if symbol.text == NO_SPACE else len(symbol.text)
                 continue
@@ -135,7 +135,7 @@ def longest_length(productions: Productions, argument: tuple[Symbol, ...]) -> in
     memo: dict[Nonterminal, int] = {}
 
     def of(symbol: Symbol) -> int:
-        if isinstance(symbol, Terminal):
+        if isinstance(symbol, TerminalText):
             return 0 if symbol.text == NO_SPACE else len(symbol.text)
         if symbol not in memo:
             memo[symbol] = 0  # recursion meets this
@@ -186,7 +186,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
             for production in bodies
             if len(production.body) == 1
             and len(production.body[0]) == 1
-            and isinstance(production.body[0][0], Terminal)
+            and isinstance(production.body[0][0], TerminalText)
         ]
         if len(texts) < max(3, len(bodies)) or not any(map(str.isdigit, "".join(texts))):
             continue
@@ -226,7 +226,7 @@ def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol
     for bodies in loaded.grammar.own.values():
         for production in bodies:
             for argument in production.body:
-                if len(argument) != 1 or isinstance(argument[0], Terminal):
+                if len(argument) != 1 or isinstance(argument[0], TerminalText):
                     yield production, argument
 
 
@@ -273,7 +273,7 @@ def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nontermi
     """The nonterminals that a body can begin with."""
     for argument in production.body:
         for symbol in argument:
-            if isinstance(symbol, Terminal):
+            if isinstance(symbol, TerminalText):
                 if symbol.text != NO_SPACE:
                     return
                 continue

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from shioenv.grammar.help import Help, HelpOption, read_help
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Header, Omission, Terminal
+from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText
 
 Ask: TypeAlias = Callable[[str], str]
 """Runs a command on the target system: its output, errors included."""
@@ -135,10 +135,10 @@ def written_options(
             continue
         for production in productions:
             for argument in production.body:
-                if not argument or not isinstance(argument[0], Terminal):
+                if not argument or not isinstance(argument[0], TerminalText):
                     continue
                 text = "".join(
-                    str(symbol) if isinstance(symbol, Terminal) else "\0" for symbol in argument
+                    str(symbol) if isinstance(symbol, TerminalText) else "\0" for symbol in argument
                 )
                 written.update(_names_in(text, whole, plain, len(argument) > 1))
     return frozenset(written)

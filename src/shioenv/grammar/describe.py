@@ -25,7 +25,7 @@ _ASSIGNING = DECLARING | {"alias"}
 """Builtins whose operands may set a variable."""
 
 
-class Kind(StrEnum):
+class ArgumentKind(StrEnum):
     """What an argument does in its command."""
 
     OPTION = "option"
@@ -49,7 +49,7 @@ class DescribedArgument:
     """
 
     text: str
-    kind: Kind
+    kind: ArgumentKind
     option: str | None
     value: str | None
     derivable: bool
@@ -231,22 +231,22 @@ class Describer:
             value: str | None = None
             spelling: str | None = None
             if place is not None and index >= place:
-                kind = Kind.OPERAND
+                kind = ArgumentKind.OPERAND
             elif argument.joins_left or argument.joins_right:
-                kind, option = Kind.CLUSTER, f"-{text.lstrip('-')[:1]}"
+                kind, option = ArgumentKind.CLUSTER, f"-{text.lstrip('-')[:1]}"
                 rest = text.lstrip("-")[1:]
                 value = rest.strip() or None
                 spelling = "cluster" + _attached(rest)
             elif text == "--" and not options_end:
-                kind = Kind.DASHES
+                kind = ArgumentKind.DASHES
                 options_end = splitter is None or splitter.dashes_end_options
             elif options_end or text == "-" or not text.startswith("-"):
                 assigns = assigning and is_assignment(text)
-                kind = Kind.ASSIGNMENT if assigns else Kind.OPERAND
+                kind = ArgumentKind.ASSIGNMENT if assigns else ArgumentKind.OPERAND
                 permutes = splitter is None or splitter.permutes
                 options_end = options_end or not (permutes or assigns)
             else:
-                kind = Kind.OPTION
+                kind = ArgumentKind.OPTION
                 option, value = _option(splitter, text)
                 form = "long" if option.startswith("--") else "short"
                 spelling = form + _attached(text[len(option) :])

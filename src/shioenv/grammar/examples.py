@@ -13,7 +13,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.parse import InputParser, command_place
 from shioenv.grammar.recognise import Recogniser
-from shioenv.grammar.symbols import Body, Example, Grammar, Terminal, show_argument
+from shioenv.grammar.symbols import Body, Example, Grammar, TerminalText, show_argument
 
 Run: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs one input on the pristine system: its exit code and its output."""
@@ -72,7 +72,11 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
         for production in bodies:
             for argument, following in pairwise(_own_part(grammar, production.body)):
                 text = "".join(map(str, argument))
-                if not text.startswith("-") or "<" in text or not isinstance(argument[0], Terminal):
+                if (
+                    not text.startswith("-")
+                    or "<" in text
+                    or not isinstance(argument[0], TerminalText)
+                ):
                     continue
                 if len(splitter.arguments([text, "x"])) == 1:
                     message = (
@@ -86,7 +90,7 @@ def _own_part(grammar: Grammar, body: Body) -> Body:
     """The arguments up to a command that is run, which has options of its own."""
     names = grammar.command_tokens
     words = [
-        str(argument[0]) if argument and isinstance(argument[0], Terminal) else names[0]
+        str(argument[0]) if argument and isinstance(argument[0], TerminalText) else names[0]
         for argument in body
     ]
     run = [Argument("-" if word in names else word) for word in words]

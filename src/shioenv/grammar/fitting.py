@@ -10,7 +10,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import TOKEN_KINDS
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, Terminal, show_argument
+from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, TerminalText, show_argument
 from shioenv.grammar.traits import OF_FILES, PATHS, VALUE
 
 _PATH_KINDS = frozenset({"path", "name"})
@@ -88,7 +88,7 @@ def operand_kinds(grammar: Grammar) -> frozenset[str]:
 def _is_option(argument: Sequence[Symbol]) -> bool:
     """Whether the text that an argument begins with makes it an option."""
     first = argument[0] if argument else None
-    return isinstance(first, Terminal) and first.text.startswith(("-", NO_SPACE))
+    return isinstance(first, TerminalText) and first.text.startswith(("-", NO_SPACE))
 
 
 def _n_operands(arguments: Sequence[Argument]) -> int:

@@ -39,7 +39,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FixedText:
     """A text that stands for itself."""
 
     text: str
@@ -72,7 +72,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PartsInRow:
     """Parts one after another."""
 
     parts: tuple[Part, ...]
@@ -186,9 +186,9 @@ def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
     return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
 
 
-def row(*parts: Part | str) -> Row:
+def row(*parts: Part | str) -> PartsInRow:
     """Parts one after another; a text stands for itself."""
-    return Row(tuple(_part(part) for part in parts))
+    return PartsInRow(tuple(_part(part) for part in parts))
 
 
 def maybe(part: Part | str, share: float = 0.5) -> OneOf:
@@ -197,7 +197,7 @@ def maybe(part: Part | str, share: float = 0.5) -> OneOf:
 
 
 def _part(part: Part | str) -> Part:
-    return Text(part) if isinstance(part, str) else part
+    return FixedText(part) if isinstance(part, str) else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +454,7 @@ KINDS: Mapping[str, ValueKind] = {
         ValueKind(
             "command",
             "a command that this one runs, known to its own grammar: `rm {} \\;`",
-            Wide("(?!)", Text("echo {} \\;")),
+            Wide("(?!)", FixedText("echo {} \\;")),
             drawn=False,
         ),
         ValueKind(

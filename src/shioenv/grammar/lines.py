@@ -9,7 +9,14 @@ from shioenv.domain.argument import Argument
 from shioenv.errors import InputError
 from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.kinds import CLOSED, KINDS
-from shioenv.grammar.notation import Alternative, Attributes, Piece, Reader, Text, Word
+from shioenv.grammar.notation import (
+    Alternative,
+    Attributes,
+    LiteralText,
+    NotationReader,
+    NotationWord,
+    Piece,
+)
 from shioenv.grammar.symbols import Example, Omission, OptionSpec
 from shioenv.grammar.traits import RoleChange, read_effect
 
@@ -73,7 +80,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Source:
+class GrammarSource:
     """A file's lines taken apart, nothing resolved yet."""
 
     path: str
@@ -92,23 +99,23 @@ class Source:
         """Note a fault."""
         self.faults.append(Fault(self.path, line, column, message, kind))
 
-    def reader(self, line: int, text: str, position: int) -> Reader:
+    def reader(self, line: int, text: str, position: int) -> NotationReader:
         """A reader of one line that notes its faults here."""
 
         def report(kind: FaultKind, message: str, column: int) -> None:
             self.report(line, column, kind, message)
 
-        return Reader(text, position, report)
+        return NotationReader(text, position, report)
 
 
 class LineParser:
     """Takes a file apart line by line."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.source = Source(path)
+        self.source = GrammarSource(path)
         self.open: Definition | Block | list[PlacedAlternative] | str | None = None
         self.expectations: dict[str, list[str]] = {}
-        self.example: tuple[int, list[Word]] | None = None
+        self.example: tuple[int, list[NotationWord]] | None = None
         for number, line in enumerate(text.splitlines(), start=1):
             stripped = line.strip()
             if not stripped or stripped.startswith("#"):
@@ -199,7 +206,7 @@ class LineParser:
             self.source.blocks[name] = block
         self.open = block
 
-    def inherited(self, number: int, reader: Reader) -> list[OptionLine]:
+    def inherited(self, number: int, reader: NotationReader) -> list[OptionLine]:
         """The option lines of another block, after `= <option> without -i, -P`."""
         match = re.match(r"=\s*<([^>]*)>\s*(?:without\s+([^%#]*))?", reader.rest)
         if match is None:
@@ -302,7 +309,7 @@ class LineParser:
             option.spec.separate and words
         ):  # an option with several values: -fprintf <file> <format>
             for word in words:
-                option.value += [Text(" "), *word.pieces]
+                option.value += [LiteralText(" "), *word.pieces]
         elif words or reader.peek():
             self.fault(number, reader.column, "cannot read this option; one option to a line")
         known = {"alone", "separate", "joined", "repeats", "volatile", "clock"}
@@ -318,7 +325,7 @@ class LineParser:
         )
         block.options.append(option)
 
-    def option_value(self, reader: Reader, option: OptionLine) -> None:
+    def option_value(self, reader: NotationReader, option: OptionLine) -> None:
         """Read `=<v>`, `[=<v>]`, `[<v>]`, `<v>` or ` <v>` right after the last name."""
         if reader.peek() == "[":
             option.optional_short |= reader.peek(1) != "="
@@ -360,11 +367,13 @@ class LineParser:
         expectations, self.expectations, self.example = self.expectations, {}, None
         texts: list[str] = []
         for word in words:
-            if not all(isinstance(piece, Text) for piece in word.pieces):
+            if not all(isinstance(piece, LiteralText) for piece in word.pieces):
                 message = "an example is finished text: no nonterminal, no group"
                 self.source.report(number, word.column, FaultKind.EXAMPLE, message)
                 return
-            texts.append("".join(piece.text for piece in word.pieces if isinstance(piece, Text)))
+            texts.append(
+                "".join(piece.text for piece in word.pieces if isinstance(piece, LiteralText))
+            )
         if not texts:
             self.fault(number, 1, "an example needs a command")
             return

@@ -13,12 +13,12 @@ from shioenv.grammar.lines import (
     HEADER,
     WITH,
     Block,
+    GrammarSource,
     LineParser,
     OptionLine,
     PlacedAlternative,
-    Source,
 )
-from shioenv.grammar.notation import ChoiceGroup, Piece, Reference, Text, Word
+from shioenv.grammar.notation import ChoiceGroup, LiteralText, NotationWord, Piece, Reference
 from shioenv.grammar.symbols import (
     Body,
     Grammar,
@@ -28,7 +28,7 @@ from shioenv.grammar.symbols import (
     Production,
     Productions,
     Symbol,
-    Terminal,
+    TerminalText,
     reachable,
 )
 from shioenv.grammar.tokens import SYSTEM_TOKENS
@@ -52,7 +52,7 @@ _BLOCK_PARTS = ("flag", "valued", "long", "cluster", "rest")
 class _Scope:
     """Names of one file resolved into productions, its faults noted on the way."""
 
-    source: Source
+    source: GrammarSource
     prefix: str
     version: str
     volatile: frozenset[str]
@@ -124,7 +124,7 @@ class _Scope:
             self.places[head, production.body] = place
 
     def words(
-        self, words: Iterable[Word], line: int, head: Nonterminal
+        self, words: Iterable[NotationWord], line: int, head: Nonterminal
     ) -> Iterator[tuple[Symbol, ...]]:
         """The arguments of a body; `()` is none."""
         for word in words:
@@ -139,8 +139,8 @@ class _Scope:
         """The symbols of one argument. `alone` repetitions make arguments, others make text."""
         symbols: list[Symbol] = []
         for piece in pieces:
-            if isinstance(piece, Text):
-                symbols.append(Terminal(piece.text))
+            if isinstance(piece, LiteralText):
+                symbols.append(TerminalText(piece.text))
                 continue
             if isinstance(piece, Reference):
                 symbol = self.resolve(piece, line)
@@ -295,7 +295,7 @@ class _BlockCompiler:
     def assemble(self) -> None:
         """The block's own productions, from its parts."""
         produce, part, total = self.scope.produce, self.part, self.total
-        dash, mark = Terminal("-"), Terminal("<ns>")
+        dash, mark = TerminalText("-"), TerminalText("<ns>")
         for kind in ("flag", "valued"):
             if total[kind]:
                 produce(self.head, [(dash, part[kind])], total[kind])
@@ -320,9 +320,9 @@ class _BlockCompiler:
 
 def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
     """Literal text followed by symbols, neighbouring texts made one."""
-    if ending and isinstance(ending[0], Terminal):
-        return (Terminal(text + ending[0].text), *ending[1:])
-    return (Terminal(text), *ending) if text else ending
+    if ending and isinstance(ending[0], TerminalText):
+        return (TerminalText(text + ending[0].text), *ending[1:])
+    return (TerminalText(text), *ending) if text else ending
 
 
 @cache
@@ -400,7 +400,7 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
     return Loaded(grammar, tuple(source.faults), scope.lines, scope.places)
 
 
-def _header(source: Source, host_clock: bool) -> Header:
+def _header(source: GrammarSource, host_clock: bool) -> Header:
     """The header, with a fault for each line it lacks."""
 
     def value(keyword: str, example: str) -> str:
@@ -440,7 +440,7 @@ def _header(source: Source, host_clock: bool) -> Header:
     )
 
 
-def _is_yes(source: Source, keyword: str, otherwise: str = "no") -> bool:
+def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
     """What a line answers, with a fault where that is neither yes nor no."""
     answer, line = source.header.get(keyword, (otherwise, 0))
     if answer not in {"yes", "no"}:
@@ -448,7 +448,7 @@ def _is_yes(source: Source, keyword: str, otherwise: str = "no") -> bool:
     return answer == "yes"
 
 
-def _traits(source: Source) -> Traits:
+def _traits(source: GrammarSource) -> Traits:
     """What the header says that the command is like, with a fault for what no trait is."""
 
     def one_of(keyword: str, known: Collection[str]) -> str:

@@ -34,7 +34,7 @@ ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
 
 
 @dataclass(slots=True)
-class Text:
+class LiteralText:
     """Literal text of an argument."""
 
     text: str
@@ -59,11 +59,11 @@ class ChoiceGroup:
     repeat: str = ""
 
 
-Piece: TypeAlias = Text | Reference | ChoiceGroup
+Piece: TypeAlias = LiteralText | Reference | ChoiceGroup
 
 
 @dataclass(slots=True)
-class Word:
+class NotationWord:
     """One argument: pieces without a blank between them, or a brace group."""
 
     pieces: list[Piece]
@@ -108,12 +108,12 @@ class Attributes:
 class Alternative:
     """One right-hand side: words with blanks between them."""
 
-    words: list[Word]
+    words: list[NotationWord]
     attributes: Attributes
     column: int
 
 
-class Reader:
+class NotationReader:
     """Reads items from one line of text, from `position` to the end."""
 
     def __init__(self, text: str, position: int, report: ReportFault) -> None:
@@ -163,9 +163,9 @@ class Reader:
                 return alternatives
             self.position += 1
 
-    def sequence(self, depth: int = 0) -> tuple[list[Word], Attributes]:
+    def sequence(self, depth: int = 0) -> tuple[list[NotationWord], Attributes]:
         """Words up to a bar, a closing parenthesis or the end, and the attributes at the end."""
-        words: list[Word] = []
+        words: list[NotationWord] = []
         attributes = Attributes()
         while True:
             self.skip_blanks()
@@ -210,12 +210,12 @@ class Reader:
             message = f"%{name} is no attribute{hint}; quote it if it is text"
             self.report(FaultKind.SYNTAX, message, column)
 
-    def word(self, depth: int = 0, stop: str = "") -> Word:
+    def word(self, depth: int = 0, stop: str = "") -> NotationWord:
         """One argument; `stop` holds characters that end it besides a blank."""
         column = self.column
         end = self.brace_group_end() if not stop else None
         if end is None:
-            return Word(self.pieces(depth, len(self.text), stop=stop, braces=False), column)
+            return NotationWord(self.pieces(depth, len(self.text), stop=stop, braces=False), column)
         self.position += 1
         pieces = self.pieces(depth, end, stop="", braces=True)
         self.position = end + 1
@@ -223,7 +223,7 @@ class Reader:
             message = f"`{self.peek()}` cannot repeat braces; put them into parentheses"
             self.report(FaultKind.SYNTAX, message, self.column)
             self.position += 1
-        return Word(pieces, column)
+        return NotationWord(pieces, column)
 
     def brace_group_end(self) -> int | None:
         """Where a brace group that starts here ends; None where these braces are literal."""
@@ -275,7 +275,7 @@ class Reader:
         pieces: list[Piece] = []
         while self.position < limit:
             if plain := _PLAIN.match(self.text, self.position):  # most of what is written
-                pieces.append(Text(plain[0]))
+                pieces.append(LiteralText(plain[0]))
                 self.position = plain.end()
                 continue
             character = self.peek()
@@ -299,7 +299,7 @@ class Reader:
         column = self.column
         self.position = match.end()
         if match[0] == NO_SPACE:
-            return Text(NO_SPACE)
+            return LiteralText(NO_SPACE)
         return Reference(match[1], column, repeat=self.repetition())
 
     def repetition(self) -> str:
@@ -327,23 +327,23 @@ class Reader:
         end = self.quoted_end(start)
         if end == start:
             self.position += 1
-            return [Text(self.text[start])]
+            return [LiteralText(self.text[start])]
         quoted = self.text[start:end]
         closing = {"'": "'", '"': '"', "`": "`", "$": ")}'", "<": ")", ">": ")"}.get(quoted[0])
         if closing and (len(quoted) < 2 or quoted[-1] not in closing):
             self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
         self.position = end
         if quoted[0] == "\\":
-            return [Text(quoted)]
+            return [LiteralText(quoted)]
         pieces: list[Piece] = []
         index = 0
         for match in _REFERENCE.finditer(quoted):
             if match[0] == NO_SPACE:
                 continue
-            pieces.append(Text(quoted[index : match.start()]))
+            pieces.append(LiteralText(quoted[index : match.start()]))
             pieces.append(Reference(match[1], start + match.start() + 1, quoted=True))
             index = match.end()
-        pieces.append(Text(quoted[index:]))
+        pieces.append(LiteralText(quoted[index:]))
         return pieces
 
 
@@ -352,8 +352,8 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     merged: list[Piece] = []
     for piece in pieces:
         last = merged[-1] if merged else None
-        if isinstance(piece, Text) and isinstance(last, Text):
-            merged[-1] = Text(last.text + piece.text)
-        elif not (isinstance(piece, Text) and not piece.text):
+        if isinstance(piece, LiteralText) and isinstance(last, LiteralText):
+            merged[-1] = LiteralText(last.text + piece.text)
+        elif not (isinstance(piece, LiteralText) and not piece.text):
             merged.append(piece)
     return merged

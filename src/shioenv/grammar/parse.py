@@ -19,7 +19,7 @@ from shioenv.bash.words import is_assignment, n_assignments, split_words
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import REDIRECTIONS, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.symbols import Body, Grammar, Nonterminal, Terminal
+from shioenv.grammar.symbols import Body, Grammar, Nonterminal, TerminalText
 
 NESTED_DEPTH = 2
 """How deep commands that others run are taken apart and described."""
@@ -192,7 +192,7 @@ def fixed(grammar: Grammar) -> frozenset[str]:
 
 def _literal(body: Body) -> str:
     """The text of a body of one argument that holds nothing but text, else nothing."""
-    if len(body) == 1 and all(isinstance(symbol, Terminal) for symbol in body[0]):
+    if len(body) == 1 and all(isinstance(symbol, TerminalText) for symbol in body[0]):
         return "".join(map(str, body[0]))
     return ""
 

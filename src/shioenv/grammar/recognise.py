@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 from shioenv.grammar.kinds import CHOICES, CLOSED, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import BLANK, PROTECTED, Item, State, plain, plain_symbols
-from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, Terminal, reachable
+from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, TerminalText, reachable
 
 Place = TypeVar("Place", bound=Hashable)
 _Argument: TypeAlias = tuple[Item, ...]
@@ -62,7 +62,7 @@ class _Rules:
             for production in self.productions.get(head, ())
             for argument in production.body
             for part in argument
-            if isinstance(part, Terminal)
+            if isinstance(part, TerminalText)
         )
         return frozenset(word.lower() for text in texts for word in _SEPARATED.findall(plain(text)))
 
@@ -123,7 +123,7 @@ class Recogniser:
                 continue
             name = f"-{match[1]}" if match[1] else f"--{match[2]}"
             rest = text[match.end() :].removeprefix("=" if match[2] else "")
-            value = (Terminal(rest.strip()), *argument[1:]) if rest.strip() else argument[1:]
+            value = (TerminalText(rest.strip()), *argument[1:]) if rest.strip() else argument[1:]
             if not rest or rest[0] in " <" or len(argument) > 1:
                 shown = "".join(map(str, value)).replace(NO_SPACE, "")
                 values[name].add(self._rules.argument(value) if shown else None)
@@ -135,7 +135,7 @@ class Recogniser:
                 continue
             for production in productions:
                 for argument in production.body:
-                    if argument and isinstance(argument[0], Terminal):
+                    if argument and isinstance(argument[0], TerminalText):
                         yield argument
 
     def derives(self, words: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
-from shioenv.grammar.symbols import Nonterminal, Symbol, Terminal
+from shioenv.grammar.symbols import Nonterminal, Symbol, TerminalText
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
 """What stands for a protected blank, tab or newline, for `$(…)` and for `$NAME` in plain text."""
@@ -38,7 +38,7 @@ def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
     items: list[Item] = []
     named = False  # whether the next nonterminal is the name of a variable: `$<EnvVar>`
     for symbol in symbols:
-        if isinstance(symbol, Terminal):
+        if isinstance(symbol, TerminalText):
             text = reader.read(symbol.text)
             named = symbol.text.endswith("$") and text.endswith("$") and "'" not in reader.state
             items.append(text.removesuffix("$") + VARIABLE if named else text)

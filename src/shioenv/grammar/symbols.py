@@ -21,7 +21,7 @@ MAX_ARGUMENT_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
+class TerminalText:
     """Finished text: part of an argument, no-space marks included, never expanded."""
 
     text: str
@@ -61,7 +61,7 @@ class Nonterminal:
         return self.name.lstrip("'")
 
 
-Symbol: TypeAlias = Terminal | Nonterminal
+Symbol: TypeAlias = TerminalText | Nonterminal
 Body: TypeAlias = tuple[tuple[Symbol, ...], ...]
 
 

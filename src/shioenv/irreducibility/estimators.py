@@ -38,7 +38,7 @@ class Look(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SamplePart:
     """Sub-inputs drawn in one way, for a population of their own."""
 
     drawn: Sequence[Weighted]
@@ -50,7 +50,7 @@ class Part:
     takes no part in the error."""
 
 
-Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[Part]]
+Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
 """Given n, a budget below 2^n - 1, a generator and a way to look at sub-inputs beforehand: the
 parts whose weighted mean of Delta is the estimate. No more sub-inputs than the budget are new."""
 
@@ -62,16 +62,16 @@ def estimator_named(name: str) -> Estimator:
     return ESTIMATORS[name]
 
 
-def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
-    return [Part(paper(n, budget, rng))]
+def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
+    return [SamplePart(paper(n, budget, rng))]
 
 
-def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Independent draws, each with a probability proportional to the number kept: a plain mean."""
-    return [Part([Weighted(_proportional(n, rng), 1.0) for _ in range(budget)])]
+    return [SamplePart([Weighted(_proportional(n, rng), 1.0) for _ in range(budget)])]
 
 
-def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Every leave-one-out, then sub-inputs of each size without replacement (D-13).
 
     Each size gets one draw at least and more in proportion to its weight. Below 2 n the budget does
@@ -82,7 +82,7 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part
     sizes = range(1, n - 1)
     if budget < 2 * n or left < len(sizes):
         return pps(n, budget, rng, look)
-    parts = [Part([Weighted(kept, float(n - 1)) for kept in alone], whole=True)]
+    parts = [SamplePart([Weighted(kept, float(n - 1)) for kept in alone], whole=True)]
     counts = [math.comb(n, size) for size in sizes]
     weights = [size * count for size, count in zip(sizes, counts, strict=True)]
     drawn: list[Weighted] = []
@@ -94,10 +94,10 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Part
             sets.add(tuple(sorted(rng.sample(range(n), size))))
         each = weight / draws
         if draws == count:
-            parts.append(Part([Weighted(kept, each) for kept in sorted(sets)], whole=True))
+            parts.append(SamplePart([Weighted(kept, each) for kept in sorted(sets)], whole=True))
         else:
             drawn.extend(Weighted(kept, each) for kept in sorted(sets))
-    return [*parts, Part(drawn)] if drawn else parts
+    return [*parts, SamplePart(drawn)] if drawn else parts
 
 
 def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list[int]:
@@ -114,7 +114,7 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
     return given
 
 
-def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
+def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Every leave-one-out, then balanced samples of what they leave open (ours).
 
     An argument that matters when it alone is left out mostly matters whatever else is left out
@@ -133,12 +133,12 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
     k, f = len(needed), len(free)
     inside = (k << f) + (f << f >> 1) - n
     outside = total_weight(n) - inside - k * (n - 1)
-    parts = [Part([Weighted(alone[index], float(n - 1)) for index in needed], whole=True)]
+    parts = [SamplePart([Weighted(alone[index], float(n - 1)) for index in needed], whole=True)]
     reserve = OUTSIDE if outside else 0
     few = list(_supersets(needed, free)) if 1 << f <= left + n else None
     unseen = 0 if few is None else sum(not look.known(kept) for kept in few)
     if few is not None and unseen <= left - reserve:
-        parts.append(Part([Weighted(kept, float(len(kept))) for kept in few], whole=True))
+        parts.append(SamplePart([Weighted(kept, float(len(kept))) for kept in few], whole=True))
         left -= unseen
     else:
         rows = 1 << ((left - OUTSIDE).bit_length() - 1) if outside else left
@@ -152,7 +152,7 @@ def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[Part]:
             kept = _proportional(n, rng)
             if len(kept) < n - 1 and not set(needed) <= set(kept):
                 drawn.append(Weighted(kept, outside / left))
-        parts.append(Part(drawn))
+        parts.append(SamplePart(drawn))
     return [part for part in parts if part.drawn]
 
 
@@ -163,7 +163,7 @@ def _arrays(
     budget: int,
     rng: random.Random,
     weight: float,
-) -> list[Part]:
+) -> list[SamplePart]:
     """The budget as arrays of 2^m rows, the largest first, none below a quarter of it.
 
     They count by the square of their rows: smaller ones balance less.
@@ -179,7 +179,7 @@ def _arrays(
 
 def _array(
     n: int, free: Sequence[int], needed: Sequence[int], bits: int, rng: random.Random, weight: float
-) -> Part:
+) -> SamplePart:
     """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
 
     The rows are a coset of a random linear code, drawn with a probability proportional to the
@@ -205,7 +205,7 @@ def _array(
             break
     drawn = [Weighted(row, weight * len(row) / total) for row in kept]
     distinct = bits > 1 and len(free) < 1 << bits
-    return Part(drawn, balanced=tuple(free) if distinct else ())
+    return SamplePart(drawn, balanced=tuple(free) if distinct else ())
 
 
 def _columns(n: int, bits: int, rng: random.Random) -> list[int]:

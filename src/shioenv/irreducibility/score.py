@@ -23,7 +23,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Effect, ScoredSegment, share_necessary
 from shioenv.errors import UsageError
-from shioenv.irreducibility.estimators import Part
+from shioenv.irreducibility.estimators import SamplePart
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled, spread, together
 from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fill
@@ -374,11 +374,11 @@ def _score(
     explain: bool,
 ) -> SegmentScore:
     look = _Looked(target, trial)
-    samples: list[Sequence[Part]] = []
+    samples: list[Sequence[SamplePart]] = []
     for size in scoring.batches(target.n, share):
         exact = size is None
         if size is None:
-            samples = [[Part(exhaustive(target.n), whole=True)]]
+            samples = [[SamplePart(exhaustive(target.n), whole=True)]]
         else:
             samples.append(scoring.estimate(target.n, size, rng, look))
         parts = pooled(samples)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shioenv.irreducibility.estimators import Part
+from shioenv.irreducibility.estimators import SamplePart
 from shioenv.irreducibility.subsets import Kept, Weighted
 
 Z = 1.959963984540054
@@ -35,7 +35,7 @@ class Spread:
         return max(self.standard_error, (high - low) / (2 * Z))
 
 
-def pooled(samples: Sequence[Sequence[Part]]) -> list[Part]:
+def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
     """Independent samples as one, each counting as much as it has draws: what was taken whole is
     the same in each.
     """
@@ -67,7 +67,7 @@ def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
     return counted
 
 
-def spread(parts: Sequence[Part], differs: Callable[[Kept], bool]) -> Spread:
+def spread(parts: Sequence[SamplePart], differs: Callable[[Kept], bool]) -> Spread:
     """Of the weighted mean over all parts, each sampled independently of the others."""
     pieces = [_piece(part, differs) for part in parts]
     total = math.fsum(piece.weight for piece in pieces)
@@ -95,7 +95,7 @@ class _Piece:
     interval: tuple[float, float]
 
 
-def _piece(part: Part, differs: Callable[[Kept], bool]) -> _Piece:
+def _piece(part: SamplePart, differs: Callable[[Kept], bool]) -> _Piece:
     counted = together(part.drawn)
     weight = math.fsum(weight for weight, _ in counted.values())
     value = math.fsum(weight for kept, (weight, _) in counted.items() if differs(kept)) / weight
@@ -115,7 +115,11 @@ def _piece(part: Part, differs: Callable[[Kept], bool]) -> _Piece:
 
 
 def _unexplained(
-    part: Part, counted: Counted, differs: Callable[[Kept], bool], value: float, squares: float
+    part: SamplePart,
+    counted: Counted,
+    differs: Callable[[Kept], bool],
+    value: float,
+    squares: float,
 ) -> float:
     """The variance with what single arguments do left out, as in a regression on them.
 

@@ -43,7 +43,7 @@ EXACT = "exact"
 _COMMAND = re.compile(r"[\w.+@-]+")
 
 
-class Judged(Guesser, Protocol):
+class VersionedGuesser(Guesser, Protocol):
     """A runner that says how sure it is, and which one it is."""
 
     @property
@@ -82,7 +82,7 @@ class Commands:
         memory: Memory,
         world: World,
         *,
-        written: Judged | None = None,
+        written: VersionedGuesser | None = None,
         stages: Runner | None = None,
         stages_name: str = "",
     ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
 
-from shioenv.domain.context import MONTHS, Entry
+from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
@@ -93,7 +93,7 @@ class Operand:
     """Absolute; empty where it names no file."""
     key: str = ""
     """The same as names in `fs` are written."""
-    entry: Entry | None = None
+    entry: FileEntry | None = None
     content: bytes | None = None
     """Of a regular file; None where that is not known."""
     names: tuple[str, ...] | None = None

@@ -21,7 +21,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
 from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.model.commands import EXACT, GUESSED, Commands, Judged, Step, nothing
+from shioenv.model.commands import EXACT, GUESSED, Commands, Step, VersionedGuesser, nothing
 from shioenv.model.memory.memory import Memory
 from shioenv.system.world import World
 
@@ -43,7 +43,7 @@ class Model:
         memory: Memory,
         card: Mapping[str, Any] | None = None,
         *,
-        written: Judged | None = None,
+        written: VersionedGuesser | None = None,
         stages: Runner | None = None,
         stages_name: str = "",
         abstain_below: float = 0.0,

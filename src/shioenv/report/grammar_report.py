@@ -14,7 +14,7 @@ from typing import Any, Self
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.execution.job import Executor, Job, Tell, silent
+from shioenv.execution.job import Executor, NumberedJob, Tell, silent
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import load_grammars
@@ -44,7 +44,7 @@ JUDGED_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndCounts:
     """How executed inputs ended."""
 
     inputs: int = 0
@@ -53,8 +53,8 @@ class Ended:
     exit_0: int = 0
     timed_out: int = 0
 
-    def __add__(self, other: Ended) -> Ended:
-        return Ended(*map(operator.add, astuple(self), astuple(other)))
+    def __add__(self, other: EndCounts) -> EndCounts:
+        return EndCounts(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def misuse_share(self) -> float:
@@ -72,15 +72,15 @@ class Ended:
         return {**asdict(self), **shares}
 
 
-def ended(exit_code: int, output: str, *, timed_out: bool = False) -> Ended:
+def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
     """How one input ended; of a long output the first and the last 2,048 characters are judged."""
     if len(output) > JUDGED_CHARACTERS:
         half = JUDGED_CHARACTERS // 2
         output = f"{output[:half]}\n{output[-half:]}"
-    return Ended(1, int(is_misuse(exit_code, output)), int(exit_code == 0), int(timed_out))
+    return EndCounts(1, int(is_misuse(exit_code, output)), int(exit_code == 0), int(timed_out))
 
 
-def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, Ended]:
+def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
     """A sample executed once: the first command's grammar, and how it ended."""
     _, sample = task
     behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
@@ -92,19 +92,19 @@ def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, Ended]:
 class Endings:
     """How the inputs of one sampler ended, together and by command."""
 
-    together: Ended
-    by_command: Mapping[str, Ended]
+    together: EndCounts
+    by_command: Mapping[str, EndCounts]
 
     @classmethod
-    def of(cls, trials: Iterable[tuple[str, Ended]]) -> Self:
+    def of(cls, trials: Iterable[tuple[str, EndCounts]]) -> Self:
         """Those of executed inputs."""
         groups = grouped(trials, operator.itemgetter(0))
         by_command = {
-            name: sum((how for _, how in groups[name]), Ended()) for name in sorted(groups)
+            name: sum((how for _, how in groups[name]), EndCounts()) for name in sorted(groups)
         }
-        return cls(sum(by_command.values(), Ended()), by_command)
+        return cls(sum(by_command.values(), EndCounts()), by_command)
 
-    def worst(self, number: int | None = None) -> list[tuple[str, Ended]]:
+    def worst(self, number: int | None = None) -> list[tuple[str, EndCounts]]:
         """The commands with the largest shares of misuse, the worst first; None for all."""
         commands = self.by_command.items()
         return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
@@ -219,7 +219,7 @@ def grammar_report(
     drawn = list(stream)
     speed = len(drawn) / (time.process_time() - started)
     otherwise = _parsed_otherwise(drawn[:round_trip], executor)
-    job = Job(tried, system=system or built.name, what="input")
+    job = NumberedJob(tried, system=system or built.name, what="input")
 
     def endings(sampler: str, samples: Sequence[Sample]) -> Endings:
         tell(f"executing {len(samples):,} inputs of {sampler}")
@@ -256,7 +256,7 @@ def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
     shown = [sample.input.input_args for sample in samples]
     batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
     with executor:
-        return sum(n for _, n in executor.map(Job(_otherwise), enumerate(batches)))
+        return sum(n for _, n in executor.map(NumberedJob(_otherwise), enumerate(batches)))
 
 
 def _otherwise(lane: object, task: tuple[int, list[list[str]]]) -> int:
@@ -298,7 +298,7 @@ def page(report: GrammarReport) -> str:
     rows = []
     for command, of_gcs in report.gcs.worst():
         cells = [f"`{command}`"]
-        for how in (of_gcs, report.ucs.by_command.get(command, Ended())):
+        for how in (of_gcs, report.ucs.by_command.get(command, EndCounts())):
             cells += [count(how.inputs), f"{how.misuse_share:.1%}", f"{how.exit_0_share:.1%}"]
         rows.append(cells)
     by_command = Table(

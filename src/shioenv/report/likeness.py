@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from shioenv.bash.words import split_words
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
-from shioenv.grammar.describe import DescribedSegment, Describer, Description, Kind
+from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer, Description
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, plain
 from shioenv.grammar.symbols import Grammar
@@ -199,7 +199,11 @@ def derivable(descriptions: Iterable[Description]) -> Derivable:
             counts["commands"] += 1
             counts["commands derived"] += segment.derivable
             for argument in segment.arguments:
-                kind = "options" if argument.kind in {Kind.OPTION, Kind.CLUSTER} else "operands"
+                kind = (
+                    "options"
+                    if argument.kind in {ArgumentKind.OPTION, ArgumentKind.CLUSTER}
+                    else "operands"
+                )
                 counts[kind] += 1
                 counts[f"{kind} derived"] += argument.derivable
 

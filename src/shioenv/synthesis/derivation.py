@@ -18,7 +18,7 @@ from shioenv.grammar.symbols import (
     Production,
     Productions,
     Symbol,
-    Terminal,
+    TerminalText,
     leading_to,
 )
 from shioenv.synthesis.partial_input import PartialInput
@@ -158,7 +158,7 @@ class ProductionTable:
         return self._compiled[key]
 
     def _symbol(self, symbol: Symbol, inside: bool | int) -> Code:
-        if isinstance(symbol, Terminal):
+        if isinstance(symbol, TerminalText):
             return symbol.text
         return 2 * self._number[symbol] + bool(inside)
 
@@ -253,14 +253,14 @@ class Derivation:
     def state(self) -> PartialInput:
         """The same as a `PartialInput`, slow: for tests and for showing."""
         table = self._table
-        arguments: list[list[Symbol]] = [[Terminal(word)] for word in self.words]
-        arguments.append([Terminal(text) for text in self._current])
+        arguments: list[list[Symbol]] = [[TerminalText(word)] for word in self.words]
+        arguments.append([TerminalText(text) for text in self._current])
         pending: Iterable[Code] = reversed(self._stack)
         for code in (self.leftmost, *pending) if self.leftmost != BREAK else ():
             if code == BREAK:
                 arguments.append([])
             elif isinstance(code, str):
-                arguments[-1].append(Terminal(code))
+                arguments[-1].append(TerminalText(code))
             else:
                 arguments[-1].append(table.nonterminals[code >> 1])
         return PartialInput(tuple(tuple(argument) for argument in arguments if argument))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shioenv.grammar.symbols import Nonterminal, Production, Symbol, Terminal, show_argument
+from shioenv.grammar.symbols import Nonterminal, Production, Symbol, TerminalText, show_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class PartialInput:
     def _leftmost_place(self) -> tuple[int, int] | None:
         for index, argument in enumerate(self.arguments):
             for offset, symbol in enumerate(argument):
-                if not isinstance(symbol, Terminal):
+                if not isinstance(symbol, TerminalText):
                     return index, offset
         return None
 

@@ -14,7 +14,7 @@ from shioenv.grammar.kinds import KINDS, Names
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.synthesis.plans import OptionTable
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage
-from shioenv.synthesis.writer import Writer, Written
+from shioenv.synthesis.writer import CommandWriter, Written
 
 LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
@@ -127,7 +127,7 @@ class People:
 
     def write(
         self,
-        writer: Writer,
+        writer: CommandWriter,
         starts: Sequence[Nonterminal],
         random: Random,
         write: Write,
@@ -157,7 +157,7 @@ class People:
                 best = best or written
         return best or write(starts[0], None, False)
 
-    def _options(self, writer: Writer, random: Random) -> tuple[str, ...]:
+    def _options(self, writer: CommandWriter, random: Random) -> tuple[str, ...]:
         """Options of a command: a set that people write, or single ones."""
         name = writer.grammar.name
         known = self.of(name)

@@ -1,9 +1,9 @@
 """Which options a derivation may and must still write.
 
 For every production, the options that it writes itself and those that may follow from it, as sets
-of bits. A `Plan` is for one start symbol and one set of options: it holds the productions that
-write none but these, so that a derivation along it can keep to options drawn beforehand, or write
-each option once.
+of bits. A `WritingPlan` is for one start symbol and one set of options. It holds the productions
+that write none but these: a derivation along it keeps to options drawn beforehand, or writes each
+option once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Productions, Symbol, Terminal
+from shioenv.grammar.symbols import (
+    Grammar,
+    Nonterminal,
+    Production,
+    Productions,
+    Symbol,
+    TerminalText,
+)
 
 NUMBER_OPTION = "-NUM"
 """What an option that is a number is called: `-5` of `head`."""
@@ -28,7 +35,7 @@ _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanRow:
     """A production in a plan: its weight and its options.
 
     `own` are those that it writes, `lines` the option lines these belong to (`-a` and `--all` are
@@ -43,7 +50,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritingPlan:
     """The productions that write no option but the wanted ones, and no mistake made on purpose.
 
     They are there by nonterminal and index.
@@ -52,7 +59,7 @@ class Plan:
     A nonterminal without rows writes no option, and may be expanded in any way.
     """
 
-    rows: Mapping[Nonterminal, Mapping[int, Row]]
+    rows: Mapping[Nonterminal, Mapping[int, PlanRow]]
     can: Mapping[Nonterminal, int]
     wanted: int
 
@@ -87,7 +94,7 @@ class OptionTable:
             for productions in grammar.productions.values()
             for production in productions
             for argument in production.body
-            if len(argument) > 1 and argument[0] == Terminal("-")
+            if len(argument) > 1 and argument[0] == TerminalText("-")
         }
         for head, productions in grammar.productions.items():
             if not head.is_system_token:
@@ -110,7 +117,7 @@ class OptionTable:
 
     def _names(self, head: Nonterminal, argument: Sequence[Symbol]) -> Iterator[str]:
         first = argument[0]
-        if not isinstance(first, Terminal):
+        if not isinstance(first, TerminalText):
             return
         text = first.text.removesuffix(NO_SPACE)
         behind = head in self._behind_dash and text[:1].isalpha()
@@ -193,7 +200,7 @@ class OptionTable:
                     )
         return _Part(heads, bodies)
 
-    def _plan(self, start: Nonterminal, names: frozenset[str] | None) -> Plan | None:
+    def _plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
         wanted = -1 if names is None else self.mask(names)
         if wanted is None:
             return None
@@ -221,7 +228,7 @@ class OptionTable:
             for number, bodies in kept.items()
             if number in can or len(bodies) < len(self.grammar.productions[part.heads[number]])
         }
-        return Plan(rows, {part.heads[number]: mask for number, mask in can.items()}, wanted)
+        return WritingPlan(rows, {part.heads[number]: mask for number, mask in can.items()}, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +251,9 @@ class _Body:
         """Whether it writes just these options and nothing that could be drawn: `chmod --help`."""
         return self.text and self.own == wanted
 
-    def row(self, can: int) -> Row:
+    def row(self, can: int) -> PlanRow:
         """Its row in a plan where this may follow from it."""
-        return Row(self.weight, self.own, self.lines, can, self.stops)
+        return PlanRow(self.weight, self.own, self.lines, can, self.stops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Choices:
         self.adds_arguments = False
 
 
-class Progress(Protocol):
+class DrawnSoFar(Protocol):
     """What a policy may know about the input it is building."""
 
     @property
@@ -71,7 +71,7 @@ class Policy(Protocol):
     Deterministic in its arguments and `random`; it draws from nothing else.
     """
 
-    def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
+    def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
         """The index of one of `choices.productions`."""
         ...
 
@@ -95,7 +95,7 @@ class WeightedPolicy:
         self._weights = weights
         self._cumulative: dict[int, tuple[Choices, tuple[float, ...]]] = {}
 
-    def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
+    def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
         """By weight; at a repetition, stop with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < self.stop_probability else 1 - choices.stop
@@ -132,7 +132,7 @@ class LengthPolicy:
         self.base = base or WeightedPolicy()
         self.steering = SteeredPolicy(self.base)
 
-    def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
+    def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
         """As the base policy does."""
         return self.base.choose(progress, choices, random)
 
@@ -146,7 +146,7 @@ class SteeredPolicy:
     def __init__(self, base: Policy) -> None:
         self.base = base
 
-    def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
+    def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
         """At a repetition of arguments by the room that is left, else as the base policy does."""
         if choices.stop is None or not choices.adds_arguments:
             return self.base.choose(progress, choices, random)
@@ -162,7 +162,7 @@ class UniformPolicy:
     Repetitions stop with probability 0.25.
     """
 
-    def choose(self, progress: Progress, choices: Choices, random: Random) -> int:
+    def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
         """Uniformly; at a repetition, stop with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < STOP_PROBABILITY else 1 - choices.stop

@@ -37,7 +37,7 @@ _UP = 0.3
 _FILE, _DIRECTORY = "file", "directory"
 
 
-class Row:
+class TypedSoFar:
     """What the inputs typed so far in a shell come to, by their words.
 
     `start` is where it started, `names` what the system has, as it is called from there, `traits`

@@ -35,10 +35,10 @@ from shioenv.synthesis.nested import (
 )
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
-from shioenv.synthesis.rows import Row
+from shioenv.synthesis.rows import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
 from shioenv.synthesis.usage import CommandUsage
-from shioenv.synthesis.writer import Writer, Written
+from shioenv.synthesis.writer import CommandWriter, Written
 from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System
 
@@ -78,7 +78,7 @@ class _NoSuchLengthError(Exception):
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
     """How one command of a sample came about: `Sampler.replay` writes it again from this, or, where
-    the policy leaves more free than productions, `Writer.replay`.
+    the policy leaves more free than productions, `CommandWriter.replay`.
 
     `volatile` says that an alternative was taken which the grammar marks so.
     """
@@ -128,8 +128,8 @@ class _Place:
     values: Catalogue
     people: People | None
     settings: PolicySettings
-    writers: dict[str, Writer] = field(default_factory=dict)
-    inner: dict[str, Writer] = field(default_factory=dict)
+    writers: dict[str, CommandWriter] = field(default_factory=dict)
+    inner: dict[str, CommandWriter] = field(default_factory=dict)
     """What writes commands that others run."""
 
     @cached_property
@@ -141,10 +141,10 @@ class _Place:
             for word in grammar.command_tokens
         }
 
-    def writer(self, name: str) -> Writer:
+    def writer(self, name: str) -> CommandWriter:
         """What writes inputs of one command freely."""
         if name not in self.writers:
-            self.writers[name] = Writer(
+            self.writers[name] = CommandWriter(
                 self.grammars[name],
                 self.sampler.table,
                 self.values,
@@ -192,7 +192,7 @@ class _Place:
         """A command that another one runs, which runs none itself."""
         assert self.people is not None
         if program not in self.inner:
-            self.inner[program] = Writer(
+            self.inner[program] = CommandWriter(
                 self.grammars[program], self.sampler.table, self.values, self.settings
             )
         writer, known = self.inner[program], self.people.of(program)
@@ -346,7 +346,7 @@ def _in_a_row(
     """Rows of so many of the samples, what does not fit into any left out; all different."""
     waiting = deque[Sample](maxlen=WAITING)
 
-    def fitting(row: Row, wanted: str) -> Sample:
+    def fitting(row: TypedSoFar, wanted: str) -> Sample:
         """One that does what is wanted next, or any one."""
         for place, one in enumerate(waiting):
             if one.cwd == row.start and row.fits(one.input, wanted):
@@ -365,7 +365,7 @@ def _in_a_row(
         history: tuple[str, ...] = ()
         volatile = False
         place = places[first.cwd]
-        row = Row(first.cwd, place.values, place.traits)
+        row = TypedSoFar(first.cwd, place.values, place.traits)
         while len(history) < length:
             one = fitting(row, row.wanted(random))
             shell_input = one.input if one.mistake else row.threaded(one.input, random)

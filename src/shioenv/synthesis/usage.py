@@ -22,10 +22,10 @@ from typing import Any, Generic, TypeVar
 
 from shioenv.errors import UsageError
 from shioenv.grammar.describe import (
+    ArgumentKind,
     DescribedArgument,
     DescribedSegment,
     Description,
-    Kind,
 )
 from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
 
@@ -287,5 +287,5 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
 def operands(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
     """The texts of the operands among arguments."""
     for argument in arguments:
-        if argument.kind in {Kind.OPERAND, Kind.ASSIGNMENT}:
+        if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
             yield argument.text

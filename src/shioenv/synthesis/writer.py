@@ -1,8 +1,8 @@
 """Commands written freely: along a plan of options, with other values, spelt as people do.
 
 Every step is one of the grammar's productions, so that conflicts stay impossible; what is free is
-which options (a `Plan`), values of a kind (written by the kind's generator, or with the numbers of
-the grammar's own list drawn anew), and how an option is spelt.
+which options (a `WritingPlan`), values of a kind (written by the kind's generator, or with the
+numbers of the grammar's own list drawn anew), and how an option is spelt.
 """
 
 from __future__ import annotations
@@ -21,9 +21,15 @@ from shioenv.errors import TraceError
 from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain, spelt
-from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Grammar, Nonterminal, OptionSpec, Terminal
+from shioenv.grammar.symbols import (
+    MAX_ARGUMENT_LENGTH,
+    Grammar,
+    Nonterminal,
+    OptionSpec,
+    TerminalText,
+)
 from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
-from shioenv.synthesis.plans import OptionTable, Plan, Row
+from shioenv.synthesis.plans import OptionTable, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
 
@@ -124,7 +130,7 @@ class _Drawn:
     cumulative: tuple[float, ...] = ()
 
 
-class Writer:
+class CommandWriter:
     """Writes commands of one bound grammar by a policy's settings."""
 
     def __init__(
@@ -147,7 +153,7 @@ class Writer:
     def write(
         self,
         start: Nonterminal,
-        plan: Plan,
+        plan: WritingPlan,
         random: Random,
         *,
         horizon: int,
@@ -205,7 +211,7 @@ class Writer:
     def _derive(
         self,
         start: Nonterminal,
-        plan: Plan,
+        plan: WritingPlan,
         random: Random,
         limit: int,
         *,
@@ -262,7 +268,7 @@ class Writer:
 
     @staticmethod
     def _choose(
-        origin: Sequence[int], rows: Mapping[int, Row], state: _State, random: Random
+        origin: Sequence[int], rows: Mapping[int, PlanRow], state: _State, random: Random
     ) -> int | None:
         """The index among the productions in `origin` of one that the plan lets be taken."""
         places: list[int] = []
@@ -339,7 +345,7 @@ class Writer:
             for production in productions
             if len(production.body) == 1
             and len(production.body[0]) == 1
-            and isinstance(production.body[0][0], Terminal)
+            and isinstance(production.body[0][0], TerminalText)
         }
         fitting = [text for text in seeds if text.isprintable() and kind.language.fullmatch(text)]
         if len(fitting) < max(2, len(productions)):

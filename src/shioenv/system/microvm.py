@@ -196,7 +196,7 @@ def _make(system: System, package: Path, sha256: str, key: str, report: Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class UnpackedKernel:
     """What a kernel's package holds."""
 
     release: str
@@ -230,7 +230,7 @@ def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
     )
 
 
-def read_kernel(package: Path) -> Kernel:
+def read_kernel(package: Path) -> UnpackedKernel:
     """The kernel in a package. SystemBuildError where it is no such package."""
     image, release, modules = b"", "", {}
     try:
@@ -246,7 +246,7 @@ def read_kernel(package: Path) -> Kernel:
         raise SystemBuildError(f"{package} cannot be read as a package: {error}") from error
     if not image:
         raise SystemBuildError(f"{package} holds no kernel", hint="give a linux-image package")
-    return Kernel(release, image, modules)
+    return UnpackedKernel(release, image, modules)
 
 
 def _data(package: Path) -> bytes:
@@ -300,7 +300,7 @@ def _field(module: bytes, key: bytes) -> str:
     return next(parts, b"=").partition(b"=")[2].decode()
 
 
-def modules(kernel: Kernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def modules(kernel: UnpackedKernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Modules by name, and before each what it depends on; what is built in is left out."""
     done = set()
 
@@ -323,7 +323,7 @@ def modules(kernel: Kernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InitialFile:
     """A file of a first file system."""
 
     name: str
@@ -333,10 +333,10 @@ class Entry:
     mtime: int = 0
 
 
-def archive(entries: Sequence[Entry]) -> bytes:
+def archive(entries: Sequence[InitialFile]) -> bytes:
     """Files as the kernel unpacks them at boot (cpio, `newc`)."""
     packed = bytearray()
-    for number, entry in enumerate((*entries, Entry("TRAILER!!!", 0)), 1):
+    for number, entry in enumerate((*entries, InitialFile("TRAILER!!!", 0)), 1):
         name, size = entry.name.encode() + b"\0", len(entry.content)
         fields = (number, entry.mode, 0, 0, 1, entry.mtime, size, 0, 0, *entry.device, len(name), 0)
         packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name
@@ -345,32 +345,32 @@ def archive(entries: Sequence[Entry]) -> bytes:
     return bytes(packed)
 
 
-def boot_files(kernel: Kernel, wanted: Sequence[str], agent: bytes) -> list[Entry]:
+def boot_files(kernel: UnpackedKernel, wanted: Sequence[str], agent: bytes) -> list[InitialFile]:
     """Process 1, a console, and modules in the order in which they are loaded."""
     loaded = list(modules(kernel, wanted))
     order = "".join(f"/modules/{name}.ko\n" for name, _ in loaded).encode()
     directories = ("dev", "proc", "sys", "tmp", "new", "modules")
     return [
-        *(Entry(name, stat.S_IFDIR | 0o755) for name in directories),
-        Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
-        Entry("modules/order", stat.S_IFREG | 0o644, order),
-        Entry("init", stat.S_IFREG | 0o755, agent),
-        *(Entry(f"modules/{name}.ko", stat.S_IFREG | 0o644, held) for name, held in loaded),
+        *(InitialFile(name, stat.S_IFDIR | 0o755) for name in directories),
+        InitialFile("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
+        InitialFile("modules/order", stat.S_IFREG | 0o644, order),
+        InitialFile("init", stat.S_IFREG | 0o755, agent),
+        *(InitialFile(f"modules/{name}.ko", stat.S_IFREG | 0o644, held) for name, held in loaded),
     ]
 
 
-def _initramfs(system: System, kernel: Kernel) -> bytes:
+def _initramfs(system: System, kernel: UnpackedKernel) -> bytes:
     agent, supervisor = native.guest_agent(), native.guest_sandbox()
     instant = int(system.declaration.instant.timestamp())
     entries = boot_files(kernel, MODULES, agent.read_bytes())
-    entries.append(Entry("shioenv-sandbox", stat.S_IFREG | 0o755, supervisor.read_bytes()))
-    entries += [Entry(name, stat.S_IFDIR | 0o755) for name in ("system", "system/rootfs")]
+    entries.append(InitialFile("shioenv-sandbox", stat.S_IFREG | 0o755, supervisor.read_bytes()))
+    entries += [InitialFile(name, stat.S_IFDIR | 0o755) for name in ("system", "system/rootfs")]
     for top in _BESIDE:
         beside = system.path / top
         for path in (beside, *sorted(beside.rglob("*"))):
             content = path.read_bytes() if path.is_file() else b""
             name = f"system/{path.relative_to(system.path)}"
-            entries.append(Entry(name, path.stat().st_mode, content, mtime=instant))
+            entries.append(InitialFile(name, path.stat().st_mode, content, mtime=instant))
     return archive(entries)
 
 

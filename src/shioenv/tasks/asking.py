@@ -26,7 +26,7 @@ _QUOTED: Final = re.compile(r"'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DescribedRequest:
     """A command taken apart."""
 
     options: Mapping[str, str]
@@ -40,11 +40,11 @@ class Asked:
         return any(name in self.options for name in names)
 
 
-Describe: TypeAlias = Callable[[Asked], str | None]
+Describe: TypeAlias = Callable[[DescribedRequest], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PromptTemplate:
     """How one command is told."""
 
     describe: Describe
@@ -56,7 +56,7 @@ class Template:
     """It says itself what it does with lines that come through a pipe."""
 
 
-TEMPLATES: Final[dict[str, Template]] = {}
+TEMPLATES: Final[dict[str, PromptTemplate]] = {}
 """Of each command that can be asked about; `find`, whose options follow its operands, is read
 apart."""
 
@@ -67,7 +67,7 @@ def _tells(
     """Makes what it decorates the template of a command."""
 
     def decorate(describe: Describe) -> Describe:
-        TEMPLATES[name] = Template(describe, letters, filters, reads_pipes)
+        TEMPLATES[name] = PromptTemplate(describe, letters, filters, reads_pipes)
         return describe
 
     return decorate
@@ -116,7 +116,7 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
     if taken is None or not set(template.letters).issuperset(taken[0]):
         return None
     options, operands = taken
-    asked = Asked(options, operands, piped)
+    asked = DescribedRequest(options, operands, piped)
     if not template.filters:
         return None if piped and not template.reads_pipes else template.describe(asked)
     if piped == bool(operands) or "-" in operands:
@@ -197,12 +197,12 @@ def _lines(count: int) -> str:
 
 
 @_tells("cat", "n", filters=True)
-def _cat(asked: Asked) -> str | None:
+def _cat(asked: DescribedRequest) -> str | None:
     return "each behind its number and a blank" if asked.has("n") else ""
 
 
 @_tells("head", "qn", filters=True)
-def _head(asked: Asked) -> str | None:
+def _head(asked: DescribedRequest) -> str | None:
     text = asked.options.get("n", "10")
     if len(asked.operands) > 1:
         return None
@@ -213,7 +213,7 @@ def _head(asked: Asked) -> str | None:
 
 
 @_tells("tail", "qn", filters=True)
-def _tail(asked: Asked) -> str | None:
+def _tail(asked: DescribedRequest) -> str | None:
     text = asked.options.get("n", "10")
     if len(asked.operands) > 1:
         return None
@@ -227,7 +227,7 @@ _KEY = re.compile(r"(\d)(?:,(\d))?([nr]*)")
 
 
 @_tells("sort", "rungfhMVdbskt", filters=True)
-def _sort(asked: Asked) -> str | None:
+def _sort(asked: DescribedRequest) -> str | None:
     said = ["in order"]
     if key := asked.options.get("k"):
         match = _KEY.fullmatch(key)
@@ -258,7 +258,7 @@ def _sort(asked: Asked) -> str | None:
 
 
 @_tells("uniq", "cdui", filters=True)
-def _uniq(asked: Asked) -> str | None:
+def _uniq(asked: DescribedRequest) -> str | None:
     if len(asked.operands) > 1:
         return None
     like = ", ignoring case," if asked.has("i") else ""
@@ -276,7 +276,7 @@ _COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "c
 
 
 @_tells("wc", "lwmcL", reads_pipes=True)
-def _wc(asked: Asked) -> str | None:
+def _wc(asked: DescribedRequest) -> str | None:
     chosen = [word for letter, word in _COUNTED.items() if asked.has(letter)]
     what = " and ".join(chosen or ["lines", "words", "bytes"])
     if asked.piped or not asked.operands:
@@ -287,7 +287,7 @@ def _wc(asked: Asked) -> str | None:
 
 
 @_tells("cut", "sdfcb", filters=True)
-def _cut(asked: Asked) -> str | None:
+def _cut(asked: DescribedRequest) -> str | None:
     kinds = [(letter, asked.options[letter]) for letter in "fcb" if asked.has(letter)]
     if len(kinds) != 1 or not re.fullmatch(r"[\d,-]+", kinds[0][1]):
         return None
@@ -302,7 +302,7 @@ def _cut(asked: Asked) -> str | None:
 
 
 @_tells("grep", "ivxwEFPcnohm", reads_pipes=True)
-def _grep(asked: Asked) -> str | None:
+def _grep(asked: DescribedRequest) -> str | None:
     """The pattern is its first operand; what follows is a file, where nothing is piped."""
     if not asked.operands or len(asked.operands) > 2 or asked.operands[-1] == "-":
         return None
@@ -315,7 +315,7 @@ def _grep(asked: Asked) -> str | None:
     return f"of these {step}" if asked.piped else f"the lines of `{files[0]}`; of these {step}"
 
 
-def _matching(asked: Asked, pattern: str) -> str | None:
+def _matching(asked: DescribedRequest, pattern: str) -> str | None:
     if sum(map(asked.has, "EPF")) > 1:
         return None
     kind = "the text" if asked.has("F") else "the regular expression"
@@ -345,12 +345,12 @@ def _matching(asked: Asked, pattern: str) -> str | None:
 
 
 @_tells("rev", filters=True)
-def _rev(asked: Asked) -> str | None:
+def _rev(asked: DescribedRequest) -> str | None:
     return "each one backwards, from its last character to its first"
 
 
 @_tells("fold", "sw", filters=True)
-def _fold(asked: Asked) -> str | None:
+def _fold(asked: DescribedRequest) -> str | None:
     width = _number(asked.options.get("w", "80"))
     if not width:
         return None
@@ -359,7 +359,7 @@ def _fold(asked: Asked) -> str | None:
 
 
 @_tells("tr", "ds", reads_pipes=True)
-def _tr(asked: Asked) -> str | None:
+def _tr(asked: DescribedRequest) -> str | None:
     sets = [f"`{one}`" for one in asked.operands]
     if not asked.piped or (asked.has("d") and asked.has("s")):
         return None
@@ -371,7 +371,7 @@ def _tr(asked: Asked) -> str | None:
 
 
 @_tells("ls", "aAtSrd1p")
-def _ls(asked: Asked) -> str | None:
+def _ls(asked: DescribedRequest) -> str | None:
     if asked.has("t") and asked.has("S"):
         return None
     if asked.has("d"):
@@ -439,7 +439,7 @@ def _find(arguments: Sequence[str]) -> str | None:
 
 
 @_tells("basename", "as")
-def _basename(asked: Asked) -> str | None:
+def _basename(asked: DescribedRequest) -> str | None:
     names = list(asked.operands)
     suffix = asked.options.get("s", "")
     if not names:
@@ -454,7 +454,7 @@ def _basename(asked: Asked) -> str | None:
 
 
 @_tells("dirname")
-def _dirname(asked: Asked) -> str | None:
+def _dirname(asked: DescribedRequest) -> str | None:
     if not asked.operands:
         return None
     named = ", ".join(f"`{name}`" for name in asked.operands)
@@ -462,7 +462,7 @@ def _dirname(asked: Asked) -> str | None:
 
 
 @_tells("readlink", "femnqsv")
-def _readlink(asked: Asked) -> str | None:
+def _readlink(asked: DescribedRequest) -> str | None:
     if len(asked.operands) != 1:
         return None
     name = f"`{asked.operands[0]}`"
@@ -472,7 +472,7 @@ def _readlink(asked: Asked) -> str | None:
 
 
 @_tells("du", "sbhkm")
-def _du(asked: Asked) -> str | None:
+def _du(asked: DescribedRequest) -> str | None:
     if len(asked.operands) > 1 or (asked.has("b") and asked.has("h", "k", "m")):
         return None
     if not asked.has("s", "b") or sum(map(asked.has, "bhkm")) != 1:
@@ -494,7 +494,7 @@ _STAT = {
 
 
 @_tells("stat", "Lc")
-def _stat(asked: Asked) -> str | None:
+def _stat(asked: DescribedRequest) -> str | None:
     form = asked.options.get("c")
     if not form or not asked.operands or asked.has("L"):
         return None
@@ -525,7 +525,7 @@ _UNAME = {
 
 
 @_tells("uname", "snrvmo")
-def _uname(asked: Asked) -> str | None:
+def _uname(asked: DescribedRequest) -> str | None:
     chosen = [text for letter, text in _UNAME.items() if asked.has(letter)]
     if asked.operands:
         return None
@@ -533,7 +533,7 @@ def _uname(asked: Asked) -> str | None:
 
 
 @_tells("id", "ugGn")
-def _id(asked: Asked) -> str | None:
+def _id(asked: DescribedRequest) -> str | None:
     kinds = [letter for letter in "ugG" if asked.has(letter)]
     if len(kinds) != 1 or len(asked.operands) > 1:
         return None
@@ -544,7 +544,7 @@ def _id(asked: Asked) -> str | None:
 
 
 @_tells("printenv")
-def _printenv(asked: Asked) -> str | None:
+def _printenv(asked: DescribedRequest) -> str | None:
     if not asked.operands:
         return None
     named = ", ".join(asked.operands)
@@ -552,7 +552,7 @@ def _printenv(asked: Asked) -> str | None:
 
 
 @_tells("groups")
-def _groups(asked: Asked) -> str | None:
+def _groups(asked: DescribedRequest) -> str | None:
     if len(asked.operands) > 1:
         return None
     if asked.operands:
@@ -562,7 +562,7 @@ def _groups(asked: Asked) -> str | None:
 
 
 @_tells("file", "b")
-def _file(asked: Asked) -> str | None:
+def _file(asked: DescribedRequest) -> str | None:
     if not asked.operands:
         return None
     named = ", ".join(f"`{name}`" for name in asked.operands)
@@ -571,7 +571,7 @@ def _file(asked: Asked) -> str | None:
 
 
 @_tells("comm", "123")
-def _comm(asked: Asked) -> str | None:
+def _comm(asked: DescribedRequest) -> str | None:
     chosen = "".join(letter for letter in "123" if asked.has(letter))
     if len(asked.operands) != 2 or "-" in asked.operands:
         return None

@@ -23,7 +23,7 @@ MAX_TEXT: Final = 4 * SHOWN
 """Characters of an observation."""
 
 
-class Text(ShellText):
+class LongText(ShellText):
     """Texts of several lines; otherwise as `ShellText`."""
 
     def contains(self, x: Any) -> bool:
@@ -31,7 +31,7 @@ class Text(ShellText):
         return isinstance(x, str) and super().contains(x.replace("\n", " "))
 
     def __eq__(self, other: object, /) -> bool:
-        return isinstance(other, Text) and other.max_length == self.max_length
+        return isinstance(other, LongText) and other.max_length == self.max_length
 
     __hash__ = None
 
@@ -81,9 +81,9 @@ class TaskEnv(gymnasium.Env[str, str]):
             raise EnvironmentOptionError(f"no render mode is called {render_mode!r}", hint="ansi")
         self.render_mode = render_mode
         self.max_turns = max_turns
-        self.action_space = Text(MAX_LINE)
+        self.action_space = LongText(MAX_LINE)
         longest = max(len(task.prompt) for task in self.tasks)
-        self.observation_space = Text(max(MAX_TEXT, longest + len(HOW) + 20))
+        self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
         self._system, self._limits = system or self.tasks[0].system, limits
         self._machine: SandboxRunner | None = None
         self._episode: Episode | None = None

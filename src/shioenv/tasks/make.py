@@ -15,7 +15,7 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
-from shioenv.execution.job import Job
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.recording.session import ROW_END
@@ -80,7 +80,7 @@ def make_tasks(
     """
     built = find_system(system)
     chosen = [one for one in records if suits(one, built.name, min_irreducibility)]
-    job = Job(
+    job = NumberedJob(
         partial(_made, digest=built.digest),
         system=system or built.name,
         limits=limits or Limits(),
@@ -117,7 +117,7 @@ def prove_tasks(
     with LocalExecutor(workers) as executor:
         for name in dict.fromkeys(system or task.system for task in tasks):
             own = [(i, one) for i, one in enumerate(tasks) if (system or one.system) == name]
-            for number, proof in executor.map(Job(_proved, system=name, what="task"), own):
+            for number, proof in executor.map(NumberedJob(_proved, system=name, what="task"), own):
                 proofs[number] = proof
                 done += 1
                 report(done, len(tasks))

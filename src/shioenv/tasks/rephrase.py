@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from shioenv.evaluation.endpoint import Endpoint, Replay
+from shioenv.evaluation.endpoint import Endpoint, ReplyFile
 from shioenv.system.build import cache_directory
 from shioenv.tasks.task import Task
 
@@ -39,7 +39,7 @@ def rephrased(
     next time. Errors: those of `asked` and `Endpoint.reply`.
     """
     tasks = list(tasks)
-    kept = Replay(replay or cache_directory() / "prompts.jsonl")
+    kept = ReplyFile(replay or cache_directory() / "prompts.jsonl")
     endpoint = asked(url)
     done = []
     for number, task in enumerate(tasks, 1):

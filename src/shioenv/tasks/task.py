@@ -23,7 +23,7 @@ from shioenv.files.schema import fault
 SCHEMA_VERSION: Final = 1
 
 
-class Kind(StrEnum):
+class GoalKind(StrEnum):
     """What a goal is about."""
 
     STATE = "state"
@@ -44,11 +44,11 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the last row prints; None: anything."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GoalKind:
         """What it is about."""
         if self.output is None:
-            return Kind.STATE
-        return Kind.BOTH if self.patch or self.digests else Kind.OUTPUT
+            return GoalKind.STATE
+        return GoalKind.BOTH if self.patch or self.digests else GoalKind.OUTPUT
 
 
 class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +84,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GoalKind:
         """What its goal is about."""
         return self.goal.kind
 

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final, Protocol
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.rows import How, Row
+from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
@@ -40,7 +40,7 @@ def for_rows(limits: Limits | None) -> Limits:
     return replace(limits, cpu_seconds=seconds)
 
 
-class Machine(Pristine, Protocol):
+class LookedAtMachine(Pristine, Protocol):
     """One that executes, whose pristine machine can be looked at: what `open_sandbox` gives."""
 
     @property
@@ -82,7 +82,7 @@ class _Typed:
 
     @property
     def again(self) -> Row:
-        return Row(How.BESIDE_AGAIN if self.beside else How.AGAIN, self.text)
+        return Row(RowKind.BESIDE_AGAIN if self.beside else RowKind.AGAIN, self.text)
 
 
 class Terminal:
@@ -100,7 +100,7 @@ class Terminal:
     stays its owner's.
     """
 
-    def __init__(self, machine: Machine, cwd: str, history: Iterable[str] = ()) -> None:
+    def __init__(self, machine: LookedAtMachine, cwd: str, history: Iterable[str] = ()) -> None:
         self.machine = machine
         self.start = State(cwd=cwd, history=tuple(history), pristine=machine)
         """Where it began."""
@@ -134,7 +134,7 @@ class Terminal:
         Errors: those of the machine, and nothing was typed.
         """
         before = [*self._history, *(one.again for one in self._rows)]
-        return self._run(Row(How.TYPED, row), before, separate=separate, seconds=None)
+        return self._run(Row(RowKind.TYPED, row), before, separate=separate, seconds=None)
 
     def beside(
         self, row: str, *, separate: bool = False, wall_seconds: float | None = None
@@ -150,8 +150,8 @@ class Terminal:
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         before = [one.again for one in self._rows]
         if typed := [*self._history, *before[:last]]:
-            before = [*typed, Row(How.END), *before[last:]]
-        return self._run(Row(How.BESIDE, row), before, separate=separate, seconds=wall_seconds)
+            before = [*typed, Row(RowKind.END), *before[last:]]
+        return self._run(Row(RowKind.BESIDE, row), before, separate=separate, seconds=wall_seconds)
 
     def undo(self, count: int = 1) -> None:
         """Takes back so many rows. Errors: UsageError where there are fewer."""
@@ -170,7 +170,7 @@ class Terminal:
         history before them included; the last of them prints, if it was typed.
         """
         rows = [*self._history, *(one.again for one in self._rows)]
-        last = Row(How.TYPED, ":" if self.ends_beside else rows.pop().text)
+        last = Row(RowKind.TYPED, ":" if self.ends_beside else rows.pop().text)
         return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
@@ -198,14 +198,14 @@ class Terminal:
 
     @property
     def _history(self) -> list[Row]:
-        return [Row(How.AGAIN, text) for text in self.start.history]
+        return [Row(RowKind.AGAIN, text) for text in self.start.history]
 
     def _alone(self, rows: list[Row], seconds: float | None = None) -> Behavior | None:
         """What rows do that are all repeated; None where there are none."""
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
     def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
-        cwd, beside, patience = self.start.cwd, row.how is How.BESIDE, self._patience(seconds)
+        cwd, beside, patience = self.start.cwd, row.how is RowKind.BESIDE, self._patience(seconds)
         whole = self.machine.type([*rows, row], cwd, separate=separate, wall_seconds=patience)
         spent = self.machine.whole_seconds
         before = self._alone(rows, patience)

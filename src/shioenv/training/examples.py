@@ -84,7 +84,7 @@ ROW = np.dtype([("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", 
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """A prompt and its target, as tokens."""
 
     source: list[int]
@@ -137,7 +137,7 @@ class Examples:
 
 
 def write_examples(
-    directory: Path, codec: Codec, examples: Iterable[Example], facts: dict[str, Any]
+    directory: Path, codec: Codec, examples: Iterable[TrainingExample], facts: dict[str, Any]
 ) -> int:
     """Writes examples into a directory, with hashes of the inputs that are learned from; how many
     examples. `facts` is what is told of them.

@@ -55,7 +55,7 @@ _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _LETTERS = string.ascii_letters + string.digits
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One dataset of a material: executions, with scores where there is a bound on these."""
 
     name: str
@@ -115,7 +115,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a material is made of."""
 
     schema: int
-    part: list[Part]
+    part: list[MaterialPart]
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def make_material(
     return Material(tuple(made), hashlib.sha256(said).hexdigest())
 
 
-def _listed(beside: Path, part: Part) -> list[str]:
+def _listed(beside: Path, part: MaterialPart) -> list[str]:
     """The lines of a part's file of inputs. Errors: ModelError."""
     found = [path for path in (beside / part.inputs, Path(part.inputs)) if path.is_file()]
     if not found:
@@ -225,7 +225,7 @@ def _listed(beside: Path, part: Part) -> list[str]:
 
 
 def _select(
-    part: Part,
+    part: MaterialPart,
     selection: Selection,
     directory: Path,
     system: str | None,
@@ -307,7 +307,7 @@ def _files(system: System) -> list[str]:
 
 
 def _execute(
-    part: Part,
+    part: MaterialPart,
     lines: Sequence[str],
     directory: Path,
     system: str | None,

@@ -29,7 +29,7 @@ from shioenv.model.sequence.prompts import Prompter
 from shioenv.system.declare import SystemDeclaration
 from shioenv.system.store import find_system
 from shioenv.system.world import World, world_of
-from shioenv.training.examples import Example, write_examples
+from shioenv.training.examples import TrainingExample, write_examples
 from shioenv.training.material import described
 from shioenv.training.samplers import PIPED, is_source, parted
 
@@ -142,7 +142,7 @@ def _texts(file: IO[bytes]) -> Iterator[_Text]:
 
 def _encoded(
     texts: Iterable[_Text], codec: Codec, shape: Shape, counts: _Counts, report: Report
-) -> Iterator[Example]:
+) -> Iterator[TrainingExample]:
     for done, one in enumerate(texts):
         report("examples", done, counts.kept)
         target = codec.encode_target(Target(one.exit_code, one.printed, one.patch))
@@ -150,7 +150,7 @@ def _encoded(
             counts.without("longer than a target")
             continue
         source = codec.encode(one.prompt)[: shape.source_tokens]
-        yield Example(source, target, one.dev, one.text, one.form)
+        yield TrainingExample(source, target, one.dev, one.text, one.form)
 
 
 def _write_texts(

@@ -66,7 +66,7 @@ _LOGGED = {"loss": "loss", "eval_loss": "dev_loss", "learning_rate": "rate"}
 Report = Callable[[str, int, int], None]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What decides a run, beside its examples. It cannot change once the run has begun."""
 
     size: str = "small"
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Piece:
+class TrainedPiece:
     """What a piece of a run did."""
 
     step: int
@@ -167,12 +167,12 @@ class _Piece(TrainerCallback):  # type: ignore[misc]
 def train(
     directory: Path,
     examples: Examples,
-    plan: Plan,
+    plan: TrainingPlan,
     *,
     device: str = "cpu",
     minutes: float = 9.0,
     report: Report = lambda what, done, of: None,
-) -> Piece:
+) -> TrainedPiece:
     """Trains for so many minutes, or to the end; then writes the best model so far into `model`
     beneath the run's directory. Called again with the same plan and examples it goes on: pieces
     give the same weights as one run, on the same device.
@@ -220,7 +220,7 @@ def train(
         _export(directory / _MODEL, trainer, examples, plan, device)
     assert state is not None
     best = state.best_metric
-    return Piece(
+    return TrainedPiece(
         state.global_step,
         plan.steps,
         _is_over(state, plan),
@@ -229,7 +229,7 @@ def train(
     )
 
 
-def _arguments(checkpoints: Path, plan: Plan, device: str) -> Seq2SeqTrainingArguments:
+def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTrainingArguments:
     return Seq2SeqTrainingArguments(
         output_dir=str(checkpoints),
         max_steps=plan.steps,
@@ -261,7 +261,7 @@ def _arguments(checkpoints: Path, plan: Plan, device: str) -> Seq2SeqTrainingArg
     )
 
 
-def _agree(directory: Path, plan: Plan, examples: Examples) -> None:
+def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
     """Writes what the run is of where it begins. Errors: ModelError where it is of something
     else.
     """
@@ -278,7 +278,7 @@ def _agree(directory: Path, plan: Plan, examples: Examples) -> None:
         )
 
 
-def _begun(examples: Examples, plan: Plan) -> Any:
+def _begun(examples: Examples, plan: TrainingPlan) -> Any:
     codec = examples.codec
     if plan.checkpoint:
         try:
@@ -313,7 +313,7 @@ def _state(checkpoint: str | None) -> Any:
     return TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
 
 
-def _is_over(state: Any, plan: Plan) -> bool:
+def _is_over(state: Any, plan: TrainingPlan) -> bool:
     if state.global_step >= plan.steps:
         return True
     waited = state.stateful_callbacks.get("EarlyStoppingCallback", {})
@@ -343,7 +343,9 @@ def _write_curve(directory: Path, curve: list[dict[str, float]]) -> None:
         writer.writerows(curve)
 
 
-def _export(directory: Path, trainer: Any, examples: Examples, plan: Plan, device: str) -> None:
+def _export(
+    directory: Path, trainer: Any, examples: Examples, plan: TrainingPlan, device: str
+) -> None:
     """The model as it is asked: weights in bf16, vocabulary, what its confidence is worth, card."""
     model = trainer.model.eval()
     directory.mkdir(exist_ok=True)
@@ -372,7 +374,7 @@ def _export(directory: Path, trainer: Any, examples: Examples, plan: Plan, devic
     write_card(directory, card)
 
 
-def _calibration(model: Any, examples: Examples, plan: Plan, device: str) -> dict[str, Any]:
+def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str) -> dict[str, Any]:
     """How often answers of some probability were right, among examples that are not learned from:
     `scores` and `shares` for a piecewise linear function, as a memory has one.
     """

@@ -10,7 +10,7 @@ from dataset_fakes import make
 
 from shioenv.behavior.nearest import nearest
 from shioenv.dataset import leakage as leakage_module
-from shioenv.dataset.leakage import Leakage, Level, leakage
+from shioenv.dataset.leakage import Leakage, LeakLevel, leakage
 from shioenv.dataset.read import read_records
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
 
@@ -28,24 +28,24 @@ def found(tmp_path: Path, train: list[str], test: list[str], threshold: float = 
 @pytest.mark.parametrize(
     ("train", "test", "level"),
     [
-        ("ls -la documents", "ls -la documents", Level.EXACT),
-        ("ls  -la   documents", "ls -la documents", Level.EXACT),
-        ("ls -la documents", "ls -al documents", Level.REORDERED),
-        ("ls -la documents", "ls documents -l -a", Level.REORDERED),
-        ("sort -r a | head -n 3 -q", "sort -r a | head -q -n 3", Level.REORDERED),
-        ("grep -rn error logs/app.log", "grep -rn errors logs/app.log", Level.NEAR),
-        ("ls -la documents", "ls -la images", Level.FORM),
+        ("ls -la documents", "ls -la documents", LeakLevel.EXACT),
+        ("ls  -la   documents", "ls -la documents", LeakLevel.EXACT),
+        ("ls -la documents", "ls -al documents", LeakLevel.REORDERED),
+        ("ls -la documents", "ls documents -l -a", LeakLevel.REORDERED),
+        ("sort -r a | head -n 3 -q", "sort -r a | head -q -n 3", LeakLevel.REORDERED),
+        ("grep -rn error logs/app.log", "grep -rn errors logs/app.log", LeakLevel.NEAR),
+        ("ls -la documents", "ls -la images", LeakLevel.FORM),
         ("cp a b", "mv a b", None),
         ("cat a && ls b", "ls b && cat a", None),
-        ("sort a > b", "sort b > a", Level.FORM),
-        ("head -n 5 a b", "head -n 77 c", Level.FORM),
+        ("sort a > b", "sort b > a", LeakLevel.FORM),
+        ("head -n 5 a b", "head -n 77 c", LeakLevel.FORM),
         ("ls -la documents", "ls -lh documents/old", None),
     ],
 )
-def test_levels(tmp_path: Path, train: str, test: str, level: Level | None) -> None:
+def test_levels(tmp_path: Path, train: str, test: str, level: LeakLevel | None) -> None:
     result = found(tmp_path, [train], [test])
     assert [leak.level for leak in result.leaks] == ([] if level is None else [level])
-    assert result.ok == (level is not Level.EXACT)
+    assert result.ok == (level is not LeakLevel.EXACT)
 
 
 def test_a_start_directory_makes_a_difference_where_it_is_known(tmp_path: Path) -> None:
@@ -53,7 +53,11 @@ def test_a_start_directory_makes_a_difference_where_it_is_known(tmp_path: Path) 
         return json.dumps({"input": "x", "input_args": ["ls", "-l<ns>", "<ns>a"], "cwd": cwd})
 
     result = found(tmp_path, [line("/etc")], [line("/etc"), line("/home"), "ls -la"])
-    assert [leak.level for leak in result.leaks] == [Level.EXACT, Level.REORDERED, Level.EXACT]
+    assert [leak.level for leak in result.leaks] == [
+        LeakLevel.EXACT,
+        LeakLevel.REORDERED,
+        LeakLevel.EXACT,
+    ]
 
 
 @pytest.mark.parametrize("form", ["text", "input", "record"])
@@ -68,7 +72,7 @@ def test_a_datasets_own_inputs_are_all_found_in_it(tmp_path: Path, form: str) ->
     }[form]
     _, test = files(tmp_path, [], lines)
     for result in (leakage(tmp_path / "dataset", test), leakage(test, tmp_path / "dataset")):
-        assert result.count(Level.EXACT) == result.known_commands == 30
+        assert result.count(LeakLevel.EXACT) == result.known_commands == 30
         assert not result.ok
 
 
@@ -77,24 +81,24 @@ def test_a_leading_cd_is_the_start_directory(tmp_path: Path) -> None:
     test = ["ls -l a", "cd /etc; ls -l a", "cd /home; ls -l a", "cat b", "cd ~; cat b"]
     result = found(tmp_path, train, test)
     assert [(leak.test, leak.level) for leak in result.leaks] == [
-        (0, Level.EXACT),
-        (1, Level.EXACT),
-        (2, Level.REORDERED),
-        (4, Level.EXACT),
+        (0, LeakLevel.EXACT),
+        (1, LeakLevel.EXACT),
+        (2, LeakLevel.REORDERED),
+        (4, LeakLevel.EXACT),
     ]
 
 
 def test_a_line_that_is_nested_too_deeply_is_an_input_like_any_other(tmp_path: Path) -> None:
     line = '{"input": ' + "[" * 100_000
-    assert found(tmp_path, [line], [line]).count(Level.EXACT) == 1
+    assert found(tmp_path, [line], [line]).count(LeakLevel.EXACT) == 1
 
 
 def test_the_strongest_and_most_similar_counts(tmp_path: Path) -> None:
     train = ["cat notes.txt2", "cat -n notes.txt", "cat notes.txt", "cat notes.tx"]
     result = found(tmp_path, train, ["cat notes.txt", "cat notes.txt3"], threshold=0.5)
     assert [(leak.level, leak.train) for leak in result.leaks] == [
-        (Level.EXACT, 2),
-        (Level.NEAR, 2),
+        (LeakLevel.EXACT, 2),
+        (LeakLevel.NEAR, 2),
     ]
     assert result.leaks[1].similarity == pytest.approx(2 * 13 / 27)
 
@@ -130,7 +134,7 @@ def test_how_many_wait_to_be_compared_changes_nothing(
     monkeypatch.setattr(leakage_module, "nearest", counted)
     monkeypatch.setattr(leakage_module, "BATCH", 30)
     assert leakage(*paths, threshold=0.8) == whole
-    assert whole.count(Level.NEAR) == 2
+    assert whole.count(LeakLevel.NEAR) == 2
     assert compared == [15, 15] * 3 + [5, 5]
 
 

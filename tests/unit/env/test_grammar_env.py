@@ -22,7 +22,7 @@ from shioenv.errors import (
 )
 from shioenv.grammar.bind import bind_all, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.symbols import Nonterminal, Production, Terminal
+from shioenv.grammar.symbols import Nonterminal, Production, TerminalText
 from shioenv.synthesis.samplers import Sampler, united
 
 registration.register()
@@ -166,8 +166,8 @@ def test_derivation_without_room_ends_for_nothing(option: dict[str, int]) -> Non
 def test_over_long_argument_is_against_the_rules(last: bool) -> None:
     (grammar,) = load_grammars(["ls"])
     start, tail = grammar.start, Nonterminal("tail")
-    long = (Terminal("--width="), Terminal("x" * 57))
-    body = ((Terminal("ls"),), long) if last else ((Terminal("ls"),), long, (tail,))
+    long = (TerminalText("--width="), TerminalText("x" * 57))
+    body = ((TerminalText("ls"),), long) if last else ((TerminalText("ls"),), long, (tail,))
     productions = {start: (Production(start, body),), tail: (Production(tail, ()),)}
     env, runner = make(grammars=[replace(grammar, productions=productions, pipe=None)])
     _, reward, terminated, truncated, info = play(env, 0)

@@ -13,7 +13,7 @@ from scripted_shell import ScriptedShell
 
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import Gate, necessary
-from shioenv.env.vector import Ended, GrammarVectorEnv
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.grammar.bind import stand_in_catalogue
 
 needed_module("sb3_contrib")
@@ -64,9 +64,9 @@ def test_infos_of_ended_episodes_are_their_last_ones() -> None:
 
 def test_deferred_rewards_fill_the_buffer_as_those_at_once_do() -> None:
     buffers, shown = [], []
-    told: list[Ended] = []
+    told: list[EndedEpisode] = []
 
-    def tell(ended: Sequence[Ended]) -> bool:
+    def tell(ended: Sequence[EndedEpisode]) -> bool:
         told.extend(ended)
         return True
 
@@ -90,7 +90,7 @@ def test_training_ends_where_it_is_told_to() -> None:
     env = make(defer=True)
     rollouts: list[int] = []
 
-    def tell(ended: Sequence[Ended]) -> bool:
+    def tell(ended: Sequence[EndedEpisode]) -> bool:
         rollouts.append(len(ended))
         return len(rollouts) < 2
 

@@ -8,7 +8,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.evaluation.metrics import Said
 from shioenv.evaluation.questions import question_of
-from shioenv.evaluation.suite import Case, Head, Suite
+from shioenv.evaluation.suite import Head, Suite, SuiteCase
 
 ENTRY = {
     "perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 0,
@@ -27,9 +27,9 @@ def added(name: str, **attributes: object) -> Operation:
     return ("a", f"/fs/{name}", {**ENTRY, **attributes})
 
 
-def case(*runs: Behavior, text: str = "ls", moved: Mapping[str, object] | None = None) -> Case:
+def case(*runs: Behavior, text: str = "ls", moved: Mapping[str, object] | None = None) -> SuiteCase:
     """A case that did this."""
-    return Case(question_of({"input": text, "id": text}, 1, "test"), runs, moved or {})
+    return SuiteCase(question_of({"input": text, "id": text}, 1, "test"), runs, moved or {})
 
 
 def said(*what: object, **how: object) -> Said:
@@ -37,7 +37,7 @@ def said(*what: object, **how: object) -> Said:
     return Said(behavior=did(*what, **how))  # type: ignore[arg-type]
 
 
-def suite_of(*cases: Case) -> Suite:
+def suite_of(*cases: SuiteCase) -> Suite:
     """A suite of no system in particular."""
     head = Head("test", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {}, "d" * 64)
     return Suite(head, cases)

@@ -15,7 +15,7 @@ import pytest
 from shioenv.bash.places import read_places
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.adapt import Adapted, adapt, placeholder_table
-from shioenv.evaluation.adapting.names import Names
+from shioenv.evaluation.adapting.names import SystemNames
 from shioenv.evaluation.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv.evaluation.questions import question_of
 from shioenv.grammar.library import names_of_grammars
@@ -37,10 +37,10 @@ THERE = {
 
 @pytest.fixture(autouse=True)
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Names(
+    made = SystemNames(
         TOKENS, THERE.__contains__, RELATIVE, HOME, HOME, frozenset({"HOME", "USER", "PATH"})
     )
-    monkeypatch.setattr(Names, "of", classmethod(lambda cls, system, cwd: made))
+    monkeypatch.setattr(SystemNames, "of", classmethod(lambda cls, system, cwd: made))
 
 
 def adapted(*texts: str, **options: Any) -> Adapted:
@@ -278,9 +278,9 @@ def test_names_depend_on_seed_and_id_alone() -> None:
 
 
 def test_values_are_quoted_as_shell_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = Names({**TOKENS, "File": ("a b.txt", "-x", "new\nline", "it's")}, THERE.__contains__,
-                RELATIVE, HOME, HOME)  # fmt: skip
-    monkeypatch.setattr(Names, "of", classmethod(lambda cls, system, cwd: odd))
+    files = {**TOKENS, "File": ("a b.txt", "-x", "new\nline", "it's")}
+    odd = SystemNames(files, THERE.__contains__, RELATIVE, HOME, HOME)
+    monkeypatch.setattr(SystemNames, "of", classmethod(lambda cls, system, cwd: odd))
     assert set(named("cat File")) == {"cat 'a b.txt'", "cat ./-x", "cat 'it'\"'\"'s'"}
 
 
@@ -324,7 +324,7 @@ def test_the_tables_name_what_exists_and_are_documented() -> None:
         assert bool(entry.get("tokens")) != bool(entry.get("values")), name
         assert set(entry.get("tokens", ())) <= set(SYSTEM_TOKENS), name
         assert f"| `{name}` | {entry['about']} |" in page
-    names = Names(TOKENS, THERE.__contains__, RELATIVE, HOME, HOME)
+    names = SystemNames(TOKENS, THERE.__contains__, RELATIVE, HOME, HOME)
     for role in OF_OPERANDS - {"output", "target"}:
         assert names.fits(role, "-")
         assert not names.fits(role, "$x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.errors import AnswerError, PredictorError
-from shioenv.evaluation.predictors.llm import Options, parsed
+from shioenv.evaluation.predictors.llm import PromptOptions, parsed
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_what_is_no_answer_keeps_what_was_received(reply: str, received: bytes) 
 )
 def test_options_that_cannot_be_meant_are_refused(text: str) -> None:
     with pytest.raises(PredictorError):
-        Options.of(text)
+        PromptOptions.of(text)
 
 
 def test_options_are_read() -> None:
-    options = Options.of("gpt-x,replay=a.jsonl,url=http://localhost:1/v1")
+    options = PromptOptions.of("gpt-x,replay=a.jsonl,url=http://localhost:1/v1")
     assert (options.model, options.prompt, options.replay) == ("gpt-x", "paper", "a.jsonl")
-    assert Options.of("m,prompt=nearest,memory=d").memory == "d"
+    assert PromptOptions.of("m,prompt=nearest,memory=d").memory == "d"

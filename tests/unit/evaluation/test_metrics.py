@@ -6,13 +6,13 @@ import pytest
 from evaluation_fakes import ENTRY, added, case, did, said
 
 from shioenv.domain.behavior import Behavior
-from shioenv.evaluation.metrics import Level, Said, Status, mark
+from shioenv.evaluation.metrics import PatchLevel, Said, Status, mark
 
 TWO = (added("a"), added("b"))
 GOLD = case(did("one\ntwo\n", *TWO, exit_code=1))
 
 
-def wrong_in(answer: Said, level: Level = Level.FULL) -> set[str]:
+def wrong_in(answer: Said, level: PatchLevel = PatchLevel.FULL) -> set[str]:
     """The metrics that are not 1."""
     marks = mark(GOLD, answer, level).to_json()
     return {name for name, value in marks.items() if value not in (1.0, None)}
@@ -35,7 +35,7 @@ def test_a_wrong_owner_is_seen_by_full_patches_alone() -> None:
     other = (added("a", owner="alice"), TWO[1])
     found = wrong_in(said("one\ntwo\n", *other, exit_code=1))
     assert found == {"em", "em_masked", "em_exit", "em_patch", "djs", "djs_all", "djs_leaf"}
-    assert wrong_in(said("one\ntwo\n", *other, exit_code=1), Level.FILES) == set()
+    assert wrong_in(said("one\ntwo\n", *other, exit_code=1), PatchLevel.FILES) == set()
 
 
 def test_a_file_too_many_is_seen_by_everything_that_looks_at_patches() -> None:
@@ -102,11 +102,11 @@ def test_a_move_is_a_removal_and_an_addition() -> None:
 
 def test_files_know_no_links_no_variables_and_no_working_directory() -> None:
     gold = case(did("", added("a"), ("=", "/fs/b/links", 2), ("=", "/cwd", "/tmp")))
-    assert mark(gold, said("", added("a")), Level.FILES).em == 1
+    assert mark(gold, said("", added("a")), PatchLevel.FILES).em == 1
     assert mark(gold, said("", added("a"))).em == 0
     touched = case(did("", ("=", "/fs/b/time", "19:43"), ("=", "/fs/b/day", 16)))
-    assert mark(touched, said("", ("=", "/fs/b/size", 1)), Level.FILES).em == 1
-    assert mark(touched, said(""), Level.FILES).em == 0
+    assert mark(touched, said("", ("=", "/fs/b/size", 1)), PatchLevel.FILES).em == 1
+    assert mark(touched, said(""), PatchLevel.FILES).em == 0
 
 
 @pytest.mark.parametrize("status", [Status.ABSTAINED, Status.CRASHED, Status.TIMED_OUT])
@@ -132,7 +132,7 @@ def test_what_varies_is_not_compared_where_it_is_masked() -> None:
     other = said("pid 4444\nfixed\n", added("tmp.44"))
     marks = mark(gold, other)
     assert (marks.em, marks.em_masked, marks.em_output) == (0, 1, 0)
-    assert mark(gold, other, Level.FILES).em_masked == 1
+    assert mark(gold, other, PatchLevel.FILES).em_masked == 1
     assert mark(gold, said("pid 4444\nother\n", added("tmp.44"))).em_masked == 0
     assert mark(gold, said("pid x\nfixed\n", added("tmp.44"))).em_masked == 0
     assert mark(gold, said("pid 4444\nfixed\n", added("elsewhere"))).em_masked == 0

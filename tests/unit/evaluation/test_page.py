@@ -12,7 +12,7 @@ from evaluation_fakes import added, case, did, suite_of
 
 from shioenv.errors import SuiteError, UsageError
 from shioenv.evaluation.evaluate import Evaluation, evaluate
-from shioenv.evaluation.metrics import Level, Said, Status
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.evaluation.page import calibration, heat_map, page, write_page
 from shioenv.evaluation.results import judged
 from shioenv.evaluation.suite import read_suite, write_suite
@@ -27,7 +27,7 @@ def shown(html: str) -> list[dict[str, Any]]:
     return cases
 
 
-def evaluation(*said: Said, level: Level = Level.FULL) -> Evaluation:
+def evaluation(*said: Said, level: PatchLevel = PatchLevel.FULL) -> Evaluation:
     suite = suite_of(
         case(did("one\ntwo\n", added("a")), text="ls"),
         case(did("1\n"), did("2\n"), text=f"echo '{HOSTILE}' | cat"),
@@ -52,7 +52,7 @@ def test_every_answer_stands_beside_the_gold() -> None:
 
 def test_at_the_level_of_files_patches_say_no_more() -> None:
     answers = Said(behavior=did("", added("a", owner="x"))), Said(Status.CRASHED, why="it died")
-    first, second = shown(page(evaluation(*answers, level=Level.FILES)))
+    first, second = shown(page(evaluation(*answers, level=PatchLevel.FILES)))
     assert first["a"][0]["p"] == [["=", "added a"]]
     assert second["a"][0]["k"] == "crashed"
     assert second["a"][0]["o"] == [["-", "1"]]
@@ -111,7 +111,7 @@ def test_a_page_is_written_of_what_was_kept(tmp_path: Path) -> None:
 def test_predictors_of_different_levels_share_a_page() -> None:
     suite = suite_of(case(did("x\n", added("a"))))
     said = [Said(behavior=did("x\n", added("a", owner="alice")))]
-    both = judged(suite, said, "whole"), judged(suite, said, "files", level=Level.FILES)
+    both = judged(suite, said, "whole"), judged(suite, said, "files", level=PatchLevel.FILES)
     html = page(Evaluation(suite, both, {"third": "it lacks node"}))
     assert "whole \u2212 files" in html
     assert "third" in html

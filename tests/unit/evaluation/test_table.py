@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluation_fakes import case, did, suite_of
 
 from shioenv.evaluation.evaluate import Evaluation
-from shioenv.evaluation.metrics import Level, Said
+from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.results import judged
 from shioenv.evaluation.table import PAPER, markdown
 
@@ -13,7 +13,7 @@ from shioenv.evaluation.table import PAPER, markdown
 def test_ours_and_the_papers_stand_in_tables_of_their_own() -> None:
     suite = suite_of(case(did("x\n"), text="ls"), case(did("y\n"), text="ls | wc"))
     said = [Said(behavior=did("x\n")), Said(behavior=did("z\n"))]
-    one = judged(suite, said, "mine:a|b", "7", Level.FILES)
+    one = judged(suite, said, "mine:a|b", "7", PatchLevel.FILES)
     page = markdown(Evaluation(suite, (one,), {"other": "it lacks node"}))
     assert "| `mine:a\\|b` (files) | 1.000 [1.00, 1.00] |" in page
     assert "| `mine:a\\|b` (files) | 0.000 [0.00, 0.00] |" in page

@@ -11,7 +11,7 @@ from dataset_fakes import FakeRunner
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution import lanes
-from shioenv.execution.lanes import Gate, Lane, Turns
+from shioenv.execution.lanes import Lane, Lanes, Turns
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -144,7 +144,7 @@ def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
 
     def among() -> None:
         nonlocal others
-        gate = Gate(str(door), str(room))
+        gate = Lanes(str(door), str(room))
         for _ in range(50):
             with gate.among_others():
                 with lock:
@@ -156,7 +156,7 @@ def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
 
     def by_itself() -> None:
         nonlocal wrong, alone
-        gate = Gate(str(door), str(room))
+        gate = Lanes(str(door), str(room))
         for _ in range(5):
             with gate.alone():
                 alone += 1
@@ -180,7 +180,7 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     door, room = tmp_path / "door", tmp_path / "room"
     door.touch()
     room.touch()
-    gate, other = (Gate(str(door), str(room)) for _ in range(2))
+    gate, other = (Lanes(str(door), str(room)) for _ in range(2))
     observer = FakeRunner(str(tmp_path))
     observer.waited = waited
     lane = Lane(lambda: observer, by_itself=gate.alone)

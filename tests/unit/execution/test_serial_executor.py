@@ -9,7 +9,7 @@ from dataset_fakes import HOME, FakeRunner
 
 from shioenv.domain.runner import State
 from shioenv.errors import GenerationError, InputError
-from shioenv.execution.job import Job
+from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import SerialExecutor
 from shioenv.sandbox.base import Limits
@@ -32,7 +32,7 @@ def run(lane: Lane, task: tuple[int, str]) -> int:
 
 def test_one_sandbox_does_all_tasks_in_order_and_is_closed(tmp_path: Path) -> None:
     openings = Openings()
-    job = Job(run, system=str(tmp_path))
+    job = NumberedJob(run, system=str(tmp_path))
     with SerialExecutor(openings) as executor:
         found = list(executor.map(job, [(5, "echo a"), (2, "echo b")]))
     assert [number for number, _ in found] == [5, 2]
@@ -41,14 +41,16 @@ def test_one_sandbox_does_all_tasks_in_order_and_is_closed(tmp_path: Path) -> No
 
 def test_a_task_whose_sandbox_broke_is_begun_again_in_a_new_one(tmp_path: Path) -> None:
     openings = Openings()
-    job = Job(run, system=str(tmp_path))
+    job = NumberedJob(run, system=str(tmp_path))
     executor = SerialExecutor(openings)
     found = list(executor.map(job, [(0, "echo a"), (1, "echo broken"), (2, "echo c")]))
     assert [number for number, _ in found] == [0, 1, 2]
     assert [one.closed for one in openings.opened] == [True, True]
     assert executor.retried == 1
     with pytest.raises(GenerationError, match="input 3 could not be made"):
-        list(executor.map(Job(run, str(tmp_path), what="input"), [(3, "echo always-broken")]))
+        list(
+            executor.map(NumberedJob(run, str(tmp_path), what="input"), [(3, "echo always-broken")])
+        )
 
 
 def untouched(lane: Lane, task: tuple[int, str]) -> str:
@@ -57,7 +59,7 @@ def untouched(lane: Lane, task: tuple[int, str]) -> str:
 
 def test_nothing_is_opened_for_what_needs_no_sandbox() -> None:
     openings = Openings()
-    found = list(SerialExecutor(openings).map(Job(untouched), [(1, "a")]))
+    found = list(SerialExecutor(openings).map(NumberedJob(untouched), [(1, "a")]))
     assert found == [(1, "a")]
     assert openings.opened == []
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.scripted import Asked, ScriptedRunner
-from shioenv.execution.job import Job, Tell, silent
+from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
-from shioenv.experiments.exact import Known, set_of
+from shioenv.experiments.exact import KnownInput, set_of
 from shioenv.experiments.setting import Stream
 from shioenv.synthesis.sample import Sample, SegmentTrace
 
@@ -29,11 +29,11 @@ SYSTEM: Any = SimpleNamespace(
 )
 
 
-def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> Known:
+def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> KnownInput:
     """A command with these arguments; `differing` says of a mask whether its sub-input differs."""
     n = len(words)
     masks = set_of(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
-    return Known(
+    return KnownInput(
         number=number,
         n=n,
         input_args=("cmd", *words),
@@ -46,13 +46,13 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
     )
 
 
-def needing(n: int, *needed: int, number: int = 0) -> Known:
+def needing(n: int, *needed: int, number: int = 0) -> KnownInput:
     """n arguments of which the needed ones matter, whatever else is left out."""
     wanted = sum(1 << index for index in needed)
     return known([f"a{index}" for index in range(n)], lambda mask: mask & wanted != wanted, number)
 
 
-def at_random(n: int, seed: int, number: int = 0) -> Known:
+def at_random(n: int, seed: int, number: int = 0) -> KnownInput:
     """n arguments with sub-inputs that differ at random."""
     bits = random.Random(seed).getrandbits(1 << n)
     return known([f"a{index}" for index in range(n)], lambda mask: bool(bits >> mask & 1), number)
@@ -108,7 +108,7 @@ class FakeExecutor(SerialExecutor):
         self._fail_after = fail_after
 
     def map(
-        self, job: Job[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
         return super().map(job, self._counted(tasks), tell)
 

@@ -20,7 +20,7 @@ from shioenv.experiments import determinism
 from shioenv.experiments.determinism import CHANNELS, MASKED, digests
 from shioenv.experiments.repeats import Cause, masked, shows_clock
 from shioenv.experiments.results import Results, read_columns
-from shioenv.experiments.setting import Setting, Stream
+from shioenv.experiments.setting import ExperimentSetting, Stream
 from shioenv.synthesis.sample import Sample
 
 
@@ -106,7 +106,7 @@ def executors(number: int) -> Executor:
 
 
 @pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSetting:
     def cause_of(runner: object, task: tuple[int, Sample], volatile: object) -> Cause:
         marks = {"touch": "noticed", "mktemp": "declared", "find": "noticed", "cat": "none"}
         return Cause(marks[task[1].trace[0].grammar], "because")
@@ -119,17 +119,17 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
             iter(SAMPLES[:count]), {"seed": drawing.seed, "system": system.name}
         ),
     )
-    monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path)
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
+    return ExperimentSetting(out=tmp_path)
 
 
-def run(setting: Setting, count: int, number_of_passes: int) -> Results:
+def run(setting: ExperimentSetting, count: int, number_of_passes: int) -> Results:
     return determinism.run(
         setting, count=count, number_of_passes=number_of_passes, executors=executors
     )
 
 
-def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
+def test_every_input_is_counted_by_its_reason(setting: ExperimentSetting) -> None:
     results = run(setting, 5, 3)
     data = read_columns(results.directory / "inputs.parquet")
     assert data["identical"] == [True, False, False, False, False]
@@ -148,7 +148,7 @@ def test_every_input_is_counted_by_its_reason(setting: Setting) -> None:
     assert [row[0] for row in unexplained.rows] == ["`cat d`"]
 
 
-def test_passes_that_are_there_are_not_run_again(setting: Setting) -> None:
+def test_passes_that_are_there_are_not_run_again(setting: ExperimentSetting) -> None:
     run(setting, 5, 2)
     results = run(setting, 5, 3)
     assert results.document["counts"]["passes of earlier calls"] == 2
@@ -157,12 +157,12 @@ def test_passes_that_are_there_are_not_run_again(setting: Setting) -> None:
     assert again.document["summary"] == results.document["summary"]
 
 
-def test_passes_of_other_inputs_are_refused(setting: Setting) -> None:
+def test_passes_of_other_inputs_are_refused(setting: ExperimentSetting) -> None:
     run(setting, 5, 2)
     with pytest.raises(DatasetMismatchError, match="inputs: 5 there, 4 asked for"):
         run(setting, 4, 2)
 
 
-def test_one_pass_says_nothing(setting: Setting) -> None:
+def test_one_pass_says_nothing(setting: ExperimentSetting) -> None:
     with pytest.raises(UsageError):
         run(setting, 5, 1)

@@ -11,7 +11,7 @@ from shioenv.experiments import estimators, exact, sampling_efficiency
 from shioenv.experiments.estimators import spent
 from shioenv.experiments.replay import Accuracy, Cell, Cells, cells
 from shioenv.experiments.results import read_columns
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.means import Mean
 
@@ -47,13 +47,15 @@ def test_accuracies_are_averaged_over_inputs() -> None:
 
 
 @pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSetting:
     monkeypatch.setattr(exact, "stream", stream)
-    monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, executor=FakeExecutor())
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
+    return ExperimentSetting(out=tmp_path, executor=FakeExecutor())
 
 
-def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: Setting) -> None:
+def test_sampling_efficiency_writes_every_length_estimator_and_budget(
+    setting: ExperimentSetting,
+) -> None:
     results = sampling_efficiency.run(setting, count=1, longest=3, replays=2)
     errors = read_columns(results.directory / "errors.parquet")
     assert len(errors["n"]) == 8 * len(ESTIMATORS) * len(sampling_efficiency.BUDGETS)
@@ -66,7 +68,7 @@ def test_sampling_efficiency_writes_every_length_estimator_and_budget(setting: S
     assert titles == [*(f"Estimator `{name}`" for name in ESTIMATORS), "The exact scores"]
 
 
-def test_estimators_uses_what_sampling_efficiency_executed(setting: Setting) -> None:
+def test_estimators_uses_what_sampling_efficiency_executed(setting: ExperimentSetting) -> None:
     sampling_efficiency.run(setting, count=1, longest=3, replays=2)
     results = estimators.run(setting, count=1, longest=3, replays=2)
     assert results.document["counts"]["executed by an earlier call"] == 8

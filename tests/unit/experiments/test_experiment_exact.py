@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, DatasetStorageError
 from shioenv.experiments import exact
 from shioenv.experiments.exact import (
-    Known,
+    KnownInput,
     Passed,
     collect,
     executed,
@@ -33,21 +33,21 @@ from shioenv.experiments.exact import (
     weighed,
 )
 from shioenv.experiments.journal import JOURNAL
-from shioenv.experiments.setting import Setting, Stream
+from shioenv.experiments.setting import ExperimentSetting, Stream
 from shioenv.files.journal import checksummed, sound
 
 
 @pytest.fixture(autouse=True)
 def _system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "stream", stream)
-    monkeypatch.setattr(Setting, "system", SYSTEM)
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
 
 
-def setting_of(out: Path, seed: int = 0, fail_after: int | None = None) -> Setting:
-    return Setting(out=out, seed=seed, executor=FakeExecutor(fail_after))
+def setting_of(out: Path, seed: int = 0, fail_after: int | None = None) -> ExperimentSetting:
+    return ExperimentSetting(out=out, seed=seed, executor=FakeExecutor(fail_after))
 
 
-def executed_by(setting: Setting) -> int:
+def executed_by(setting: ExperimentSetting) -> int:
     """How many inputs were executed so far."""
     assert isinstance(setting.executor, FakeExecutor)
     return setting.executor.executed
@@ -65,13 +65,13 @@ def test_scores_of_inputs_whose_needed_arguments_are_known() -> None:
 @pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_a_line_of_the_journal_gives_the_input_back(n: int) -> None:
     known = at_random(n, seed=n, number=17)
-    assert msgspec.json.decode(msgspec.json.encode(known), type=Known) == known
+    assert msgspec.json.decode(msgspec.json.encode(known), type=KnownInput) == known
 
 
 def test_every_sub_input_is_executed_and_what_differs_is_kept() -> None:
     observer: Any = FakeRunner()
     found = executed(observer, (4, sample("needs", "x", "y", "z")))
-    assert isinstance(found, Known)
+    assert isinstance(found, KnownInput)
     assert found.number == 4
     with_x = {mask for mask in range(7) if mask & 1}
     assert set(range(1, 7)) - masks_of(found.differs) == with_x
@@ -131,7 +131,7 @@ def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
     assert b"n_argu{" not in journal.read_bytes()
 
 
-def _untimed(other: exact.Collection, found: exact.Collection) -> tuple[Known, ...]:
+def _untimed(other: exact.Collection, found: exact.Collection) -> tuple[KnownInput, ...]:
     """The other's inputs with the times of these: times differ from call to call."""
     pairs = zip(other.inputs, found.inputs, strict=True)
     return tuple(replace(known, seconds=timed.seconds) for known, timed in pairs)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from shioenv.experiments.learners import MEASURES, Episode, Played, table
+from shioenv.experiments.learners import MEASURES, Played, PolicyEpisode, table
 
-GOOD = Episode(
+GOOD = PolicyEpisode(
     regime="GCPN", seed=0, number=1, reward=0.25, irreducibility=1.0, necessary=0.25,
     n_arguments=3, exit_code=0, volatile=False, command="ls", input="ls -a -l x",
 )  # fmt: skip

@@ -16,9 +16,9 @@ from shioenv.experiments import reference
 from shioenv.experiments.journal import JOURNAL
 from shioenv.experiments.reference import (
     RULES,
-    Command,
     Differs,
     Rescored,
+    ScoredCommand,
     by_rule,
     evenly,
     means_by_rule,
@@ -28,19 +28,19 @@ from shioenv.experiments.reference import (
     scores_by_rule,
 )
 from shioenv.experiments.scores import ScoredRecord
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import total_weight
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import Sample
 
 
-def command(n: int, differing: float) -> Command:
+def command(n: int, differing: float) -> ScoredCommand:
     """A command whose sub-inputs differ under every rule or under none."""
-    return Command(n, total_weight(n) or 1, Differs(*[differing] * 5))
+    return ScoredCommand(n, total_weight(n) or 1, Differs(*[differing] * 5))
 
 
-def rounded(*commands: Command, ranges: int | None = None) -> list[float]:
+def rounded(*commands: ScoredCommand, ranges: int | None = None) -> list[float]:
     return [round(one, 4) for one in by_rule(commands, ranges or len(commands))]
 
 
@@ -62,7 +62,7 @@ def test_single_commands_score_as_known() -> None:
     assert rounded(command(2, 0)) == [0, 0, 0, 0, 0.3333, 0.3333]  # a released row of no hit
     assert rounded(command(2, 1))[3:] == [0.5, 0.6667, 0.6667]  # and one of one hit
     assert rounded(command(5, 52))[-1] == round(53 / 76, 4)  # and one of five arguments
-    assert rounded(Command(2, 2, Differs(2, 1, 0, 1, 0))) == [1, 0.5, 0, 0.5, 1, 0.3333]
+    assert rounded(ScoredCommand(2, 2, Differs(2, 1, 0, 1, 0))) == [1, 0.5, 0, 0.5, 1, 0.3333]
     assert rounded(command(1, 0)) == [0, 0, 0, 0, 1, 1]  # an only argument always matters there
 
 
@@ -142,12 +142,12 @@ def _system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
     monkeypatch.setattr(reference, "sample_on", some)
     monkeypatch.setattr(reference, "load_grammars", lambda versions: [])
-    monkeypatch.setattr(Setting, "system", SYSTEM)
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
 
 
 def test_records_are_scored_again_once(tmp_path: Path) -> None:
     executor = FakeExecutor()
-    setting = Setting(out=tmp_path, executor=executor)
+    setting = ExperimentSetting(out=tmp_path, executor=executor)
     wanted = [record(0), record(3), record(6)]
     found = scores_by_rule(setting, setting.data / "gcs", wanted[:2])
     assert [one.score for one in found.ruled] == wanted[:1]
@@ -165,7 +165,7 @@ def test_records_are_scored_again_once(tmp_path: Path) -> None:
 
 
 def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
-    setting = Setting(out=tmp_path, executor=FakeExecutor(fail_after=3))
+    setting = ExperimentSetting(out=tmp_path, executor=FakeExecutor(fail_after=3))
     wanted = [record(number) for number in (0, 2, 6, 8)]
     with pytest.raises(KeyboardInterrupt):
         scores_by_rule(setting, setting.data / "gcs", wanted)
@@ -177,7 +177,7 @@ def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
 
 
 def test_those_of_another_plan_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(out=tmp_path, executor=FakeExecutor())
+    setting = ExperimentSetting(out=tmp_path, executor=FakeExecutor())
     scores_by_rule(setting, setting.data / "gcs", [record(0)])
     monkeypatch.setattr(Plan, "scoring", Scoring(budget=8))
     with pytest.raises(DatasetMismatchError, match="budget: 16 there, 8 asked for"):

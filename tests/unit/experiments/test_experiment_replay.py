@@ -10,9 +10,9 @@ from experiment_fakes import at_random, known, needing
 
 from shioenv.domain.behavior import Behavior
 from shioenv.execution.local import LocalExecutor, SerialExecutor
-from shioenv.experiments.exact import Known, masks_of
+from shioenv.experiments.exact import KnownInput, masks_of
 from shioenv.experiments.replay import InputReplay, accuracies, replayed
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -26,7 +26,7 @@ INPUTS = [
 ]
 
 
-def by_executing(known: Known, estimator: str, budget: int, seed: int) -> tuple[float, int]:
+def by_executing(known: KnownInput, estimator: str, budget: int, seed: int) -> tuple[float, int]:
     """The estimate with a stand-in for the sandbox, and the sub-inputs it ran."""
     texts = known.texts()
     differing = {texts[mask] for mask in masks_of(known.differs)}
@@ -42,7 +42,7 @@ def by_executing(known: Known, estimator: str, budget: int, seed: int) -> tuple[
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("one", INPUTS, ids=lambda one: one.input.text)
-def test_a_replay_is_what_executing_gives(estimator: str, one: Known) -> None:
+def test_a_replay_is_what_executing_gives(estimator: str, one: KnownInput) -> None:
     replay = InputReplay(one)
     for budget in (1, 4, 16, 32, 600):
         for seed in range(4):
@@ -68,8 +68,10 @@ def test_accuracies_are_the_same_for_any_number_of_workers(tmp_path: Path) -> No
     def report(what: str, done: int, total: int) -> None:
         told.append((what, done, total))
 
-    two = Setting(out=tmp_path, seed=5, executor=LocalExecutor(2), report=report)
-    alone, other = (Setting(out=tmp_path, seed=n, executor=SerialExecutor()) for n in (5, 6))
+    two = ExperimentSetting(out=tmp_path, seed=5, executor=LocalExecutor(2), report=report)
+    alone, other = (
+        ExperimentSetting(out=tmp_path, seed=n, executor=SerialExecutor()) for n in (5, 6)
+    )
     expected = [accuracy for known in inputs for accuracy in accuracies(known, (4, 8), 2, 5)]
     assert replayed(inputs, (4, 8), 2, two) == replayed(inputs, (4, 8), 2, alone) == expected
     assert told[-1] == ("inputs replayed", 2, 2)

@@ -29,7 +29,7 @@ from shioenv.experiments.results import (
     read_columns,
     write_columns,
 )
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.files.durable import locked
 from shioenv.report import drawing
 from shioenv.report.panels import chart
@@ -39,12 +39,14 @@ CHART = chart([{"x": 1, "y": 2}]).mark_point().encode(x="x:Q", y="y:Q")
 
 
 @pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
-    monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path, executor=LocalExecutor(3), seed=4, command="shioenv experiment x")
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSetting:
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
+    return ExperimentSetting(
+        out=tmp_path, executor=LocalExecutor(3), seed=4, command="shioenv experiment x"
+    )
 
 
-def test_results_say_what_they_were_made_with(setting: Setting) -> None:
+def test_results_say_what_they_were_made_with(setting: ExperimentSetting) -> None:
     findings = Findings(
         title="An experiment",
         data={"numbers": {"n": [1, 2], "text": ["a", "b"], "bits": [b"\x01", b""]}},
@@ -90,7 +92,7 @@ def test_what_is_missing_is_said_before_anything_runs(
     "experiment", [by_length, determinism, estimators, sampling_efficiency, training_sets]
 )
 def test_no_experiment_begins_without_what_draws_it(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, experiment: Any
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch, experiment: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtraError, match="altair"):

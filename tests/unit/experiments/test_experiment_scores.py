@@ -17,7 +17,7 @@ from shioenv.experiments.length_groups import gains_by_command, gains_of
 from shioenv.experiments.reference import Rescoring, Ruled
 from shioenv.experiments.results import read_columns
 from shioenv.experiments.scores import ScoredDataset, ScoredRecord, values
-from shioenv.experiments.setting import Setting
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import MeanDifference
 from shioenv.sandbox.base import Limits
@@ -53,13 +53,13 @@ def of(sampler: str, count: int) -> list[ScoredRecord]:
 
 
 @pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
+def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSetting:
     def made(
-        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+        setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
     ) -> ScoredDataset:
         return ScoredDataset(setting.data / name, count, of(drawing.sampler, count))
 
-    def ruled(setting: Setting, directory: Path, found: list[ScoredRecord]) -> Rescoring:
+    def ruled(setting: ExperimentSetting, directory: Path, found: list[ScoredRecord]) -> Rescoring:
         rows = [
             Ruled(one, (one.irreducibility or 0.0, 0.9, 0.8, 0.7, 0.6, 0.6 if number % 2 else 0.4))
             for number, one in enumerate(found)
@@ -69,12 +69,12 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Setting:
     for experiment in (by_length, training_sets):
         monkeypatch.setattr(experiment, "made", made)
         monkeypatch.setattr(experiment, "scores_by_rule", ruled)
-    monkeypatch.setattr(Setting, "system", SYSTEM)
-    return Setting(out=tmp_path)
+    monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
+    return ExperimentSetting(out=tmp_path)
 
 
 def test_irreducibility_by_length_compares_the_samplers(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(length_groups, "RESCORED", 30)
     results = by_length.run(setting, count=240)
@@ -105,10 +105,10 @@ def test_irreducibility_by_length_compares_the_samplers(
 
 
 def test_a_sampler_without_inputs_of_a_length_has_none_there(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(
-        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+        setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
     ) -> ScoredDataset:
         return ScoredDataset(
             setting.data,
@@ -126,10 +126,10 @@ def test_a_sampler_without_inputs_of_a_length_has_none_there(
 
 
 def test_inputs_without_a_score_make_no_picture_but_no_error(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(
-        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+        setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
     ) -> ScoredDataset:
         return ScoredDataset(setting.data, count, [score(0, drawing.sampler, 0, None)] * count)
 
@@ -138,10 +138,10 @@ def test_inputs_without_a_score_make_no_picture_but_no_error(
 
 
 def test_differences_of_few_inputs_are_not_given(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(
-        setting: Setting, name: str, count: int, drawing: Drawing, scoring: Scoring
+        setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
     ) -> ScoredDataset:
         fails = 19 if drawing.sampler == "ucs" else 20
         scores = [score(0, drawing.sampler, 2, 0.5, number < fails) for number in range(count)]
@@ -183,7 +183,7 @@ def test_commands_weigh_as_much_as_ucs_writes_them() -> None:
 
 
 def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
-    setting: Setting,
+    setting: ExperimentSetting,
 ) -> None:
     results = training_sets.run(setting, count=20)
     counts = results.document["counts"]
@@ -215,7 +215,7 @@ NL2CMD = SimpleNamespace(
 
 
 def test_what_people_wrote_stands_beside_the_training_sets(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = [replace(one, command="find") for one in of("gcs", 9)] + of("ucs", 3)
     monkeypatch.setattr(training_sets, "scores_of", lambda directory: iter(given))
@@ -245,7 +245,7 @@ def test_a_dataset_that_was_begun_for_more_is_finished(
         raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 asked for"])
 
     monkeypatch.setattr(scores, "generate", generate)
-    setting = Setting(out=tmp_path)
+    setting = ExperimentSetting(out=tmp_path)
     with pytest.raises(DatasetMismatchError):
         scores.made(setting, "gcs", 4, Drawing(), Scoring())
     monkeypatch.setattr(scores, "read_manifest", lambda directory: Manifest)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shioenv.grammar.describe import DescribedSegment, Describer, Kind
+from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 
@@ -33,24 +33,24 @@ def only(describer: Describer, text: str) -> DescribedSegment:
 @pytest.mark.parametrize(
     ("text", "kind", "option", "value"),
     [
-        ("head -n 5", Kind.OPTION, "-n", "5"),
-        ("head -n5", Kind.OPTION, "-n", "5"),
-        ("head --lines=5", Kind.OPTION, "--lines", "5"),
-        ("head --lines 5", Kind.OPTION, "--lines", "5"),
-        ("head -q", Kind.OPTION, "-q", None),
-        ("head -J", Kind.OPTION, "-J", None),
-        ("head --", Kind.DASHES, None, None),
-        ("head -", Kind.OPERAND, None, None),
-        ("find -name '*.c'", Kind.OPTION, "-name", "'*.c'"),
-        ("find -print0", Kind.OPTION, "-print0", None),
-        ("find -exec wc -l {} \\;", Kind.OPTION, "-exec", "wc -l {} \\;"),
-        ("export A=1", Kind.ASSIGNMENT, None, None),
-        ("ls A=1", Kind.OPERAND, None, None),
-        ("unknown -n", Kind.OPTION, "-n", None),
+        ("head -n 5", ArgumentKind.OPTION, "-n", "5"),
+        ("head -n5", ArgumentKind.OPTION, "-n", "5"),
+        ("head --lines=5", ArgumentKind.OPTION, "--lines", "5"),
+        ("head --lines 5", ArgumentKind.OPTION, "--lines", "5"),
+        ("head -q", ArgumentKind.OPTION, "-q", None),
+        ("head -J", ArgumentKind.OPTION, "-J", None),
+        ("head --", ArgumentKind.DASHES, None, None),
+        ("head -", ArgumentKind.OPERAND, None, None),
+        ("find -name '*.c'", ArgumentKind.OPTION, "-name", "'*.c'"),
+        ("find -print0", ArgumentKind.OPTION, "-print0", None),
+        ("find -exec wc -l {} \\;", ArgumentKind.OPTION, "-exec", "wc -l {} \\;"),
+        ("export A=1", ArgumentKind.ASSIGNMENT, None, None),
+        ("ls A=1", ArgumentKind.OPERAND, None, None),
+        ("unknown -n", ArgumentKind.OPTION, "-n", None),
     ],
 )
 def test_what_an_argument_is(
-    describer: Describer, text: str, kind: Kind, option: str | None, value: str | None
+    describer: Describer, text: str, kind: ArgumentKind, option: str | None, value: str | None
 ) -> None:
     (argument,) = only(describer, text).arguments
     assert (argument.kind, argument.option, argument.value) == (kind, option, value)
@@ -59,15 +59,20 @@ def test_what_an_argument_is(
 def test_flags_in_a_cluster_have_names_of_their_own(describer: Describer) -> None:
     arguments = only(describer, "ls -laT32").arguments
     assert [(one.kind, one.option, one.value) for one in arguments] == [
-        (Kind.CLUSTER, "-l", None),
-        (Kind.CLUSTER, "-a", None),
-        (Kind.CLUSTER, "-T", "32"),
+        (ArgumentKind.CLUSTER, "-l", None),
+        (ArgumentKind.CLUSTER, "-a", None),
+        (ArgumentKind.CLUSTER, "-T", "32"),
     ]
 
 
 def test_everything_behind_dashes_is_an_operand(describer: Describer) -> None:
     kinds = [one.kind for one in only(describer, "ls -a -- -l x").arguments]
-    assert kinds == [Kind.OPTION, Kind.DASHES, Kind.OPERAND, Kind.OPERAND]
+    assert kinds == [
+        ArgumentKind.OPTION,
+        ArgumentKind.DASHES,
+        ArgumentKind.OPERAND,
+        ArgumentKind.OPERAND,
+    ]
 
 
 def test_what_the_grammar_does_not_write_is_said(describer: Describer) -> None:
@@ -182,9 +187,9 @@ def test_the_arguments_of_a_nested_command_are_not_those_of_what_runs_it(text: s
     segment = only(Describer(load_grammars(["xargs", "ls", "env"])), text)
     (nested,) = segment.nested
     assert nested.command == "ls"
-    assert [one.kind for one in nested.arguments] == [Kind.CLUSTER, Kind.CLUSTER]
+    assert [one.kind for one in nested.arguments] == [ArgumentKind.CLUSTER, ArgumentKind.CLUSTER]
     behind = [one.text for one in segment.arguments].index("ls")
-    assert {one.kind for one in segment.arguments[behind:]} == {Kind.OPERAND}
+    assert {one.kind for one in segment.arguments[behind:]} == {ArgumentKind.OPERAND}
     assert all(one.derivable for one in segment.arguments)
 
 

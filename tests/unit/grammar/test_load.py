@@ -9,7 +9,7 @@ from shioenv.grammar.check import check
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import Loaded, read_grammar
-from shioenv.grammar.symbols import Nonterminal, Terminal
+from shioenv.grammar.symbols import Nonterminal, TerminalText
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
 HEADER_LINES = 4
@@ -35,7 +35,11 @@ def alternatives(text: str) -> list[str]:
 
 def test_a_blank_separates_arguments_and_braces_hold_one_together() -> None:
     (production,) = read("start x {-B 512K} -a\n").grammar.productions[Nonterminal("x:start")]
-    assert production.body == ((Terminal("x"),), (Terminal("-B 512K"),), (Terminal("-a"),))
+    assert production.body == (
+        (TerminalText("x"),),
+        (TerminalText("-B 512K"),),
+        (TerminalText("-a"),),
+    )
 
 
 def test_braces_without_a_blank_are_shell_text() -> None:
@@ -46,7 +50,7 @@ def test_a_brace_group_may_hold_literal_braces() -> None:
     (production,) = read(r"start x {-exec wc {} \;}" + "\n").grammar.productions[
         Nonterminal("x:start")
     ]
-    assert production.body[1] == (Terminal(r"-exec wc {} \;"),)
+    assert production.body[1] == (TerminalText(r"-exec wc {} \;"),)
 
 
 def test_shell_quotes_protect_every_sign_of_the_notation() -> None:
@@ -57,7 +61,7 @@ def test_shell_quotes_protect_every_sign_of_the_notation() -> None:
 
 def test_a_nonterminal_inside_quotes_is_expanded_without_quotes_of_its_own() -> None:
     (production,) = read("start x '<File>'\n").grammar.productions[Nonterminal("x:start")]
-    assert production.body[1] == (Terminal("'"), Nonterminal("'File"), Terminal("'"))
+    assert production.body[1] == (TerminalText("'"), Nonterminal("'File"), TerminalText("'"))
 
 
 def test_indented_lines_are_further_alternatives() -> None:

@@ -17,7 +17,7 @@ from shioenv.model.sequence.compact import (
     ERRORS,
     OUTPUT,
     Acceptor,
-    Names,
+    DocumentNames,
     Now,
     accepts,
     lines_of,
@@ -127,7 +127,7 @@ def test_whatever_is_written_letter_by_letter_fits_and_can_be_completed(
 ) -> None:
     """At no place there is nothing that can stand next, and where a line ends the patch applies."""
     rng = random.Random(seed)
-    state = Acceptor(Names(BEFORE))
+    state = Acceptor(DocumentNames(BEFORE))
     written = b""
     for _ in range(120):
         order = rng.sample(LETTERS, len(LETTERS))

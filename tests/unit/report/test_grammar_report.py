@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import date
 
-from shioenv.report.grammar_report import Ended, Endings, GrammarReport, ended, page
+from shioenv.report.grammar_report import EndCounts, Endings, GrammarReport, ended, page
 
 
 def trial(
     grammar: str, exit_code: int, output: str = "", *, timed_out: bool = False
-) -> tuple[str, Ended]:
+) -> tuple[str, EndCounts]:
     return grammar, ended(exit_code, output, timed_out=timed_out)
 
 
@@ -24,20 +24,20 @@ DONE = Endings.of(
 REPORT = GrammarReport(
     date=date(2025, 10, 16), system="s", system_digest="d", seed=7, commands=86,
     nonterminals=804, productions=6223, documented=9, missing=0, unknown=0, excused=1,
-    gcs=replace(DONE, by_command={"ls": Ended(100, 1, 99, 0)}), ucs=DONE, speed=5000.0,
+    gcs=replace(DONE, by_command={"ls": EndCounts(100, 1, 99, 0)}), ucs=DONE, speed=5000.0,
     parsed_back=10, parsed_otherwise=0,
 )  # fmt: skip
 
 
 def test_inputs_are_counted_by_how_they_ended() -> None:
-    assert DONE.together == Ended(inputs=100, misuse=1, exit_0=97, timed_out=1)
-    assert DONE.by_command["nl"] == Ended(inputs=2, misuse=1, exit_0=0, timed_out=1)
+    assert DONE.together == EndCounts(inputs=100, misuse=1, exit_0=97, timed_out=1)
+    assert DONE.by_command["nl"] == EndCounts(inputs=2, misuse=1, exit_0=0, timed_out=1)
     assert [command for command, _ in DONE.worst(2)] == ["nl", "cat"]
 
 
 def test_each_number_is_held_against_what_it_must_be() -> None:
     assert REPORT.reached
-    bad = Endings(Ended(100, 4, 74, 0), {"ls": Ended(100, 11, 80, 0)})
+    bad = Endings(EndCounts(100, 4, 74, 0), {"ls": EndCounts(100, 11, 80, 0)})
     for changes, number in (
         ({"commands": 85}, 1), ({"missing": 1}, 1), ({"speed": 4999.0}, 1),
         ({"parsed_otherwise": 1}, 1), ({"gcs": bad}, 3),

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from shioenv import errors
 from shioenv.cli.main import app
-from shioenv.dataset.write import Writer
+from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Effect, Record, ScoredSegment
@@ -130,7 +130,7 @@ def some_records(count: int = 300, seed: int = 1) -> list[Record]:
 def dataset(directory: Path, records: Sequence[Record]) -> Path:
     """A dataset directory with these records, one shard after the other."""
     directory.mkdir(exist_ok=True)
-    writer = Writer(directory, plan(), ("6.1.0",))
+    writer = ShardWriter(directory, plan(), ("6.1.0",))
     for one in records:
         writer.add(one)
     writer.finish()

@@ -11,28 +11,30 @@ from contextlib import suppress
 
 import pytest
 
-from shioenv.sandbox.microvm.channel import Channel, Kind, SupervisorStream
+from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel, SupervisorStream
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Channel, socket.socket]]:
+def pair() -> Iterator[tuple[GuestChannel, socket.socket]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Channel(ours), theirs
+        yield GuestChannel(ours), theirs
 
 
-def test_frames_go_there_and_back(pair: tuple[Channel, socket.socket]) -> None:
+def test_frames_go_there_and_back(pair: tuple[GuestChannel, socket.socket]) -> None:
     channel, other = pair
-    channel.send(Kind.PING, b"hello")
+    channel.send(FrameKind.PING, b"hello")
     sent = other.recv(100)
     assert sent == b"P\5\0\0\0hello"
     for byte in sent + sent:
         other.send(bytes([byte]))
     assert channel.receive(5) == (b"P", b"hello")
-    assert channel.expect(Kind.PING, 5) == b"hello"
+    assert channel.expect(FrameKind.PING, 5) == b"hello"
 
 
-def test_the_time_comes_with_other_entropy_each_time(pair: tuple[Channel, socket.socket]) -> None:
+def test_the_time_comes_with_other_entropy_each_time(
+    pair: tuple[GuestChannel, socket.socket],
+) -> None:
     channel, other = pair
     frames = []
     for _ in range(2):
@@ -43,7 +45,7 @@ def test_the_time_comes_with_other_entropy_each_time(pair: tuple[Channel, socket
 
 
 def test_a_machine_that_says_what_it_cannot_mean_is_left(
-    pair: tuple[Channel, socket.socket],
+    pair: tuple[GuestChannel, socket.socket],
 ) -> None:
     channel, other = pair
     other.send(b"D\xff\xff\xff\xff")
@@ -51,13 +53,13 @@ def test_a_machine_that_says_what_it_cannot_mean_is_left(
         channel.receive(5)
 
 
-def test_silence_and_the_end_are_errors(pair: tuple[Channel, socket.socket]) -> None:
+def test_silence_and_the_end_are_errors(pair: tuple[GuestChannel, socket.socket]) -> None:
     channel, other = pair
     with pytest.raises(TimeoutError):
         channel.receive(0.01)
     other.send(b"B\0\0\0\0")
     with pytest.raises(ConnectionError, match="kind"):
-        channel.expect(Kind.PING, 5)
+        channel.expect(FrameKind.PING, 5)
     other.send(b"P\3\0\0\0a")
     other.close()
     with pytest.raises(ConnectionResetError):
@@ -65,7 +67,7 @@ def test_silence_and_the_end_are_errors(pair: tuple[Channel, socket.socket]) -> 
 
 
 def test_a_supervisors_bytes_are_read_as_from_a_socket(
-    pair: tuple[Channel, socket.socket],
+    pair: tuple[GuestChannel, socket.socket],
 ) -> None:
     channel, other = pair
     stream = SupervisorStream(channel, 5)
@@ -76,7 +78,7 @@ def test_a_supervisors_bytes_are_read_as_from_a_socket(
 
 
 def test_a_reply_that_comes_drop_by_drop_is_over_in_time(
-    pair: tuple[Channel, socket.socket],
+    pair: tuple[GuestChannel, socket.socket],
 ) -> None:
     channel, other = pair
     stream = SupervisorStream(channel, 0.2)

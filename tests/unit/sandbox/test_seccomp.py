@@ -25,7 +25,7 @@ from shioenv.sandbox.namespaces.seccomp import (
     HOLLOW,
     LARGEST_PIPE,
     NETLINK,
-    Group,
+    CallGroup,
     filter_program,
 )
 
@@ -84,7 +84,7 @@ def number(name: str) -> int:
     return found
 
 
-def names(groups: tuple[Group, ...]) -> list[str]:
+def names(groups: tuple[CallGroup, ...]) -> list[str]:
     return [name for group in groups for name in group.names]
 
 

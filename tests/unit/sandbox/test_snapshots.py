@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from shioenv.sandbox.microvm.qemu import Hardware, Template
+from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate
 from shioenv.system.microvm import Microvm
 
 MEMORY = 8 << 20
@@ -22,7 +22,7 @@ def hardware(tmp_path: Path) -> Hardware:
 
 @pytest.fixture
 def kept(hardware: Hardware, tmp_path: Path) -> Path:
-    template = Template(hardware)
+    template = MachineTemplate(hardware)
     os.pwrite(template.memory, b"memory", 3 << 20)
     os.pwrite(template.state, b"state", 0)
     template.keep(tmp_path / "kept")
@@ -31,7 +31,7 @@ def kept(hardware: Hardware, tmp_path: Path) -> Path:
 
 
 def test_what_is_kept_is_found(hardware: Hardware, kept: Path) -> None:
-    template = Template(hardware, kept)
+    template = MachineTemplate(hardware, kept)
     assert os.pread(template.memory, 8, 3 << 20) == b"memory\0\0"
     assert os.fstat(template.memory).st_size == MEMORY
     assert os.pread(template.state, 9, 0) == b"state"
@@ -50,16 +50,16 @@ def test_what_is_broken_is_thrown_away_and_can_be_kept_anew(
             file.seek(2)
             file.write(b"X")
     with pytest.raises(OSError, match="other bytes"):
-        Template(hardware, kept)
+        MachineTemplate(hardware, kept)
     assert not kept.exists()
-    template = Template(hardware)
+    template = MachineTemplate(hardware)
     template.keep(kept)
     template.close()
-    Template(hardware, kept).close()
+    MachineTemplate(hardware, kept).close()
 
 
 def test_where_a_file_system_has_holes_does_not_count(hardware: Hardware, kept: Path) -> None:
-    template = Template(hardware)
+    template = MachineTemplate(hardware)
     for page in range(0, 256, 3):  # several pieces of data in each block that is read
         os.pwrite(template.memory, b"memory", page << 12)
     shutil.rmtree(kept)
@@ -67,7 +67,7 @@ def test_where_a_file_system_has_holes_does_not_count(hardware: Hardware, kept: 
     template.close()
     whole = (kept / "memory").read_bytes()
     (kept / "memory").write_bytes(whole)  # without holes now
-    Template(hardware, kept).close()
+    MachineTemplate(hardware, kept).close()
 
 
 def test_what_is_kept_is_on_the_disk_before_it_has_its_name(
@@ -82,7 +82,7 @@ def test_what_is_kept_is_on_the_disk_before_it_has_its_name(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    template = Template(hardware)
+    template = MachineTemplate(hardware)
     template.keep(place)
     template.close()
     assert {"memory", "state", tmp_path.name} <= {*synced}

@@ -12,7 +12,7 @@ from struct import Struct
 import pytest
 
 from shioenv import native
-from shioenv.behavior.rows import How
+from shioenv.behavior.rows import RowKind
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
 from shioenv.sandbox.namespaces import wire
 
@@ -64,7 +64,8 @@ def fields(name: str) -> Iterator[tuple[str, str]]:
 
 def test_every_enumerator_has_its_number() -> None:
     groups: dict[str, type[IntEnum | IntFlag]] = {
-        "CONFIG_": wire.Config, "REQUEST_": wire.Ask, "REPLY_": wire.Said, "STAGE_": wire.Stage,
+        "CONFIG_": wire.Config, "REQUEST_": wire.Ask,
+        "REPLY_": wire.ReplyFlags, "STAGE_": wire.Stage,
     }  # fmt: skip
     both = constants(PROTOCOL) | constants(SERVER)
     assert len(both) > 60
@@ -96,7 +97,7 @@ def test_every_other_constant_of_the_protocol_is_known() -> None:
 
 def test_rows_are_told_alike() -> None:
     theirs = dict(re.findall(r"ROW_(\w+) = '(.)'", ROWS))
-    assert theirs == {member.name: member.value for member in How}
+    assert theirs == {member.name: member.value for member in RowKind}
     assert constants(SERVER)["ROWS_MAX"] == LONGEST_STDIN
 
 

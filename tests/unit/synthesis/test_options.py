@@ -7,7 +7,7 @@ import pytest
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Terminal
+from shioenv.grammar.symbols import Grammar, Nonterminal, Production, TerminalText
 from shioenv.synthesis.derivation import BREAK, Derivation
 from shioenv.synthesis.option import Options
 from shioenv.synthesis.partial_input import PartialInput
@@ -36,9 +36,9 @@ def small(body: str) -> Grammar:
 
 def test_leftmost_is_the_first_nonterminal_and_none_in_a_finished_input() -> None:
     a, b = Nonterminal("a"), Nonterminal("b")
-    state = PartialInput(((Terminal("ls"),), (Terminal("-"), a), (b,)))
+    state = PartialInput(((TerminalText("ls"),), (TerminalText("-"), a), (b,)))
     assert state.leftmost == a
-    state = state.expand(Production(a, ((Terminal("l"),),)))
+    state = state.expand(Production(a, ((TerminalText("l"),),)))
     assert state.leftmost == b
     state = state.expand(Production(b, ()))
     assert state.leftmost is None
@@ -47,8 +47,8 @@ def test_leftmost_is_the_first_nonterminal_and_none_in_a_finished_input() -> Non
 
 def test_a_body_of_several_arguments_joins_its_neighbours_at_its_ends() -> None:
     a = Nonterminal("a")
-    state = PartialInput(((Terminal("p"), a, Terminal("q")),))
-    body = ((Terminal("1"),), (Terminal("2"),), (Terminal("3"),))
+    state = PartialInput(((TerminalText("p"), a, TerminalText("q")),))
+    body = ((TerminalText("1"),), (TerminalText("2"),), (TerminalText("3"),))
     assert state.expand(Production(a, body)).words == ("p1", "2", "3q")
 
 

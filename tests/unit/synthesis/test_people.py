@@ -38,7 +38,7 @@ from shioenv.synthesis.usage import (
     shipped_usage,
     usage_from,
 )
-from shioenv.synthesis.writer import Writer
+from shioenv.synthesis.writer import CommandWriter
 
 HERE = ("/home/ubuntu",)
 CATALOGUE = stand_in_catalogue()
@@ -55,19 +55,19 @@ def describer() -> Describer:
     return Describer(load_grammars())
 
 
-def writer(name: str, settings: PolicySettings = NAMED["people"]) -> Writer:
+def writer(name: str, settings: PolicySettings = NAMED["people"]) -> CommandWriter:
     return bound_writer(loaded(name), settings)
 
 
-def writer_of(rules: str, settings: PolicySettings) -> Writer:
+def writer_of(rules: str, settings: PolicySettings) -> CommandWriter:
     """Of a command `x` with these definitions."""
     text = f"command x\nmanual x(1), T 1\npackage t\nvolatile no\n{rules}"
     return bound_writer(read_grammar(text, "x.grammar").grammar, settings)
 
 
-def bound_writer(grammar: Grammar, settings: PolicySettings) -> Writer:
+def bound_writer(grammar: Grammar, settings: PolicySettings) -> CommandWriter:
     bound = bind(grammar, CATALOGUE)
-    return Writer(bound, Sampler("gcs", [bound]).table, CATALOGUE, settings)
+    return CommandWriter(bound, Sampler("gcs", [bound]).table, CATALOGUE, settings)
 
 
 def draw(policy: str, count: int | None = None, **options: object) -> Iterator[Sample]:
@@ -346,12 +346,12 @@ def test_bound_grammars_are_all_that_a_writer_needs() -> None:
     grammars = bind_all([loaded("df"), loaded("ls")], CATALOGUE)
     table = Sampler("gcs", grammars).table
     for grammar in grammars:
-        made = Writer(grammar, table, CATALOGUE, PolicySettings(once=True))
+        made = CommandWriter(grammar, table, CATALOGUE, PolicySettings(once=True))
         plan = made.options.plan(grammar.start, frozenset({"--nope"}))
         assert plan is None
 
 
-def written(made: Writer, options: str, tries: int = 40) -> list[tuple[str, ...]]:
+def written(made: CommandWriter, options: str, tries: int = 40) -> list[tuple[str, ...]]:
     plan = made.options.plan(made.grammar.start, frozenset(options.split()))
     assert plan is not None
     start, tried = made.grammar.start, range(tries)
@@ -408,7 +408,7 @@ def test_what_is_marked_wrong_is_left_to_the_grammars_weights() -> None:
     )
     grammar = bind(read_grammar(text, "x.grammar").grammar, CATALOGUE)
     sampler = Sampler("gcs", [grammar])
-    made = Writer(grammar, sampler.table, CATALOGUE, PolicySettings(values=0.5))
+    made = CommandWriter(grammar, sampler.table, CATALOGUE, PolicySettings(values=0.5))
     assert {words[-1] for words in written(made, "")} == {"5", "6", "7", "8", "9"}
     random = Random(1)
     drawn = {sampler.draw(grammar.start, random).words[-1] for _ in range(50)}

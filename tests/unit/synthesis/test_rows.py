@@ -17,7 +17,7 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, Row
+from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
 from shioenv.synthesis.sample import LONGEST_HISTORY, Sample, sample
 
 HERE = ("/home/ubuntu", "/etc")
@@ -38,14 +38,14 @@ def traits(text: str = "") -> dict[str, Traits]:
     return {word: one.header.traits for one in every() for word in one.command_tokens}
 
 
-def typed(*texts: str) -> Row:
-    row = Row("/home/u", NAMES, traits())
+def typed(*texts: str) -> TypedSoFar:
+    row = TypedSoFar("/home/u", NAMES, traits())
     for text in texts:
         row.typed(Input.from_marked(text.split()))
     return row
 
 
-def threaded(row: Row, text: str) -> set[str]:
+def threaded(row: TypedSoFar, text: str) -> set[str]:
     """All that may become of an input."""
     shell_input = Input.from_marked(text.split())
     return {row.threaded(shell_input, Random(seed)).text for seed in range(60)}
@@ -98,15 +98,17 @@ def test_what_an_input_does_is_told_by_its_first_command() -> None:
 
 
 def test_a_command_from_outside_makes_and_removes_what_its_header_says() -> None:
-    row = Row("/home/u", NAMES, traits("operands output file*\nmakes archive"))
+    row = TypedSoFar("/home/u", NAMES, traits("operands output file*\nmakes archive"))
     packed = Input.from_marked(["pack", "all.p", "a.txt"])
     assert row.kinds_of(packed) == {MAKE}
     row.typed(packed)
     assert row._made == {"/home/u/all.p": "file"}
-    gone = Row("/home/u", NAMES, traits("operands path+\nremoves yes"))
+    gone = TypedSoFar("/home/u", NAMES, traits("operands path+\nremoves yes"))
     assert gone.kinds_of(packed) == {REMOVE}
     for nothing in ("", "operands text*"):
-        assert Row("/home/u", NAMES, traits(f"{nothing}\nvolatile no")).kinds_of(packed) == {OTHER}
+        assert TypedSoFar("/home/u", NAMES, traits(f"{nothing}\nvolatile no")).kinds_of(packed) == {
+            OTHER
+        }
 
 
 def test_only_what_names_something_made_fits_after_it() -> None:

@@ -16,7 +16,14 @@ import pytest
 from needs import needs
 
 from shioenv.errors import SystemBuildError
-from shioenv.system.microvm import Entry, Kernel, archive, modules, read_kernel, uncompressed
+from shioenv.system.microvm import (
+    InitialFile,
+    UnpackedKernel,
+    archive,
+    modules,
+    read_kernel,
+    uncompressed,
+)
 
 
 def package(path: Path, files: dict[str, bytes]) -> Path:
@@ -64,7 +71,7 @@ def test_modules_come_after_what_they_depend_on() -> None:
         return b"\x7fELF\0license=GPL\0depends=" + needs.encode() + b"\0name=x\0"
 
     held = {"a": module("b-c,d"), "b_c": lzma.compress(module("d")), "d": module(""), "e": b""}
-    loaded = modules(Kernel("6", b"", held), ["a", "built_in", "d"])
+    loaded = modules(UnpackedKernel("6", b"", held), ["a", "built_in", "d"])
     assert [name for name, _ in loaded] == ["d", "b_c", "a"]
 
 
@@ -86,9 +93,9 @@ def test_a_compressed_kernel_is_unpacked() -> None:
 @needs("cpio")
 def test_a_first_file_system_is_read_by_cpio(tmp_path: Path) -> None:
     entries = [
-        Entry("d", stat.S_IFDIR | 0o755),
-        Entry("d/odd", stat.S_IFREG | 0o640, b"12345", mtime=1_000_000),
-        Entry("empty", stat.S_IFREG | 0o600),
+        InitialFile("d", stat.S_IFDIR | 0o755),
+        InitialFile("d/odd", stat.S_IFREG | 0o640, b"12345", mtime=1_000_000),
+        InitialFile("empty", stat.S_IFREG | 0o600),
     ]
     packed = archive(entries)
     assert packed == archive(entries)

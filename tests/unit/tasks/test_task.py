@@ -10,7 +10,7 @@ import pytest
 
 from shioenv.errors import OutputExistsError, TaskError
 from shioenv.tasks.rephrase import tells_how
-from shioenv.tasks.task import Goal, Kind, Task, decode, encode, read_tasks, write_tasks
+from shioenv.tasks.task import Goal, GoalKind, Task, decode, encode, read_tasks, write_tasks
 
 
 def task(**fields: Any) -> Task:
@@ -44,8 +44,8 @@ def test_tasks_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_what_a_goal_is_about() -> None:
     patch: list[list[Any]] = [["r", "/fs/x"]]
     goals = Goal(patch=patch), Goal(output=""), Goal(patch=patch, output="x")
-    assert [goal.kind for goal in goals] == [Kind.STATE, Kind.OUTPUT, Kind.BOTH]
-    assert Goal(digests={"x": "0" * 64}, output="x").kind == Kind.BOTH
+    assert [goal.kind for goal in goals] == [GoalKind.STATE, GoalKind.OUTPUT, GoalKind.BOTH]
+    assert Goal(digests={"x": "0" * 64}, output="x").kind == GoalKind.BOTH
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from shioenv.errors import ModelError
 from shioenv.model.sequence.codec import Codec
 from shioenv.model.sequence.compact import OUTPUT, PATCH, Target
 from shioenv.model.sequence.seq2seq import Seq2seq
-from shioenv.training.examples import Example, Examples, write_examples
-from shioenv.training.sequence import SIZES, Plan, train
+from shioenv.training.examples import Examples, TrainingExample, write_examples
+from shioenv.training.sequence import SIZES, TrainingPlan, train
 
 MARKS = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", *(f"<extra_id_{place}>" for place in range(3))]
 
@@ -74,7 +74,9 @@ def test_its_weights_are_where_a_run_begins(checkpoint: Path, tmp_path: Path) ->
     numbers = codec.encode_target(Target(0, ((OUTPUT, b"one\n"),)))
     assert numbers is not None
     made = [
-        Example(codec.encode(f"$ {text}\n"), numbers, dev=text == "echo 0", text=text, form=text)
+        TrainingExample(
+            codec.encode(f"$ {text}\n"), numbers, dev=text == "echo 0", text=text, form=text
+        )
         for text in (f"echo {each}" for each in range(4))
     ]
     shape = {"source_tokens": 64, "target_tokens": 12, "neighbours": 0}
@@ -82,7 +84,9 @@ def test_its_weights_are_where_a_run_begins(checkpoint: Path, tmp_path: Path) ->
     write_examples(tmp_path / "examples", codec, made, {"systems": systems, "shape": shape})
     (tmp_path / "examples" / "world.json").write_bytes(small_world().to_json())
     examples = Examples(tmp_path / "examples")
-    plan = Plan(checkpoint=str(checkpoint), steps=1, every=1, learning_rate=1e-9, batch_tokens=512)
+    plan = TrainingPlan(
+        checkpoint=str(checkpoint), steps=1, every=1, learning_rate=1e-9, batch_tokens=512
+    )
     assert train(tmp_path / "run", examples, plan).ended
     before = transformers.T5ForConditionalGeneration.from_pretrained(checkpoint).state_dict()
     model = Seq2seq(tmp_path / "run" / "model")
@@ -92,7 +96,7 @@ def test_its_weights_are_where_a_run_begins(checkpoint: Path, tmp_path: Path) ->
     small = transformers.T5Config(vocab_size=100, **SIZES["tiny"])
     transformers.T5ForConditionalGeneration(small).save_pretrained(tmp_path / "small")
     with pytest.raises(ModelError, match="fewer tokens"):
-        train(tmp_path / "other", examples, Plan(checkpoint=str(tmp_path / "small")))
+        train(tmp_path / "other", examples, TrainingPlan(checkpoint=str(tmp_path / "small")))
 
 
 def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:

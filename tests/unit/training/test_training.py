@@ -21,19 +21,19 @@ from shioenv.bash.normal import normal
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
-from shioenv.evaluation.predictors.seq2seq import Written
+from shioenv.evaluation.predictors.seq2seq import WrittenPredictor
 from shioenv.evaluation.training import trained_on
 from shioenv.model.files import load_model, load_seq2seq, opened, pack
 from shioenv.model.model import Model
 from shioenv.model.sequence.codec import Codec, Writing
-from shioenv.model.sequence.compact import ERRORS, OUTPUT, Names, Now, Target, target_of
+from shioenv.model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, Target, target_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.model.sequence.seq2seq import Seq2seq
-from shioenv.training.examples import Example, Examples, write_examples
-from shioenv.training.sequence import Plan, train
+from shioenv.training.examples import Examples, TrainingExample, write_examples
+from shioenv.training.sequence import TrainingPlan, train
 
 NOW = Now("Oct", 16, 2025, "19:43")
-PLAN = Plan(
+PLAN = TrainingPlan(
     size="tiny", steps=6, batch_tokens=512, every=2, learning_rate=3e-3, patience=50, seed=3
 )
 PRINTED = {
@@ -67,7 +67,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
         numbers = codec.encode_target(target)
         assert numbers is not None
         said = text.partition("\n")[0].removeprefix("$ ")
-        made.append(Example(codec.encode(text), numbers, number % 6 == 5, said, normal(said)))
+        made.append(
+            TrainingExample(codec.encode(text), numbers, number % 6 == 5, said, normal(said))
+        )
     facts = {
         "systems": {"small": {"digest": "0", "now": NOW.text}},
         "shape": {"source_tokens": 400, "target_tokens": 60, "neighbours": 0},
@@ -158,7 +160,7 @@ def test_what_a_model_was_trained_on_can_be_told_of_its_file(
     judging = set(examples.numbers(dev=True).tolist())
     assert judging
     made = suite_of(*(case(did("x\n"), text=text) for text in [*texts, "cat  a.txt", "cat other"]))
-    found = trained_on(made, Written(load_seq2seq(packed), "one").training)
+    found = trained_on(made, WrittenPredictor(load_seq2seq(packed), "one").training)
     assert found.inputs == len(texts) - len(judging)
     assert found.text == (set(range(len(texts))) - judging) | {len(texts)}
     assert found.form >= found.text | {len(texts) + 1}
@@ -222,7 +224,7 @@ def test_a_target_is_the_same_once_it_was_tokens(examples: Examples) -> None:
 
 def test_tokens_that_cannot_stand_next_are_refused(examples: Examples) -> None:
     codec = examples.codec
-    names = Names(small_world().state().before.document)
+    names = DocumentNames(small_world().state().before.document)
     writing = Writing(codec, names)
     assert writing.after(codec.end) is None
     assert writing.after(codec.output) is None

@@ -17,7 +17,7 @@ from typing import Any
 from shioenv.bash.places import Places, read_places
 from shioenv.bash.words import split_words
 from shioenv.errors import UsageError
-from shioenv.evaluation.adapting.names import Names
+from shioenv.evaluation.adapting.names import SystemNames
 from shioenv.evaluation.adapting.roles import roles_of
 from shioenv.evaluation.adapting.unfit import unfit
 from shioenv.evaluation.questions import Question
@@ -104,7 +104,7 @@ class _Slot:
 @dataclass(frozen=True, slots=True)
 class _Template:
     question: Question
-    names: Names
+    names: SystemNames
     texts: tuple[tuple[str | _Slot, ...], ...]
     """History and input, each in pieces."""
 
@@ -156,7 +156,7 @@ def adapt(
     aside: list[tuple[Question, str]] = []
     made: list[Question] = []
     seen: set[tuple[object, ...]] = set()
-    names = cache(lambda cwd: Names.of(system, cwd))
+    names = cache(lambda cwd: SystemNames.of(system, cwd))
     waiting: list[_Template] = []
     for question in questions:
         if count is not None and len(made) == count:
@@ -201,7 +201,7 @@ def _new(
     return None
 
 
-def _template(question: Question, names: Names) -> _Template | str:
+def _template(question: Question, names: SystemNames) -> _Template | str:
     """An input in pieces; why, where it is set aside."""
     texts = []
     known = {*names.variables, *_OF_BASH}
@@ -245,7 +245,7 @@ def _made(roles: Mapping[str, str]) -> Iterator[str]:
             yield posixpath.basename(text.partition("?")[0]) or "index.html"
 
 
-def _elsewhere(commands: Iterable[str], names: Names) -> tuple[str, ...] | None:
+def _elsewhere(commands: Iterable[str], names: SystemNames) -> tuple[str, ...] | None:
     """Where commands and those before them go, as far as they say so; None where they stay."""
     found = names.elsewhere
     for command in commands:
@@ -263,7 +263,7 @@ def _elsewhere(commands: Iterable[str], names: Names) -> tuple[str, ...] | None:
 def _pieces(
     text: str,
     places: Places,
-    names: Names,
+    names: SystemNames,
     known: frozenset[str],
     roles: Mapping[str, str],
 ) -> tuple[str | _Slot, ...] | str:

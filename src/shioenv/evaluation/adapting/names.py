@@ -50,7 +50,7 @@ _URL = re.compile(r"((?:\w+:)?//)?(?:[^/@]*@)?([^/:?#]+)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Names:
+class SystemNames:
     """A system's names, as an input finds them that starts in one directory."""
 
     tokens: Mapping[str, Sequence[str]]
@@ -69,7 +69,7 @@ class Names:
     """What an input makes itself, as it is named there."""
 
     @classmethod
-    def of(cls, system: System, cwd: str) -> Names:
+    def of(cls, system: System, cwd: str) -> SystemNames:
         """The names of a system. Errors: StartDirectoryError."""
         tokens = catalogue(system, cwd)
         start = system.resolve(cwd) or "/"

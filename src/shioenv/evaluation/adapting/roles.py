@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from shioenv.bash.places import Places
 from shioenv.bash.words import split_words
-from shioenv.grammar.describe import DescribedSegment, Describer, Kind
+from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.library import load_grammars, shipped_headers
 from shioenv.grammar.spelling import plain
@@ -92,7 +92,7 @@ def _of_segment(segment: DescribedSegment) -> Iterator[tuple[str, str]]:
 
 
 def _operands(name: str, traits: Traits, segment: DescribedSegment) -> Iterator[tuple[str, str]]:
-    arguments = [word.text for word in segment.arguments if word.kind is Kind.OPERAND]
+    arguments = [word.text for word in segment.arguments if word.kind is ArgumentKind.OPERAND]
     operands = [split_words(text)[-1] for text in arguments]  # `dev eth0` is one argument
     named = {operand.name: operand.role for operand in traits.operands if operand.name}
     for text in operands if named else ():

@@ -14,9 +14,9 @@ from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.tree import Node, changes, loaded
+from shioenv.evaluation.predictors.tree import ShownFile, changes, loaded
 from shioenv.system.store import IndexEntry, System, find_system
 
 MOUNTED = ("/etc", "/usr", "/var")
@@ -38,7 +38,7 @@ class Bashkit:
     host's time and knows no owners.
     """
 
-    patch_level = Level.FILES
+    patch_level = PatchLevel.FILES
 
     def __init__(self, setting: Setting) -> None:
         try:
@@ -92,18 +92,18 @@ class Bashkit:
         _date(bash, self._under[top])
         return files
 
-    def _tree(self, bash: Any) -> dict[str, Node]:
+    def _tree(self, bash: Any) -> dict[str, ShownFile]:
         files = bash.fs()
-        found: dict[str, Node] = {}
+        found: dict[str, ShownFile] = {}
         waiting = [top for top in WATCHED if files.exists(top)]
         while waiting:
             directory = waiting.pop()
             for entry in files.read_dir(directory):
                 path, facts = f"{directory}/{entry['name']}", entry["metadata"]
                 kind = facts["file_type"]
-                found[path] = Node(kind, facts["mode"], facts["modified"], facts["size"])
+                found[path] = ShownFile(kind, facts["mode"], facts["modified"], facts["size"])
                 if kind == "directory":
-                    found[path] = Node(kind, facts["mode"], 0.0)
+                    found[path] = ShownFile(kind, facts["mode"], 0.0)
                     waiting.append(path)
         return found
 

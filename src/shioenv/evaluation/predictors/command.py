@@ -12,12 +12,12 @@ from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess
 
 
-class Command:
+class CommandPredictor:
     """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
     `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
     on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
@@ -33,7 +33,7 @@ class Command:
         if not self._words:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start
-        self.version, self.patch_level = _version(self._words), Level.FULL.value
+        self.version, self.patch_level = _version(self._words), PatchLevel.FULL.value
         self.training = ""
         self._process = LineProcess(self._words, {"hello": True}, setting)
         try:

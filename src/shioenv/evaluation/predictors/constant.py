@@ -5,7 +5,7 @@ from __future__ import annotations
 from shioenv.bash.normal import utilities
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 
 
@@ -13,7 +13,7 @@ class Trivial:
     """Nothing is printed, nothing is changed, and all went well."""
 
     version = "1"
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(self, setting: Setting) -> None:
         pass
@@ -27,7 +27,7 @@ class Errors:
     """No command is ever found."""
 
     version = "1"
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(self, setting: Setting) -> None:
         pass

@@ -31,7 +31,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
 from shioenv.grammar.library import names_of_grammars
@@ -89,7 +89,7 @@ class Cowrie:
     Its `free` shows the host's memory: that cannot be configured.
     """
 
-    patch_level = Level.FILES
+    patch_level = PatchLevel.FILES
     version = VERSION
 
     def __init__(self, setting: Setting) -> None:

@@ -14,7 +14,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.domain.runner import State
 from shioenv.errors import HostError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
 from shioenv.evaluation.predictors.tree import loaded
@@ -30,7 +30,7 @@ class JustBash:
     It tells the host's time and knows no owners and no link counts.
     """
 
-    patch_level = Level.FILES
+    patch_level = PatchLevel.FILES
     version = VERSION
 
     def __init__(self, setting: Setting) -> None:

@@ -20,8 +20,8 @@ from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.evaluation.endpoint import Endpoint, Replay
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.endpoint import Endpoint, ReplyFile
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory
 from shioenv.system.build import cache_directory
@@ -77,7 +77,7 @@ _EXIT = re.compile(r"<EXIT>\s*(\d{1,3})\s*</EXIT>")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PromptOptions:
     """What stands behind `llm:`: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,
     price=IN/OUT`.
     """
@@ -94,7 +94,7 @@ class Options:
     """Dollars for a million tokens of prompts and of replies: `0.15/0.60`."""
 
     @classmethod
-    def of(cls, text: str) -> Options:
+    def of(cls, text: str) -> PromptOptions:
         """The options that a text says. Errors: PredictorError."""
         model, *rest = text.split(",")
         pairs = [item.partition("=") for item in rest]
@@ -121,7 +121,7 @@ class Options:
         return sum(n * price / 1e6 for n, price in zip(tokens, prices, strict=True))
 
 
-class Model:
+class PromptedModel:
     """Answers as the model replies, each input by itself, at temperature 0.
 
     The paper's prompt asks for no exit code: 0 is taken. One newline or blank at either end of the
@@ -130,17 +130,17 @@ class Model:
     they cost, also where the reply was kept from earlier.
     """
 
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(self, setting: Setting) -> None:
-        self._options = options = Options.of(setting.text)
+        self._options = options = PromptOptions.of(setting.text)
         template = PROMPTS[options.prompt]
         digest = hashlib.sha256(f"{template}{SHOWN}".encode()).hexdigest()[:8]
         self.version = f"{options.model}, prompt {options.prompt} {digest}"
         self.tokens, self.cost = (0, 0), 0.0
         slug = re.sub(r"[^\w.-]+", "_", options.model)
         default = cache_directory() / "predictors" / f"llm-{slug}.jsonl"
-        self._replay = Replay(Path(options.replay) if options.replay else default)
+        self._replay = ReplyFile(Path(options.replay) if options.replay else default)
         self._runner = open_sandbox(setting.system)
         self._start = setting.start
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}

@@ -16,7 +16,7 @@ from shioenv.dataset.manifest import MANIFEST, finished_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.durable import locked, storage_errors
 from shioenv.files.sealed import is_sealed, keep_private, seal
@@ -46,7 +46,7 @@ class Near:
 class Remembering:
     """A memory as it is judged. `fills` is false for the nearest record as it is."""
 
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, read_regular
@@ -19,7 +19,7 @@ from shioenv.files.regular import LARGEST_LIST, read_regular
 Key = tuple[str, str | None, tuple[str, ...]]
 
 
-class Recording:
+class RecordedPredictor:
     """Answers an input as the file does, by its text, start directory and history; lines without
     a start directory answer in any.
     """
@@ -45,7 +45,7 @@ class Recording:
         return self.answer(shell_input, state).behavior
 
 
-def recording(setting: Setting) -> Recording:
+def recording(setting: Setting) -> RecordedPredictor:
     """The predictor `recording:FILE`. Lines hold `input`, perhaps `cwd` and `history`, and an
     answer. A line that has `version`, `patch_level` or `training` instead speaks of the whole file.
 
@@ -59,7 +59,10 @@ def recording(setting: Setting) -> Recording:
             f"{setting.text or 'no file'} cannot be read: {error.strerror}",
             hint="recording:FILE, with an answer as JSON on each line",
         ) from None
-    facts = {"version": hashlib.sha256(content).hexdigest()[:12], "patch_level": Level.FULL.value}
+    facts = {
+        "version": hashlib.sha256(content).hexdigest()[:12],
+        "patch_level": PatchLevel.FULL.value,
+    }
     facts["training"] = ""
     answers: dict[Key, str] = {}
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
@@ -74,4 +77,4 @@ def recording(setting: Setting) -> Recording:
         except (ValueError, TypeError, AttributeError) as error:
             raise PredictorError(f"{path}:{number}: {error}") from None
         answers[key] = line
-    return Recording(answers, facts)
+    return RecordedPredictor(answers, facts)

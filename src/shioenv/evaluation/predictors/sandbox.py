@@ -5,14 +5,14 @@ from __future__ import annotations
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 
 
-class Sandbox:
+class SandboxPredictor:
     """Answers by running inputs on the suite's system."""
 
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(self, runner: SandboxRunner) -> None:
         self._runner = runner
@@ -27,6 +27,6 @@ class Sandbox:
         self._runner.close()
 
 
-def sandbox(setting: Setting) -> Sandbox:
+def sandbox(setting: Setting) -> SandboxPredictor:
     """The predictor `sandbox`, or `sandbox:SYSTEM` for another system than the suite's."""
-    return Sandbox(open_sandbox(setting.text or setting.system))
+    return SandboxPredictor(open_sandbox(setting.text or setting.system))

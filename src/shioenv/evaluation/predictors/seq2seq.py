@@ -12,7 +12,7 @@ from shioenv.composition.inputs import Composition
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
-from shioenv.evaluation.metrics import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.model.files import card_of, load_seq2seq, located, opened
 from shioenv.model.memory.memory import Memory
@@ -22,12 +22,12 @@ from shioenv.system.store import find_system
 from shioenv.training.preparing import now_of
 
 
-class Written:
+class WrittenPredictor:
     """A sequence model as it is judged: of several commands it is asked about each, in the state
     that those before left.
     """
 
-    patch_level = Level.FULL
+    patch_level = PatchLevel.FULL
 
     def __init__(self, model: Seq2seq, version: str) -> None:
         self.version = version
@@ -52,7 +52,7 @@ class Written:
         return self._composition.answer(shell_input, here)
 
 
-def seq2seq(setting: Setting) -> Written:
+def seq2seq(setting: Setting) -> WrittenPredictor:
     """The predictor `seq2seq:MODEL`."""
     name, _, rest = setting.text.partition(",")
     kept = rest.removeprefix("memory=")
@@ -62,9 +62,9 @@ def seq2seq(setting: Setting) -> Written:
     memory = Memory(opened(located(kept))) if kept else None
     if setting.system == next(iter(known), ""):
         model = load_seq2seq(name, memory=memory)
-        return Written(model, model.version)
+        return WrittenPredictor(model, model.version)
     world = world_called(setting.system, setting.start)
     now = now_of(find_system(setting.system).declaration)
     model = load_seq2seq(name, memory=memory, world=world, now=now)
     where = "" if setting.system in known else ", of a system it never saw"
-    return Written(model, f"{model.version}{where}")
+    return WrittenPredictor(model, f"{model.version}{where}")

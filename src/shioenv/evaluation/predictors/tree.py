@@ -17,7 +17,7 @@ LARGEST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ShownFile:
     """What an emulator shows of one file."""
 
     kind: str
@@ -30,7 +30,7 @@ class Node:
     """Equal where the contents are; of a link its target."""
 
 
-Tree = Mapping[str, Node]
+Tree = Mapping[str, ShownFile]
 """Files by absolute path."""
 
 
@@ -65,7 +65,7 @@ def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
     return ContextPatch(tuple(operations))
 
 
-def _changed(pointer: str, old: Node, new: Node) -> Iterable[Operation]:
+def _changed(pointer: str, old: ShownFile, new: ShownFile) -> Iterable[Operation]:
     if old.kind != new.kind:
         yield ("=", f"{pointer}/kind", new.kind)
     if old.mode != new.mode:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from shioenv.domain.work import spend, uncounted
 from shioenv.model.memory.functions.families import functions
-from shioenv.model.memory.functions.space import Function, Given
+from shioenv.model.memory.functions.space import Given, TextFunction
 from shioenv.model.memory.rewrite import Kept, Taken
 
 EXAMPLES = 12
@@ -34,13 +34,13 @@ class Explained:
 
     output: str
     exit_code: int
-    function: Function
+    function: TextFunction
     agreed: int
     """Examples that it explains."""
 
 
 @dataclass(frozen=True)
-class Example:
+class ExecutedCommand:
     """A command that was executed: what it was given and what it did."""
 
     given: Given
@@ -74,7 +74,7 @@ class Induction:
         mine = given(ours)
         if mine is None:
             return None
-        found: list[tuple[Function, int]] = []
+        found: list[tuple[TextFunction, int]] = []
         for each in parts(ours):
             part = given(each)
             one = None if part is None else self._function(part, examples(each))
@@ -97,14 +97,14 @@ class Induction:
         places = dict(pair for function in functions for pair in function.places)
         if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
             return None
-        made = Function(family, tuple(places.items()), {**usual, **flags})
+        made = TextFunction(family, tuple(places.items()), {**usual, **flags})
         return _applied(mine, made, min(agreed for _, agreed in found))
 
     def _function(
         self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
-    ) -> tuple[Function, int] | None:
+    ) -> tuple[TextFunction, int] | None:
         """The function that explains those of the neighbours that are examples, and how many."""
-        examples: list[Example] = []
+        examples: list[ExecutedCommand] = []
         seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
             example = _example(theirs, kept)
@@ -134,7 +134,7 @@ def parts(taken: Taken) -> list[Taken]:
     return [with_options(taken, (option,)) for option in taken.form.options]
 
 
-def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
+def _applied(mine: Given, function: TextFunction, agreed: int) -> Explained | None:
     spend(function.steps(mine))
     made = function(mine)
     return None if made is None else Explained(*made, function, agreed)
@@ -143,7 +143,7 @@ def _applied(mine: Given, function: Function, agreed: int) -> Explained | None:
 class _Examples:
     """Examples, equal where they are the same ones."""
 
-    def __init__(self, items: tuple[Example, ...]) -> None:
+    def __init__(self, items: tuple[ExecutedCommand, ...]) -> None:
         self.items = items
         self._key = tuple(
             (
@@ -194,13 +194,13 @@ def given(taken: Taken) -> Given | None:
     return Given("".join(texts), words, names, texts if several else ())
 
 
-def _example(theirs: Taken, kept: Kept) -> Example | None:
+def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
         return None
     if theirs.form.guessed:  # what its words stood for is not known
         return None
     found = given(theirs)
-    return None if found is None else Example(found, kept.output, kept.exit_code)
+    return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
 
 
 def _alike(mine: Given, theirs: Given) -> bool:
@@ -208,12 +208,12 @@ def _alike(mine: Given, theirs: Given) -> bool:
     return same[0] == same[1] and mine.words.keys() == theirs.words.keys()
 
 
-def _found(examples: _Examples) -> tuple[Function, int] | None:
+def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
     """The first function that explains most of the examples, and how many."""
     # short ones first: most functions fail at once, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
-    best: tuple[Function, int, int] | None = None
+    best: tuple[TextFunction, int, int] | None = None
     first = items[0].given
     reads, several = first.text is not None, bool(first.texts)
     for function in functions(sorted(first.words), reads=reads, several=several):

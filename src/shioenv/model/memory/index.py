@@ -88,7 +88,7 @@ _OF_OPERANDS = _of_operands()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MemoryEntry:
     """An input that is kept."""
 
     number: int
@@ -194,7 +194,7 @@ class Index:
         """The input of each record, without its start directory."""
         return (self.entry(number).text for number in range(len(self)))
 
-    def exact(self, cwd: str, text: str) -> list[Entry]:
+    def exact(self, cwd: str, text: str) -> list[MemoryEntry]:
         """The records of this very input."""
         found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
@@ -241,15 +241,15 @@ class Index:
             found += [int(places[round(step)]) + first for step in steps]
         return found
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> MemoryEntry:
         """What was executed."""
         row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
         _, place, length, behavior, _, _, _, start = row
         text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
-        return Entry(number, self._starts[start], text, behavior)
+        return MemoryEntry(number, self._starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
-        """What an input did, by `Entry.behavior`."""
+        """What an input did, by `MemoryEntry.behavior`."""
         first, end = int(self._places[number]), int(self._places[number + 1])
         try:
             code, output, patch, channels, is_error, volatile = _DECODER.decode(

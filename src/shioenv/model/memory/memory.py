@@ -81,7 +81,7 @@ _SHARP, _SOFT = 0.1, 0.5
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """What a memory says of an input, and why."""
 
     answer: Answer
@@ -159,17 +159,17 @@ class Memory:
         """
         return self.find(shell_input, state).answer
 
-    def find(self, shell_input: str, state: State | None = None) -> Found:
+    def find(self, shell_input: str, state: State | None = None) -> Finding:
         """The same with the records it rests on."""
         with answering(shell_input):
             spend(_FIND)
             state = self.world.placed(state)
             exact = self.exact(shell_input, state)
             if exact is not None:
-                return Found(exact, ((shell_input.strip(), 0.0),))
+                return Finding(exact, ((shell_input.strip(), 0.0),))
             return self.near(Call.parse(shell_input), state)
 
-    def near(self, call: Call, state: State) -> Found:
+    def near(self, call: Call, state: State) -> Finding:
         """What the nearest records did, said of a command in a state that knows its machine. The
         very same input is not looked up. Errors: see `answer`.
         """
@@ -199,7 +199,7 @@ class Memory:
             sure *= STAGE
         text = self.index.entry(chosen.number).text
         others = [place for place in fitting if place != best][:3]
-        return Found(
+        return Finding(
             Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
             self._nearest(candidates),
             tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),

@@ -16,7 +16,7 @@ from typing import Any
 
 from shioenv.bash.arithmetic import count as count_of
 from shioenv.composition.changes import attributes
-from shioenv.domain.context import KEPT, OF_DATE, Entry
+from shioenv.domain.context import KEPT, OF_DATE, FileEntry
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.work import COPIED, spend
 from shioenv.model.facts import Operand, Tree
@@ -513,7 +513,7 @@ def _same_kind(perms: str, ours: str) -> str:
 
 
 def _values(operand: Operand) -> dict[str, Any]:
-    if isinstance(operand.entry, Entry):
+    if isinstance(operand.entry, FileEntry):
         return operand.entry.to_json()
     return {"size": len(operand.content)} if operand.content is not None else {}
 

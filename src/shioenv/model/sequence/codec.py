@@ -10,7 +10,7 @@ from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
 from shioenv.files.regular import open_regular
-from shioenv.model.sequence.compact import ERRORS, OUTPUT, PATCH, Acceptor, Names, Target
+from shioenv.model.sequence.compact import ERRORS, OUTPUT, PATCH, Acceptor, DocumentNames, Target
 
 TOKENIZER = "tokenizer.json"
 PAD, END = "<pad>", "</s>"
@@ -119,7 +119,7 @@ class Writing:
     """What was written of a target, token by token; never changed."""
 
     codec: Codec
-    names: Names | None
+    names: DocumentNames | None
     """What its patch has to fit; None: a patch is not looked at."""
     code: bytes = b""
     printed: tuple[tuple[str, bytes], ...] = ()

@@ -290,13 +290,13 @@ def _unspaced(path: str) -> str:
 
 def accepts(text: str, before: Mapping[str, Any], now: Now) -> bool:
     """Whether an `Acceptor` lets the lines through."""
-    state: Acceptor | None = Acceptor(Names(before))
+    state: Acceptor | None = Acceptor(DocumentNames(before))
     for byte in text.encode("utf-8", "surrogatepass"):
         state = state.after(bytes([byte])) if state else None
     return state is not None and not state.line
 
 
-class Names:
+class DocumentNames:
     """What a document holds, for acceptors: sorted once."""
 
     def __init__(self, before: Mapping[str, Any]) -> None:
@@ -356,7 +356,7 @@ class Names:
 class Acceptor:
     """What was written of a patch, which can be completed to one that fits; never changed."""
 
-    names: Names
+    names: DocumentNames
     line: bytes = b""
     """What was written of the newest line."""
     gone: frozenset[bytes] = field(default_factory=frozenset)

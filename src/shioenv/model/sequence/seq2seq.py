@@ -27,7 +27,7 @@ from shioenv.files.members import json_member, judged
 from shioenv.files.regular import open_regular
 from shioenv.model.memory.memory import Memory
 from shioenv.model.sequence.codec import Codec, Writing
-from shioenv.model.sequence.compact import Names, Now, Target, operations_of
+from shioenv.model.sequence.compact import DocumentNames, Now, Target, operations_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.model.translation import shift
 from shioenv.system.world import World, read_world
@@ -75,7 +75,7 @@ class Seq2seq:
         self._codec = Codec.read(directory)
         self._prompter = Prompter(memory if shape["neighbours"] else None, shape["neighbours"])
         self._model = _loaded(directory)
-        self._named = Names(self.world.state().before.document)
+        self._named = DocumentNames(self.world.state().before.document)
 
     @property
     def version(self) -> str:
@@ -120,7 +120,7 @@ class Seq2seq:
         except UnicodeEncodeError:
             raise Abstained("the input is no text") from None
         if self._named.before is not state.before.document:
-            self._named = Names(state.before.document)
+            self._named = DocumentNames(state.before.document)
         held = _Held(Writing(self._codec, self._named))
         with torch.inference_mode():
             made = self._model.generate(

@@ -14,7 +14,7 @@ from pathlib import Path
 from shioenv.errors import SandboxError
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
-from shioenv.sandbox.microvm.qemu import Hardware, Machine, Template
+from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate, QemuMachine
 from shioenv.system.build import cache_directory
 from shioenv.system.microvm import Microvm
 
@@ -50,9 +50,9 @@ def may_open_kvm() -> bool:
 
 
 def _boots(microvm: Microvm) -> bool:
-    template = Template(Hardware(microvm, _MEMORY, "kvm"))
+    template = MachineTemplate(Hardware(microvm, _MEMORY, "kvm"))
     try:
-        Machine(template, restored=False, boot_seconds=_BOOT_SECONDS).close()
+        QemuMachine(template, restored=False, boot_seconds=_BOOT_SECONDS).close()
     except SandboxError:
         return False
     finally:

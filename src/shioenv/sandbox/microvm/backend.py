@@ -16,12 +16,12 @@ from typing import Protocol
 from shioenv.errors import SandboxError, SystemCorruptError
 from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.microvm.accelerator import accelerator
-from shioenv.sandbox.microvm.channel import Channel, Kind, SupervisorStream
+from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel, SupervisorStream
 from shioenv.sandbox.microvm.firecracker import FirecrackerTemplate
 from shioenv.sandbox.microvm.firecracker import version as firecracker_version
-from shioenv.sandbox.microvm.qemu import Hardware, Template
+from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate
 from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor
-from shioenv.sandbox.namespaces.configuration import Kernel, configuration
+from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.microvm import find_microvm
@@ -33,11 +33,11 @@ STARTING_SECONDS = 120.0
 """How long a supervisor may take to start where the processor is simulated."""
 
 
-class Machine(Supervisor, Protocol):
+class GuestMachine(Supervisor, Protocol):
     """One that runs, in whatever runs machines."""
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> GuestChannel:
         """To its process 1."""
         ...
 
@@ -51,7 +51,7 @@ class Machine(Supervisor, Protocol):
 class AtRest(Protocol):
     """A machine that was saved, or will be: what others continue from."""
 
-    def machine(self, *, restored: bool) -> Machine:
+    def machine(self, *, restored: bool) -> GuestMachine:
         """One that continues from what was saved, or boots into this template."""
         ...
 
@@ -81,7 +81,7 @@ class MicrovmSandbox(NamespaceSandbox):
         self._instant = system.declaration.instant.timestamp()
         self._template: AtRest | None = None
         self._runs = 0
-        self._process: Machine | None = None
+        self._process: GuestMachine | None = None
         super().__init__(system, limits, mode=mode)
 
     @property
@@ -137,7 +137,7 @@ class MicrovmSandbox(NamespaceSandbox):
 
     def _at_rest(self, kept: Path | None) -> AtRest:
         """An empty template, or one of what is kept there."""
-        return Template(self._hardware(), kept)
+        return MachineTemplate(self._hardware(), kept)
 
     def _told(self) -> list[str]:
         """What decides about a machine, but for what its supervisor is told."""
@@ -164,8 +164,10 @@ class MicrovmSandbox(NamespaceSandbox):
     def _start(self) -> tuple[Supervisor, Connection]:
         machine = self._machine(restored=False)
         try:
-            machine.channel.send(Kind.OPEN, f"{self._instant:.0f} {self._lower}".encode())
-            said = machine.channel.expect(Kind.KEPT, STARTING_SECONDS).decode("utf-8", "replace")
+            machine.channel.send(FrameKind.OPEN, f"{self._instant:.0f} {self._lower}".encode())
+            said = machine.channel.expect(FrameKind.KEPT, STARTING_SECONDS).decode(
+                "utf-8", "replace"
+            )
         except OSError as error:
             machine.close()
             raise SandboxError(f"the machine is gone: {error}") from error
@@ -185,7 +187,7 @@ class MicrovmSandbox(NamespaceSandbox):
             )
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
-    def _machine(self, *, restored: bool) -> Machine:
+    def _machine(self, *, restored: bool) -> GuestMachine:
         """One that runs; inputs are shown the declared instant."""
         assert self._template
         shown = self.system.answers.clock == "declared"
@@ -198,8 +200,8 @@ class MicrovmSandbox(NamespaceSandbox):
             raise SandboxError(f"the machine is gone: {error}") from error
         return machine
 
-    def _kernel(self) -> Kernel:
-        return Kernel(self._microvm.release, self._instant)
+    def _kernel(self) -> ShownKernel:
+        return ShownKernel(self._microvm.release, self._instant)
 
 
 class FirecrackerSandbox(MicrovmSandbox):

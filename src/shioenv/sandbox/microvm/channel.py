@@ -18,7 +18,7 @@ _LONGEST = 1 << 18
 _ENTROPY = 32
 
 
-class Kind(bytes, Enum):
+class FrameKind(bytes, Enum):
     """Kinds of frames."""
 
     OPEN = b"O"
@@ -30,7 +30,7 @@ class Kind(bytes, Enum):
     KEPT = b"K"
 
 
-class Channel:
+class GuestChannel:
     """The host's end. OSError where the machine is gone, or silent for too long."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -41,7 +41,7 @@ class Channel:
         """Lets go of the connection."""
         self._connection.close()
 
-    def send(self, kind: Kind, body: bytes = b"") -> None:
+    def send(self, kind: FrameKind, body: bytes = b"") -> None:
         """Sends a frame."""
         self._connection.sendall(_HEAD.pack(kind.value, len(body)) + body)
 
@@ -53,7 +53,7 @@ class Channel:
             raise ConnectionError(f"a frame of {length} bytes")
         return kind, self._read(length, until)
 
-    def expect(self, kind: Kind, seconds: float) -> bytes:
+    def expect(self, kind: FrameKind, seconds: float) -> bytes:
         """The body of the next frame, which has to be of this kind."""
         got, body = self.receive(seconds)
         if got != kind.value:
@@ -62,7 +62,7 @@ class Channel:
 
     def set_time(self, seconds: float) -> None:
         """Sets the machine's clock, in seconds since 1970, and gives it fresh entropy."""
-        self.send(Kind.TIME, _TIME.pack(round(seconds * 1e9)) + os.urandom(_ENTROPY))
+        self.send(FrameKind.TIME, _TIME.pack(round(seconds * 1e9)) + os.urandom(_ENTROPY))
 
     def _read(self, length: int, until: float) -> bytes:
         while len(self._pending) < length:
@@ -82,7 +82,7 @@ class Channel:
 class SupervisorStream:
     """A supervisor in the machine, used as the socket is that one on this host talks over."""
 
-    def __init__(self, channel: Channel, seconds: float) -> None:
+    def __init__(self, channel: GuestChannel, seconds: float) -> None:
         self._channel = channel
         self._seconds = seconds
         self._until = time.monotonic() + seconds
@@ -100,13 +100,13 @@ class SupervisorStream:
         """Has the supervisor read these bytes: the time for its answer begins."""
         self._until = time.monotonic() + self._seconds
         for at in range(0, len(data), _LONGEST):
-            self._channel.send(Kind.DATA, data[at : at + _LONGEST])
+            self._channel.send(FrameKind.DATA, data[at : at + _LONGEST])
 
     def recv(self, most: int) -> bytes:
         """Some of what it wrote; nothing once it ended."""
         if not self._data:
             kind, body = self._channel.receive(self._until - time.monotonic())
-            if kind != Kind.DATA.value:
+            if kind != FrameKind.DATA.value:
                 return b""
             self._data = body
         data, self._data = self._data[:most], self._data[most:]

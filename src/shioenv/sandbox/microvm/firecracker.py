@@ -26,7 +26,7 @@ from typing import Any
 from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv.sandbox.microvm.accelerator import KVM, may_open_kvm
-from shioenv.sandbox.microvm.channel import Channel, Kind
+from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel
 from shioenv.sandbox.microvm.kept import NAMES, keep, open_kept
 from shioenv.system.microvm import Microvm
 
@@ -116,7 +116,7 @@ class FirecrackerMachine:
         """
         self._place = place
         self._directory = Path(tempfile.mkdtemp(prefix="shioenv-machine-"))
-        self._channel: Channel | None = None
+        self._channel: GuestChannel | None = None
         command = ["setpriv", "--pdeathsig", "KILL", "--", *program, "--api-sock", _API]
         self._process = subprocess.Popen(
             command,
@@ -133,7 +133,7 @@ class FirecrackerMachine:
         return self._process.pid
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> GuestChannel:
         """To process 1 of the guest; it changes at each snapshot."""
         if self._channel is None:
             raise SandboxError("the machine is not connected")
@@ -245,9 +245,9 @@ class FirecrackerMachine:
                 self.close()
                 raise SandboxError("the guest does not answer")
             time.sleep(0.02)
-        self._channel = Channel(connection)
-        self._channel.send(Kind.PING, _PING)
-        while self._channel.receive(_SECONDS) != (Kind.PING.value, _PING):
+        self._channel = GuestChannel(connection)
+        self._channel.send(FrameKind.PING, _PING)
+        while self._channel.receive(_SECONDS) != (FrameKind.PING.value, _PING):
             pass  # it says as well that it booted
 
     def _reach(self, connection: socket.socket) -> None:

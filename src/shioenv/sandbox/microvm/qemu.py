@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.sandbox.microvm.channel import Channel, Kind
+from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel
 from shioenv.sandbox.microvm.kept import copy, keep, open_kept
 from shioenv.system.microvm import Microvm
 
@@ -72,7 +72,7 @@ class Hardware:
         return repr([version(), *commands])
 
 
-class Template:
+class MachineTemplate:
     """A machine at rest: its memory and the state of its devices. Closed with its last user.
 
     `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
@@ -89,9 +89,9 @@ class Template:
             return
         self.memory, self.state = open_kept(kept)
 
-    def machine(self, *, restored: bool) -> Machine:
+    def machine(self, *, restored: bool) -> QemuMachine:
         """One that continues from what was saved, or boots into this template."""
-        return Machine(self, restored=restored)
+        return QemuMachine(self, restored=restored)
 
     def keep(self, place: Path) -> None:
         """Writes both to a directory, which is either wholly there, on the disk, or not at all."""
@@ -117,14 +117,14 @@ def version() -> str:
     return done.stdout.partition("\n")[0]
 
 
-class Machine:
+class QemuMachine:
     """A machine that runs in QEMU. It ends with the thread that started it.
 
     HostError where QEMU is missing, SandboxError where it does not start.
     """
 
     def __init__(
-        self, template: Template, *, restored: bool, boot_seconds: float = BOOT_SECONDS
+        self, template: MachineTemplate, *, restored: bool, boot_seconds: float = BOOT_SECONDS
     ) -> None:
         self.template = template
         program = find_qemu()
@@ -143,7 +143,7 @@ class Machine:
             for each in theirs:
                 each.close()
         self._console = console
-        self.channel = Channel(ours[0])
+        self.channel = GuestChannel(ours[0])
         self._control = ours[1]
         self._control.settimeout(_QEMU_SECONDS)
         self._replies = self._control.makefile("rb")
@@ -153,7 +153,7 @@ class Machine:
             if restored:
                 self._restore()
             else:
-                self.release = self.channel.expect(Kind.BOOTED, boot_seconds).decode()
+                self.release = self.channel.expect(FrameKind.BOOTED, boot_seconds).decode()
         except (OSError, EOFError) as error:
             said = self.said()
             self.close()

@@ -27,8 +27,8 @@ from shioenv.errors import (
     SystemNotBuiltError,
 )
 from shioenv.sandbox.base import Execution, Limits, Request
-from shioenv.sandbox.namespaces.configuration import Kernel, configuration
-from shioenv.sandbox.namespaces.lower import Kept, LowerForm, keep, opening_failed
+from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
+from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     Ask,
@@ -126,7 +126,7 @@ class NamespaceSandbox:
         self.limits = limits or Limits()
         self.mode = mode
         self._lower, self._plain = lower, plain
-        self._kept: Kept | None = None
+        self._kept: KeptNamespaces | None = None
         self._closed = False
         self._owner = os.getpid()
         self._process: Supervisor | None = None
@@ -250,9 +250,9 @@ class NamespaceSandbox:
         except OSError as error:
             return f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
 
-    def _kernel(self) -> Kernel:
+    def _kernel(self) -> ShownKernel:
         """That of the machine that the supervisor runs on."""
-        return Kernel(platform.release(), time.time())
+        return ShownKernel(platform.release(), time.time())
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         start = request.cwd or self.system.declaration.start_directory

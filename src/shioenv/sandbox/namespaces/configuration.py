@@ -17,7 +17,7 @@ from shioenv.system.store import System
 from shioenv.system.values import UNLIMITED
 
 
-class Kernel(NamedTuple):
+class ShownKernel(NamedTuple):
     """What runs where the supervisor does, as far as a system shows it."""
 
     release: str
@@ -26,7 +26,7 @@ class Kernel(NamedTuple):
 
 
 def configuration(
-    system: System, limits: Limits, mode: ShellMode, kernel: Kernel, *, plain: bool
+    system: System, limits: Limits, mode: ShellMode, kernel: ShownKernel, *, plain: bool
 ) -> bytes:
     """The message that configures a supervisor under this kernel; `plain` where inputs run on a
     plain copy.

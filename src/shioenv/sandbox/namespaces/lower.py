@@ -42,7 +42,7 @@ class LowerForm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Kept:
+class KeptNamespaces:
     """Two namespaces that are there as long as this is, without a process: descriptors."""
 
     user: int
@@ -54,7 +54,7 @@ class Kept:
     tells what it should be."""
     nodes: tuple[tuple[int, int], ...]
     """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
-    owner: Kept | None = None
+    owner: KeptNamespaces | None = None
     """Whose lower layer it shares, and whose user namespace; None: its own."""
     number: int = 1
     """Of those that share a user namespace: from 1, below `_MOST`."""
@@ -84,14 +84,14 @@ def _close(*descriptors: int) -> None:
 _MOST = 60_000
 """Sandboxes have numbers below it in a user namespace, ids of users there; more have another."""
 
-_open: WeakValueDictionary[tuple[object, ...], Kept] = WeakValueDictionary()
+_open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictionary()
 """What this process keeps with a lower layer of its own, by what it was made of."""
 
 
 def keep(
     directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
-) -> Kept:
-    """The namespaces of a sandbox of the system in `directory`; see `Kept`.
+) -> KeptNamespaces:
+    """The namespaces of a sandbox of the system in `directory`; see `KeptNamespaces`.
 
     Everything was last read at `instant` (seconds since 1970). `best` is the form to try first,
     `plain` as `NamespaceSandbox` says. Where this process has one open of the same, its lower layer
@@ -137,9 +137,9 @@ def keep(
     user, mounts = descriptors
     if owner:
         _close(user)  # another name of the owner's
-        return Kept(owner.user, mounts, owner.form, owner.sum, nodes, owner, number)
+        return KeptNamespaces(owner.user, mounts, owner.form, owner.sum, nodes, owner, number)
     form, _, total = said.partition(" ")
-    kept_here = Kept(user, mounts, LowerForm(form), total, nodes)
+    kept_here = KeptNamespaces(user, mounts, LowerForm(form), total, nodes)
     if not plain:
         _open[made_of] = kept_here
     return kept_here

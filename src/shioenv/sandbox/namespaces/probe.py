@@ -78,7 +78,7 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ServingVerdict:
     """How a system's bash can be served on this host."""
 
     mode: ShellMode
@@ -86,7 +86,7 @@ class Verdict:
     """Why not faster; "" where it is served in the fastest way."""
 
 
-def prove_shell(system: System, report: Progress = silent) -> Verdict:
+def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
     """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one.
 
     Only a bash that is served is kept, and for this library alone: what fails is tried again.
@@ -96,7 +96,7 @@ def prove_shell(system: System, report: Progress = silent) -> Verdict:
         reason = _unfit(system, mode)
         if reason is None:
             report(f"shell: {len(probes())} probes, served {mode}")
-            verdict = Verdict(mode, "; ".join(reasons))
+            verdict = ServingVerdict(mode, "; ".join(reasons))
             _keep(system, verdict)
             return verdict
         reasons.append(f"{mode}: {reason}")
@@ -104,17 +104,17 @@ def prove_shell(system: System, report: Progress = silent) -> Verdict:
         "shell: NOT SERVED: what inputs change of their shell cannot be read; nothing is scored or "
         f"recorded on this system unless told --without-shell-state ({'; '.join(reasons)})"
     )
-    return Verdict(ShellMode.FRESH, "; ".join(reasons))
+    return ServingVerdict(ShellMode.FRESH, "; ".join(reasons))
 
 
-def proven_shell(system: System, report: Progress = silent) -> Verdict:
+def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
     """The mode found when the system was probed; probes it now where that has not been done with
     the library that is installed here.
     """
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((system.path / _VERDICT).read_text())
         if kept["library"] == _library():
-            return Verdict(ShellMode(kept["mode"]), str(kept["reason"]))
+            return ServingVerdict(ShellMode(kept["mode"]), str(kept["reason"]))
     return prove_shell(system, report)
 
 
@@ -133,7 +133,7 @@ def _unfit(system: System, mode: ShellMode) -> str | None:
     return None
 
 
-def _keep(system: System, verdict: Verdict) -> None:
+def _keep(system: System, verdict: ServingVerdict) -> None:
     # Nobody's loss if it cannot be kept: the next opening probes again.
     document = {"mode": verdict.mode, "reason": verdict.reason, "library": _library()}
     with suppress(OSError):

@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     import pyseccomp
 
 
-class Group(NamedTuple):
+class CallGroup(NamedTuple):
     """System calls that have one reason."""
 
     reason: str
     names: tuple[str, ...]
 
 
-def _group(reason: str, names: str) -> Group:
-    return Group(reason, tuple(names.split()))
+def _group(reason: str, names: str) -> CallGroup:
+    return CallGroup(reason, tuple(names.split()))
 
 
 ALLOWED = (

@@ -73,7 +73,7 @@ class Ask(IntEnum):
     LAZY = 128
 
 
-class Said(IntFlag):
+class ReplyFlags(IntFlag):
     """What a reply says of its run, `REPLY_*`."""
 
     TIMED_OUT = 1
@@ -108,7 +108,9 @@ class Stage(IntEnum):
     SCAN = 16
 
 
-NEEDS_NEW_SANDBOX: Final = Said.IPC | Said.HOSTNAME | Said.INIT | Said.MOUNTS | Said.SOCKETS
+NEEDS_NEW_SANDBOX: Final = (
+    ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
+)
 """Where a run leaves other traces, the supervisor undoes them: of the network once it was read."""
 FD_GATEWAY: Final = 100
 """The network at the other end of the cable, as messages that make interfaces call it."""
@@ -129,16 +131,16 @@ _LENGTH = struct.Struct("=I")
 
 _ORDERS: Mapping[Order, int] = {"as it comes": 0, "eager": Ask.EAGER, "lazy": Ask.LAZY}
 _LIMITS_HIT = (
-    (Said.TIMED_OUT, "wall_seconds"),
-    (Said.CPU, "cpu_seconds"),
-    (Said.MEMORY, "memory_bytes"),
-    (Said.PROCESSES, "processes"),
-    (Said.DISK, "disk_bytes"),
-    (Said.INODES, "disk_inodes"),
-    (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED, "output_bytes"),
-    (Said.OUTPUT_KILLED, "drain_bytes"),
-    (Said.BACKGROUND, "background_seconds"),
-    (Said.SCAN, "scan_seconds"),
+    (ReplyFlags.TIMED_OUT, "wall_seconds"),
+    (ReplyFlags.CPU, "cpu_seconds"),
+    (ReplyFlags.MEMORY, "memory_bytes"),
+    (ReplyFlags.PROCESSES, "processes"),
+    (ReplyFlags.DISK, "disk_bytes"),
+    (ReplyFlags.INODES, "disk_inodes"),
+    (ReplyFlags.OUTPUT_TRUNCATED | ReplyFlags.OUTPUT_KILLED, "output_bytes"),
+    (ReplyFlags.OUTPUT_KILLED, "drain_bytes"),
+    (ReplyFlags.BACKGROUND, "background_seconds"),
+    (ReplyFlags.SCAN, "scan_seconds"),
 )
 
 
@@ -186,7 +188,7 @@ class Reply(NamedTuple):
     status: int
     """Of the shell, as wait(2) gives it."""
     flags: int
-    """`Said`."""
+    """`ReplyFlags`."""
     started_ns: int
     ended_ns: int
     output_length: int
@@ -250,14 +252,14 @@ class Meaning(NamedTuple):
 @lru_cache(maxsize=1024)
 def meaning(flags: int) -> Meaning:
     """What the `flags` of a reply come to. There are few sets of them: each is looked at once."""
-    said = Said(flags)
+    said = ReplyFlags(flags)
     return Meaning(
-        timed_out=bool(said & Said.TIMED_OUT),
-        waited=bool(said & Said.WAITED),
-        output_truncated=bool(said & (Said.OUTPUT_TRUNCATED | Said.OUTPUT_KILLED)),
-        changes_truncated=bool(said & Said.CHANGES_TRUNCATED),
-        network=bool(said & Said.NETWORK),
-        hostname=bool(said & Said.HOSTNAME),
+        timed_out=bool(said & ReplyFlags.TIMED_OUT),
+        waited=bool(said & ReplyFlags.WAITED),
+        output_truncated=bool(said & (ReplyFlags.OUTPUT_TRUNCATED | ReplyFlags.OUTPUT_KILLED)),
+        changes_truncated=bool(said & ReplyFlags.CHANGES_TRUNCATED),
+        network=bool(said & ReplyFlags.NETWORK),
+        hostname=bool(said & ReplyFlags.HOSTNAME),
         needs_new_sandbox=bool(said & NEEDS_NEW_SANDBOX),
         limits_hit=tuple(name for flag, name in _LIMITS_HIT if said & flag),
     )

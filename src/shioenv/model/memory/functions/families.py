@@ -36,13 +36,15 @@ from shioenv.model.memory.functions.paths import (
     walk_tree,
     write_date,
 )
-from shioenv.model.memory.functions.space import Family, Function
+from shioenv.model.memory.functions.space import Family, TextFunction
 
 MOST_PLACES = 3
 """Words of a command that play a role: with more there are thousands of ways to cast them."""
 
 
-def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> tuple[Function, ...]:
+def functions(
+    places: Sequence[str], *, reads: bool, several: bool = False
+) -> tuple[TextFunction, ...]:
     """Every function in which each of these words plays a role; simple ones first. `several` texts
     are read by those that take each by itself, and by all others one after the other.
     """
@@ -50,11 +52,11 @@ def functions(places: Sequence[str], *, reads: bool, several: bool = False) -> t
 
 
 @lru_cache(maxsize=32)
-def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[Function, ...]:
+def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[TextFunction, ...]:
     return tuple(_made(places, reads=reads, several=several))
 
 
-def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Function]:
+def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[TextFunction]:
     if len(places) > MOST_PLACES:
         return
     for family in FAMILIES:
@@ -68,7 +70,7 @@ def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Fu
             cast = tuple(zip(roles, places, strict=True))
             kinds = family.variants or {}
             for values in product(*kinds.values()):
-                yield Function(family, cast, dict(zip(kinds, values, strict=True)))
+                yield TextFunction(family, cast, dict(zip(kinds, values, strict=True)))
 
 
 FAMILIES: tuple[Family, ...] = (

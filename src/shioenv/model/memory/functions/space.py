@@ -73,7 +73,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Function:
+class TextFunction:
     """One function: a family with a word for each role and a value for each flag."""
 
     family: Family
