@@ -17,6 +17,7 @@ from shioenv.cli import (
     grammar,
     model,
     predict,
+    printing,
     report,
     run,
     sample,
@@ -55,10 +56,10 @@ def print_error(error: ShioenvError) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     first, *rest = error.message.split("\n")
-    line = Text.assemble(("error", "bold red"), f": {shared.printable(first)} ({error.code})")
+    line = Text.assemble(("error", "bold red"), f": {printing.printable(first)} ({error.code})")
     console.print(line)
     for text in rest:
-        console.print(Text(shared.printable(text)))
+        console.print(Text(printing.printable(text)))
     if error.hint:
         console.print(Text(f"  hint: {error.hint}", style="dim"))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import dataset_tools, shared
+from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
 from shioenv.cli.run import describe
 from shioenv.report.text import fixed, share
@@ -58,7 +58,7 @@ def verify(
         with counting("executed again") as tell:
             again = replay_records(directory, replay, seed=seed, system=system, report=tell)
     elif replay:
-        shared.note("nothing was executed again, because of the problems that were found")
+        printing.note("nothing was executed again, because of the problems that were found")
     ok = report.ok and (again is None or again.ok)
     document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
     lines = [str(problem) for problem in report.problems]
@@ -126,17 +126,17 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
         f"{fixed(described.mean_arguments, 1)} arguments, "
         f"{fixed(described.mean_output_bytes, 0)} bytes of output",
     }
-    yield from shared.rows(rows, 18)
+    yield from printing.rows(rows, 18)
     for heading, groups in (
         ("command", described.by_command),
         ("arguments", described.by_arguments),
         ("composition", described.by_composition),
     ):
         titles = (heading, "records", "failed", "irreducibility", "necessary", "arguments")
-        table = shared.table(titles, min_width=12)
+        table = printing.table(titles, min_width=12)
         for name, group in islice(groups.items(), SHOWN_GROUPS):
             table.add_row(
-                shared.printable(str(name)),
+                printing.printable(str(name)),
                 str(group.records),
                 share(group.failed, group.records),
                 fixed(group.mean_irreducibility),
@@ -218,11 +218,11 @@ def _record(record: Record) -> Iterator[Text]:
     if record.limits_hit:
         rows.append(("limits", f"reached {', '.join(record.limits_hit)}"))
     for name, value in rows:
-        yield Text(f"  {name:12}{shared.printable(value)}")
+        yield Text(f"  {name:12}{printing.printable(value)}")
     lines = record.output.removesuffix("\n").split("\n") if record.output else []
     operations = ContextPatch.from_json(record.context_patch).operations
     for label, parts, more in (
-        ("output", list(map(shared.printable, lines)), "more lines"),
+        ("output", list(map(printing.printable, lines)), "more lines"),
         ("changes", list(map(describe, operations)), "more"),
     ):
         for place, part in enumerate(parts[:SHOWN_LINES]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter, counting
 from shioenv.report.text import share
 
@@ -376,10 +376,10 @@ def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterato
 
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
-        text = shared.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
-        shared.note(f"{place} left out, {line.reason}: {text}")
+        text = printing.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
+        printing.note(f"{place} left out, {line.reason}: {text}")
     if len(rejected) > SHOWN:
-        shared.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
+        printing.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
         yield f"{'left out':11} {count:,}: {reason}"
 
@@ -395,7 +395,7 @@ def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
         "executions": f"{mean:.1f} per record" if mean is not None else "-",
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
-    yield from shared.rows(rows)
+    yield from printing.rows(rows)
 
 
 def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
@@ -413,7 +413,7 @@ def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
         "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
-    return shared.Printout(document, shared.rows(rows))
+    return shared.Printout(document, printing.rows(rows))
 
 
 def _released_lines(done: Imported, directory: Path) -> Iterator[str]:
@@ -424,7 +424,7 @@ def _released_lines(done: Imported, directory: Path) -> Iterator[str]:
         "reparsed": f"{done.reparsed:,} whose arguments do not give their input; unscored",
         "doubtful": f"{done.doubtful:,} with exit code 0 whose output says that something failed",
     }
-    yield from shared.rows(rows)
+    yield from printing.rows(rows)
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:
@@ -449,7 +449,7 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
 
     from shioenv.dataset.leakage import LeakLevel
 
-    table = shared.table(("test inputs", "count", "share"), min_width=24)
+    table = printing.table(("test inputs", "count", "share"), min_width=24)
     rows = {level.value: leaking.count(level) for level in LeakLevel}
     rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
     rows["not given away"] = leaking.test - len(leaking.leaks)
@@ -466,9 +466,9 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
     worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
     for leak in worst[:SHOWN]:
         yield Text(
-            f"{leak.level.value:9} {leak.similarity:.2f}  {shared.printable(leak.test_input)}"
+            f"{leak.level.value:9} {leak.similarity:.2f}  {printing.printable(leak.test_input)}"
         )
         if leak.level is not LeakLevel.EXACT:
-            yield Text(f"{'':16}{shared.printable(leak.train_input)}", style="dim")
+            yield Text(f"{'':16}{printing.printable(leak.train_input)}", style="dim")
     if len(worst) > SHOWN:
         yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
 from shioenv.report.text import fixed
 
@@ -91,7 +91,7 @@ def evaluate(
             tell=meter.say,
         )
     for line in _unanswered(done):
-        shared.note(line)
+        printing.note(line)
     document = done.document
     status = 1 if done.unable else 0
     return shared.Printout(document, _parts(done, document), indent=2, status=status)
@@ -102,10 +102,10 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
     from shioenv.evaluation.results import SHOWN
 
     for group in ("single", "multi", "all") if done.predictors else ():
-        table = shared.table((group, *SHOWN.values(), "ms"), left=1)
+        table = printing.table((group, *SHOWN.values(), "ms"), left=1)
         for name, facts in document["predictors"].items():
             values = [fixed(facts[group][metric][0]) for metric in SHOWN]
-            label = f"{shared.printable(name)} ({facts['patch_level']})"
+            label = f"{printing.printable(name)} ({facts['patch_level']})"
             table.add_row(label, *values, fixed(facts[group]["ms_p50"][0], 1))
         yield table
         yield ""
@@ -137,12 +137,12 @@ def _unanswered(done: Evaluation) -> Iterator[str]:
             kinds = Counter(said.status.value.replace("_", " ") for _, said in lacking)
             counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             yield (
-                f"warning: {shared.printable(one.name)}: {len(lacking)} of {len(one.said)} answers "
-                f"are none and count as wrong ({counted}); the first, to "
-                f"{shared.printable(text)!r:.80}: {shared.printable(first.why)}"
+                f"warning: {printing.printable(one.name)}: {len(lacking)} of {len(one.said)} "
+                f"answers are none and count as wrong ({counted}); the first, to "
+                f"{printing.printable(text)!r:.80}: {printing.printable(first.why)}"
             )
     for name, why in done.unable.items():
-        yield f"error: {shared.printable(name)}: {shared.printable(why)}"
+        yield f"error: {printing.printable(name)}: {printing.printable(why)}"
 
 
 @shared.command(app, "shioenv evaluate report ./evaluation")
@@ -203,5 +203,5 @@ def prepare(
         close = getattr(made, "close", None)
         if close is not None:
             close()
-    lines = [f"{shared.printable(name)} is ready: {version}" for name, version in ready.items()]
+    lines = [f"{printing.printable(name)} is ready: {version}" for name, version in ready.items()]
     return shared.Printout(ready, lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
 from shioenv.report.text import share
 
@@ -148,4 +148,4 @@ def _lines(summary: Summary) -> Iterator[str]:
         )
     if summary.retried or summary.restarts:
         rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
-    yield from shared.rows(rows)
+    yield from printing.rows(rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def stats(system: shared.SystemName = None) -> shared.Printout:
         "system": built.name if built else None,
         "by_command": {name: {"command": name, **counts} for name, counts in by_command.items()},
     }
-    table = shared.table(("command", *together))
+    table = printing.table(("command", *together))
     for name, counts in by_command.items():
         table.add_row(name, *map(str, counts.values()))
     table.add_section()
@@ -230,7 +230,7 @@ def coverage(
 
 def _covered(results: list[Coverage]) -> Iterator[str | Table]:
     """A line for each command, the totals, and every option that wants attention."""
-    table = shared.table(("command", "documented", *GAPS))
+    table = printing.table(("command", "documented", *GAPS))
 
     def numbers(result: Coverage) -> list[int]:
         return [result.documented, *(len(getattr(result, kind)) for kind in GAPS)]
@@ -303,7 +303,7 @@ def report(
         seed=seed,
         system=system,
         executor=LocalExecutor(workers),
-        tell=shared.note,
+        tell=printing.note,
     )
     parts = [page(made).encode()] if markdown else _goals(made)
     return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
@@ -320,7 +320,7 @@ def _against(
         made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
         source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
         return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
-    table = shared.table(("", *made.policies))
+    table = printing.table(("", *made.policies))
     for label, cells in made.rows():
         table.add_row(label, *cells)
     lines = [
@@ -397,7 +397,7 @@ def draft(
         package = _package(command, packages, execute)
         version = packages.get(package, "0")
         text = drafted(command, execute, package=package, version=_upstream(version))
-    shared.write(text.encode())
+    printing.write(text.encode())
 
 
 def _package(

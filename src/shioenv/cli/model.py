@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 app = typer.Typer(no_args_is_help=True, help="Models: which there are, and what each is made of.")
 
@@ -34,7 +34,7 @@ def list_() -> shared.Printout:
     found = model_names()
     document = {name: {"file": str(path), "bytes": path.stat().st_size} for name, path in
                 found.items()}  # fmt: skip
-    table = shared.table(("model", "MB", "file"), left=1)
+    table = printing.table(("model", "MB", "file"), left=1)
     for name, path in found.items():
         table.add_row(name, f"{path.stat().st_size / 1e6:.1f}", str(path))
     return shared.Printout(document, [table])
@@ -53,7 +53,7 @@ def show(model: Name = "default") -> shared.Printout:
         for each in card.get("material", [])
     )
     if card.get("kind") == "seq2seq":
-        return shared.Printout(card, shared.rows(_written(card, path)), indent=2)
+        return shared.Printout(card, printing.rows(_written(card, path)), indent=2)
     facts = {
         "model": f"{card.get('name', model)}, {path}",
         "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
@@ -64,7 +64,7 @@ def show(model: Name = "default") -> shared.Printout:
         "limits": card.get("limits"),
         "license": card.get("license"),
     }
-    return shared.Printout(card, shared.rows(facts), indent=2)
+    return shared.Printout(card, printing.rows(facts), indent=2)
 
 
 @shared.command(app, "shioenv model get somebody/ubuntu-shell")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
@@ -174,21 +174,23 @@ def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
 
     yield answer.behavior.output
 
-    console = shared.console(stderr=True)
+    console = printing.console(stderr=True)
     if answer.behavior.output and not answer.behavior.output.endswith(b"\n"):
         console.print()
-    source = shared.printable(answer.source)
+    source = printing.printable(answer.source)
     said = f"exit code {answer.behavior.exit_code}, confidence {answer.confidence:.2f}, {source}"
     console.print(Text(said, style="dim"))
     for operation in answer.behavior.patch.operations:
         console.print(Text(f"  {describe(operation)}", style="dim"))
     for step in model.steps if explain else ():
         said = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
-        console.print(Text(shared.printable(said)))
+        console.print(Text(printing.printable(said)))
         console.print(Text(f"      asked: {', '.join(step.asked)}", style="dim"))
         for text, distance in step.nearest:
-            console.print(Text(f"      {distance:.2f} away: {shared.printable(text)}", style="dim"))
+            console.print(
+                Text(f"      {distance:.2f} away: {printing.printable(text)}", style="dim")
+            )
         for behavior, score in step.alternatives:
-            first = shared.printable(behavior.text[:60])
+            first = printing.printable(behavior.text[:60])
             said = f"      or, {score:.2f}: exit code {behavior.exit_code}, {first}"
             console.print(Text(said, style="dim"))

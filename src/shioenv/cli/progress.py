@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shioenv.cli import shared
+from shioenv.cli import printing
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -57,7 +57,7 @@ class Meter:
         if self._bar:
             self._bar.stop()
         if kind is KeyboardInterrupt and self._stopped:
-            shared.note(self._stopped)
+            printing.note(self._stopped)
 
     def tell(
         self,
@@ -91,11 +91,11 @@ class Meter:
         reused = f" ({self._kept} reused)" if self._lasting and self._kept else ""
         rate = speed and f", {speed} {label}/s"
         of = f"/{count}" if count else ""
-        shared.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
+        printing.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
     def say(self, text: str) -> None:
         """Prints a line above the bar."""
-        (self._bar.console.print if self._bar else shared.note)(text)
+        (self._bar.console.print if self._bar else printing.note)(text)
 
     def report(self, progress: Progress) -> None:
         """Shows how far a dataset has come."""
@@ -131,7 +131,7 @@ class Meter:
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
-            console=shared.console(stderr=True),
+            console=printing.console(stderr=True),
             transient=not self._lasting,
         )
         bar.start()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner
@@ -48,7 +48,7 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
     try:
         return open_sandbox(system, limits)
     except ShellStateError as error:
-        shared.note(f"warning: {error.message}")
+        printing.note(f"warning: {error.message}")
         return open_sandbox(system, replace(limits, without_shell_state=True))
 
 
@@ -79,7 +79,7 @@ def _parts(behavior: Behavior) -> Iterator[bytes]:
 
     yield behavior.output
 
-    console = shared.console(stderr=True)
+    console = printing.console(stderr=True)
     if behavior.output and not behavior.output.endswith(b"\n") and console.is_terminal:
         console.print()
     facts = [f"exit code {behavior.exit_code}"]
@@ -101,11 +101,11 @@ def _parts(behavior: Behavior) -> Iterator[bytes]:
 
 def describe(operation: Operation) -> str:
     """One operation of a context patch for people: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
-    code, path = operation[0], shared.printable(operation[1])
+    code, path = operation[0], printing.printable(operation[1])
     if code == "r":
         return f"removed {path}"
     if code == "m":
-        return f"moved   {path} to {shared.printable(operation[2])}"
+        return f"moved   {path} to {printing.printable(operation[2])}"
     return f"{'added  ' if code == 'a' else 'changed'} {path}  {_value(operation[2])}"
 
 
@@ -114,7 +114,7 @@ def _value(value: Any) -> str:
 
     if isinstance(value, dict) and "perms" in value:
         size = value.get("size", 0)
-        target = f" -> {shared.printable(value['target'])}" if "target" in value else ""
+        target = f" -> {printing.printable(value['target'])}" if "target" in value else ""
         return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
-    text = shared.printable(json.dumps(value, ensure_ascii=False))
+    text = printing.printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
     yield _marked(reading.input, scored)
     for note in reading.notes:
-        yield Text(f"read as        {shared.printable(note)}")
+        yield Text(f"read as        {printing.printable(note)}")
     yield Text()
     value = _number(scored.irreducibility)
     if scored.irreducibility is None:
@@ -111,7 +111,7 @@ def _marked(parsed: Input, scored: Score) -> Text:
             style = "dim" if effect is not None and effect.leave_one_out is False else "green"
         if written and not (joined and token.argument.joins_left):
             line.append(" ")
-        line.append(shared.printable(token.argument.text), style=style)
+        line.append(printing.printable(token.argument.text), style=style)
         written, joined = token.argument.text, token.argument.joins_right
     return line
 
@@ -119,9 +119,9 @@ def _marked(parsed: Input, scored: Score) -> Text:
 def _table(segment: SegmentScore) -> Table:
     from rich.text import Text
 
-    command = shared.printable(segment.command)
+    command = printing.printable(segment.command)
     named = f"argument of {command}" if command else "argument"
-    table = shared.table((named, "left out alone", "contribution"), left=2)
+    table = printing.table((named, "left out alone", "contribution"), left=2)
     for argument in segment.arguments:
         redundant = argument.leave_one_out is False
         if argument.leave_one_out is None:
@@ -129,7 +129,7 @@ def _table(segment: SegmentScore) -> Table:
         else:
             effect = "nothing changes" if redundant else f"{argument.channel} differs"
         contribution = "-" if argument.contribution is None else f"{argument.contribution:+.2f}"
-        text = Text(shared.printable(argument.text.replace("<ns>", "")))
+        text = Text(printing.printable(argument.text.replace("<ns>", "")))
         table.add_row(text, effect, contribution, style="dim" if redundant else "")
     return table
 
@@ -142,7 +142,7 @@ def _mattered(segment: SegmentScore) -> list[str]:
     lines = [f"{len(differing)} of {len(segment.contrasts)} sub-inputs do something else:"]
     for contrast in differing:
         assert contrast.difference is not None
-        lines.append(f"  {shared.printable(contrast.text)}    ({contrast.difference.channel})")
+        lines.append(f"  {printing.printable(contrast.text)}    ({contrast.difference.channel})")
     return lines
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 app = typer.Typer(no_args_is_help=True, help="Tasks for agents that come by the network.")
 
@@ -53,5 +53,5 @@ def openenv(
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
-    shared.note(f"{len(tasks)} tasks, {sessions} sessions at most")
+    printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
     uvicorn.run(served, host=host, port=port, log_level="info", ws_ping_timeout=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
 from shioenv.report.text import share
 
@@ -142,7 +142,7 @@ def stats(file: File) -> shared.Printout:
         "utilities": ", ".join(f"{name} {count}" for name, count in used[:SHOWN])
         + (f" and {len(used) - SHOWN} more" if used[SHOWN:] else ""),
     }
-    return shared.Printout(facts, shared.rows(shown, 18), indent=2)
+    return shared.Printout(facts, printing.rows(shown, 18), indent=2)
 
 
 @shared.command(app, "shioenv suite show dev.suite --volatile")
@@ -181,7 +181,7 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
     suite = read_suite(file)
     with counting("inputs") as report:
         found = ceiling(suite, workers=workers, report=report)
-    lines = [f"{miss.id}: {shared.printable(miss.input)}: {miss.why}" for miss in found.misses]
+    lines = [f"{miss.id}: {printing.printable(miss.input)}: {miss.why}" for miss in found.misses]
     verdict = "as it should be" if found.ok else f"less than {AIM}"
     lines.append(f"{found.right} of {found.inputs} right outside what is volatile: {verdict}")
     return shared.Printout(found.to_json(), lines, indent=2, status=0 if found.ok else 1)
@@ -193,9 +193,9 @@ def _shown(case: SuiteCase) -> Iterator[str]:
     question, gold = case.question, case.gold
     varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
     yield f"{question.id} ({question.steps}{varies})"
-    yield from (f"  (before) {shared.printable(text)}" for text in question.history)
-    yield f"  $ {shared.printable(question.input)}"
-    yield from (f"  {shared.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
+    yield from (f"  (before) {printing.printable(text)}" for text in question.history)
+    yield f"  $ {printing.printable(question.input)}"
+    yield from (f"  {printing.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
     yield f"  exit code {gold[0].exit_code}"
     yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
     yield ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.system.store import System
@@ -71,13 +71,13 @@ def build(
 
     def report(line: str) -> None:
         built_now.append(line)
-        shared.note(line)
+        printing.note(line)
 
     system = build_system(name, rootfs_tar=rootfs_tar, called=called, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
-    prove(system, shared.note, anew=not was_there)
+    prove(system, printing.note, anew=not was_there)
     if microvm:
-        build_microvm(system, kernel=kernel, report=shared.note)
+        build_microvm(system, kernel=kernel, report=printing.note)
     return shared.Printout(_facts(system))
 
 
@@ -87,7 +87,7 @@ def list_() -> shared.Printout:
     from shioenv.system.store import list_systems
 
     systems = list_systems()
-    table = shared.table(("system", "digest", "root filesystem"), left=3, no_wrap=True)
+    table = printing.table(("system", "digest", "root filesystem"), left=3, no_wrap=True)
     document = []
     for name, system in systems:
         digest, rootfs = (system.digest, str(system.rootfs)) if system else (None, None)
@@ -133,7 +133,7 @@ def show(name: Name = None) -> shared.Printout:
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }
-    return shared.Printout(facts, shared.rows(rows, max(map(len, rows)) + 1), indent=2)
+    return shared.Printout(facts, printing.rows(rows, max(map(len, rows)) + 1), indent=2)
 
 
 @shared.command(app, "shioenv system verify debian-12")
@@ -190,7 +190,7 @@ def derive(
         "start_directory": declaration.start_directory,
         "instant": declaration.instant.isoformat(),
     }
-    lines = shared.rows(
+    lines = printing.rows(
         {
             "system": f"{file}; next: shioenv system build {file}",
             "users": ", ".join(document["users"]),

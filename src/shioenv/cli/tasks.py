@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
 from shioenv.report.text import share
 
@@ -131,7 +131,7 @@ def verify(
         if proof.faults
     ]
     lines = [
-        f"{one['id']}: {shared.printable(str(one['solution']))}: {', '.join(one['faults'])}"
+        f"{one['id']}: {printing.printable(str(one['solution']))}: {', '.join(one['faults'])}"
         for one in faults[:SHOWN]
     ]
     if len(faults) > SHOWN:
@@ -162,7 +162,7 @@ def show(
 
 def _shown(task: Task, solutions: bool) -> Iterator[str]:
     yield f"task {task.id} ({task.kind.value})"
-    yield from (f"  {shared.printable(line)}" for line in task.prompt.split("\n"))
+    yield from (f"  {printing.printable(line)}" for line in task.prompt.split("\n"))
     if solutions:
-        yield f"  $ {shared.printable(task.solution)}"
+        yield f"  $ {printing.printable(task.solution)}"
     yield ""

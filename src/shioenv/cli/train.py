@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter, counting
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def material(
             f"{known['text']} of {known['inputs']} inputs stand in it, "
             f"{known['form']} by their normal form"
         )
-    return shared.Printout(document, shared.rows(lines, max(map(len, lines)) + 1))
+    return shared.Printout(document, printing.rows(lines, max(map(len, lines)) + 1))
 
 
 @shared.command(app, "shioenv train memory ./material --out my.model")
@@ -130,7 +130,7 @@ def memory(
         )
         size = pack(directory, out)
     learned = card["learned"]
-    lines = shared.rows(
+    lines = printing.rows(
         {
             "model": f"{out}, {size / 1e6:.1f} MB",
             "records": f"{card['records']} of {card['system']} {card['system_digest'][:12]}",
@@ -182,7 +182,7 @@ def examples(
         _prepare(material, directory, checkpoint, kept, neighbours, meter)
         size = pack(directory, out, most=LARGEST_TRAINED)
         facts = Examples(directory).facts
-    lines = shared.rows(
+    lines = printing.rows(
         {
             "examples": f"{out}, {size / 1e6:.1f} MB",
             "learned from": facts["examples"] - facts["dev"],
@@ -279,7 +279,7 @@ def model(
         "dev_loss": piece.best_loss, "curve": piece.curve, "file": str(file), "bytes": packed,
     }  # fmt: skip
     again = "ended" if piece.ended else "the same command goes on"
-    lines = shared.rows(
+    lines = printing.rows(
         {
             "model": f"{file}, {packed / 1e6:.1f} MB",
             "steps": f"{piece.step} of {piece.steps}, {again}",

@@ -15,8 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from shioenv.cli import printing, shared
 from shioenv.cli import run as run_module
-from shioenv.cli import shared
 from shioenv.cli.main import app
 from shioenv.cli.reference import commands
 from shioenv.domain.behavior import Behavior
@@ -342,8 +342,8 @@ def test_what_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
 
 
 def test_no_terminal_obeys_what_an_input_wrote() -> None:
-    assert shared.printable("plain ünï\tcode") == "plain ünï\tcode"
-    assert shared.printable("\x1b]0;title\x07\r\n\x9b") == r"\x1b]0;title\x07\r\n\x9b"
+    assert printing.printable("plain ünï\tcode") == "plain ünï\tcode"
+    assert printing.printable("\x1b]0;title\x07\r\n\x9b") == r"\x1b]0;title\x07\r\n\x9b"
     value = {"perms": "l", "owner": "root", "group": "root", "size": 0, "target": "\x1b[2J"}
     assert "\x1b" not in run_module.describe(("a", "/fs/\x1b[2J", value))
     assert "\x1b" not in call("run", "x", "--system", "\x1b[2J").stderr

@@ -1,0 +1,93 @@
+"""What the command line prints: results for people and programs, tables, notes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+
+def print_json(document: Any, *, indent: int | None = None) -> None:
+    """Prints one JSON document on standard output, lone surrogates of file names escaped."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        content = json.dumps(document, indent=indent).encode()
+    write(content + b"\n")
+
+
+def write(content: bytes) -> None:
+    """Writes bytes to standard output as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that takes texts as they are, `[sudo]` and `:bug:` too, and has no colours of
+    its own; it breaks lines on a terminal alone.
+    """
+    from functools import partial
+
+    from rich.console import Console
+
+    plain = partial(Console, stderr=stderr, highlight=False, markup=False, emoji=False)
+    return plain() if plain().is_terminal else plain(soft_wrap=True, width=200)
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped, so that no terminal obeys what an input wrote."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character == "\t"
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
+
+
+def note(text: str) -> None:
+    """Prints a line of progress on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(parts: Iterable[RenderableType | bytes]) -> None:
+    """Prints lines, tables and styled texts on standard output, bytes as they are."""
+    rich = None
+    for part in parts:
+        if isinstance(part, bytes):
+            write(part)
+        elif isinstance(part, str):
+            print(part)
+        else:
+            rich = rich or console()
+            rich.print(part, soft_wrap=type(part).__name__ == "Text")
+
+
+def table(
+    headings: Sequence[str], *, left: int = 1, min_width: int | None = None, no_wrap: bool = False
+) -> Table:
+    """An empty table; columns but the first `left` hold numbers, `min_width` is of the first."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for place, heading in enumerate(headings):
+        made.add_column(
+            heading,
+            justify="left" if place < left else "right",
+            min_width=None if place else min_width,
+            no_wrap=no_wrap,
+        )
+    return made
+
+
+def rows(facts: Mapping[str, object], width: int = 11) -> Iterator[str]:
+    """Facts by name, a line each."""
+    return (f"{name:{width}} {fact}" for name, fact in facts.items())
